@@ -1,0 +1,74 @@
+"""Every error this package raises on purpose, with the exit code the command line gives it.
+
+    AutotuneError              1   nothing usable came out: no verified configuration, nothing stored
+    ├── UsageError             2   the input is wrong; the user mends it
+    │   ├── ExpressionError        an expression of a study
+    │   ├── StudyError             a study file or its kernel
+    │   ├── SpaceError             no configuration is valid
+    │   ├── DeviceError            no such device, or one the study cannot use
+    │   └── StoreError             a database that cannot be read or written
+    ├── SetupError             3   the machine lacks something (a driver, a linker); the message is the cure
+    └── WorkerError            4   a worker process died or overran; evaluate.py turns it into an outcome
+
+A message says what is wrong, where, and what to type next, in one line (a build log may follow).
+"""
+
+
+class AutotuneError(Exception):
+    """Base of all errors of this package: `where: what; hint`, and `detail` (a log) below it."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.detail = detail
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{line}; {self.hint}" if self.hint else line
+
+    def at(self, where: str) -> "AutotuneError":
+        """Return this error, placed at `where` (outermost first: file, then key)."""
+        self.where = f"{where}: {self.where}" if self.where else where
+        return self
+
+
+class UsageError(AutotuneError):
+    """The input is wrong; the user can mend it."""
+
+    exit_code = 2
+
+
+class ExpressionError(UsageError):
+    """An expression that does not parse, uses an unknown name or leaves the bounds."""
+
+
+class StudyError(UsageError):
+    """A study file, or the kernel it names, is wrong or missing."""
+
+
+class SpaceError(UsageError):
+    """The constraints leave no valid configuration, or a configuration is not valid."""
+
+
+class DeviceError(UsageError):
+    """No device answers the selector, or the study cannot run on it."""
+
+
+class StoreError(UsageError):
+    """The database is missing, read-only, corrupt, newer than this program, or on a network."""
+
+
+class SetupError(AutotuneError):
+    """The machine lacks something; the message says what to install."""
+
+    exit_code = 3
+
+
+class WorkerError(AutotuneError):
+    """A worker process died, overran its time or answered nonsense."""
+
+    exit_code = 4

@@ -1,0 +1,178 @@
+"""The records that travel between the rooms: frozen, plain data, no behaviour beyond their own fields.
+
+Standard library only: the cold path of `autotune best` imports this file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from statistics import median
+
+Value = int | float | str
+"""One value of a parameter or a choice."""
+
+Configuration = Mapping[str, Value]
+"""One value per parameter, in the study's order of parameters."""
+
+Size = Mapping[str, int]
+"""The problem size, e.g. `{"M": 1024, "N": 1024, "K": 1024}`."""
+
+Choices = Mapping[str, Value]
+"""Properties that the user picks and nothing tunes, e.g. `{"T": "float"}`."""
+
+
+class Outcome(StrEnum):
+    """How a trial ended. `PENDING` is the row of a trial that has begun and not finished."""
+
+    PENDING = "pending"
+    OK = "ok"
+    STOPPED = "stopped"
+    COMPILE_ERROR = "compile_error"
+    LAUNCH_ERROR = "launch_error"
+    WRONG_RESULT = "wrong_result"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+
+    @property
+    def failed(self) -> bool:
+        """True where the trial gave no usable time."""
+        return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING)
+
+    @property
+    def retriable(self) -> bool:
+        """True where the machine, not the configuration, may be at fault."""
+        return self in (Outcome.TIMEOUT, Outcome.LAUNCH_ERROR, Outcome.CRASH)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What OpenCL says of one device. Sizes in bytes, clock in MHz."""
+
+    index: int
+    name: str
+    vendor: str
+    platform: str
+    driver: str
+    kind: str  # "gpu", "cpu" or "accelerator"
+    opencl_version: str
+    compute_units: int
+    memory: int
+    local_memory: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...]
+    clock: int
+    extensions: tuple[str, ...] = ()
+    uuid: str = ""
+    pci: str = ""
+    max_allocation: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """The device's *model*: results key on it, so two equal cards share theirs.
+
+        Vendor, normalised name, compute units and, where it belongs to the device and not to the
+        host, memory in GiB: `nvidia-h200-132cu-140g`. Index, driver and platform have no part in it.
+        """
+        parts = [self.vendor_name, _slug(_plain_name(self.name, self.vendor_name)), f"{self.compute_units}cu"]
+        if self.kind != "cpu":
+            parts.append(f"{round(self.memory / 2**30)}g")
+        return "-".join(part for part in parts if part)
+
+    @property
+    def vendor_name(self) -> str:
+        """The vendor in one word: `nvidia`, `amd`, `intel`, `apple`, `arm`, `qualcomm` or its own slug."""
+        for word, pattern in _VENDORS.items():
+            if re.search(pattern, self.vendor, re.IGNORECASE):
+                return word
+        return _slug(self.vendor)
+
+
+_VENDORS = {
+    "nvidia": "nvidia",
+    "amd": r"amd|advanced micro",
+    "intel": "intel",
+    "apple": "apple",
+    "arm": r"\barm\b",
+    "qualcomm": "qualcomm",
+}
+
+
+def _plain_name(name: str, vendor: str) -> str:
+    """Drop what varies between drivers for the same device: PoCL's prefixes, trade marks, the vendor."""
+    name = re.sub(r"^(pthread|basic|cpu(-minimal)?)-", "", name)
+    name = re.sub(r"^(generic|x86-64(-v\d)?|haswell|skylake(-avx512)?|znver\d|icelake-\w+|sapphirerapids)-", "", name)
+    name = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", name, flags=re.IGNORECASE)
+    return re.sub(rf"\b{re.escape(vendor)}\b", " ", name, flags=re.IGNORECASE)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart."""
+
+    samples_ns: tuple[int, ...]
+    warmup_ns: tuple[int, ...] = ()
+    cache: str = "warm"
+
+    @property
+    def median_ns(self) -> float:
+        """The median of the samples; NaN where there are none."""
+        return float(median(self.samples_ns)) if self.samples_ns else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One configuration put through compile, verify and time: exactly one outcome, with its reason.
+
+    `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
+    `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
+    could explain the result (driver, clocks, versions, registers, spills).
+    """
+
+    configuration: Configuration
+    outcome: Outcome
+    reason: str = ""
+    measurement: Measurement | None = None
+    retimed: Measurement | None = None
+    max_error: float | None = None
+    build_s: float = 0.0
+    verify_s: float = 0.0
+    time_s: float = 0.0
+    build_log: str = ""
+    binary_hash: str = ""
+    driver: str = ""
+    device_index: int | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    environment: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @property
+    def time_ns(self) -> float:
+        """The median that ranks this trial: re-timed where it was, else as first measured; NaN if none."""
+        best = self.retimed or self.measurement
+        return best.median_ns if best is not None else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKey:
+    """What a stored result belongs to. A change of any field never serves a stale result silently.
+
+    `kernel_hash` covers the kernel's text with its includes; `study_hash` the parts of the study that
+    decide what is run and accepted (launches, arguments, options, reference, tolerance, timing), not its
+    prose and not the lists of values, so that widening a parameter keeps what was measured.
+    """
+
+    study: str
+    kernel_hash: str
+    study_hash: str
+    device: str  # fingerprint
+    size: Size
+    choices: Choices
