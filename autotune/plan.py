@@ -1,0 +1,118 @@
+"""What a worker is told to build and run: frozen, plain data that pickles, no OpenCL in it.
+
+Types are OpenCL's names (`float`, `int`, `float4`). The data of a vector buffer of shape `(n,)` is a NumPy
+array of shape `(n, 4)`; a three-component vector takes the room of four, as OpenCL lays it out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from autotune.errors import StudyError
+
+_SCALARS: dict[str, DTypeLike] = {
+    "char": np.int8,
+    "uchar": np.uint8,
+    "short": np.int16,
+    "ushort": np.uint16,
+    "int": np.int32,
+    "uint": np.uint32,
+    "long": np.int64,
+    "ulong": np.uint64,
+    "half": np.float16,
+    "float": np.float32,
+    "double": np.float64,
+}
+_NAME = re.compile(rf"({'|'.join(_SCALARS)})(2|3|4|8|16)?")
+
+
+def numpy_type(name: str) -> tuple[np.dtype[np.generic], int]:
+    """Return the NumPy type of one component and the number of components stored (`float3`: float32, 4)."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise StudyError(
+            f"unknown type {name!r}",
+            hint=f"use one of {', '.join(_SCALARS)}, or a vector of them such as float4",
+        )
+    width = int(found[2] or 1)
+    return np.dtype(_SCALARS[found[1]]), 4 if width == 3 else width
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A value `x` is right where `|x - ref| <= absolute + relative * |ref|`; both 0 means exact."""
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A global buffer: its data fills `shape`; the kernel sees `allocate`, each extent >= that of `shape`.
+
+    `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
+    run). What lies in `allocate` and not in `shape` is zero.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    allocate: tuple[int, ...]
+    access: str = "in"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the padded allocation."""
+        dtype, width = numpy_type(self.type)
+        return math.prod(self.allocate) * width * dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A kernel argument passed by value."""
+
+    name: str
+    type: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A `__local` argument of `count` elements."""
+
+    name: str
+    type: str
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of local memory this argument takes."""
+        dtype, width = numpy_type(self.type)
+        return self.count * width * dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: `global_size` in work-items; `arguments` names those of the plan, in order."""
+
+    entry: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A configuration made concrete: source, build options (`-D...` included), launches in order."""
+
+    source: str
+    options: tuple[str, ...]
+    launches: tuple[Launch, ...]
+    arguments: dict[str, Buffer | Scalar | Local]
+    outputs: dict[str, Tolerance] = field(default_factory=dict)
+    cache: str = "warm"
