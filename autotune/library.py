@@ -1,0 +1,262 @@
+"""Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
+
+Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
+this room only reads what it needs and says clearly when that is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import StudyError, UsageError
+from autotune.model import ProblemKey, Value
+
+MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+"""The tables of a study that decide what is run and accepted; only they enter the study's hash."""
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_MAX_SOURCE = 4 * 2**20
+_MAX_DEPTH = 20
+
+
+@dataclass(frozen=True)
+class StudyText:
+    """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
+
+    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any.
+    """
+
+    name: str
+    path: Path
+    table: Mapping[str, Any] = field(repr=False)
+    kernel_path: Path
+    source: str = field(repr=False)
+    shadows: Path | None = None
+
+    @cached_property
+    def kernel_hash(self) -> str:
+        """Hash of the kernel's text with its includes, 32 hexadecimal digits."""
+        return _digest(self.source)
+
+    @cached_property
+    def study_hash(self) -> str:
+        """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
+        measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
+        text = json.dumps(measured, sort_keys=True, separators=(",", ":"), default=str)
+        return _digest(text + "".join(read_source(path) for path in self._reference_files()))
+
+    def _reference_files(self) -> list[Path]:
+        reference = self.table.get("reference")
+        if not isinstance(reference, Mapping):
+            return []
+        named = [str(reference.get("kernel", "")), str(reference.get("python", "")).partition(":")[0]]
+        return [find_kernel(name, self.path) for name in named if name]
+
+
+def find_study(name_or_path: str) -> StudyText:
+    """Return the study with that name (`./studies` first, then the bundled ones) or at that path.
+
+    A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise StudyError(f"no such study file: {name_or_path}", hint="autotune studies lists those found by name")
+        return read_study(path)
+    own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
+    if own.is_file():
+        hides = bundled.is_file() and own.resolve() != bundled.resolve()
+        return read_study(own, shadows=bundled if hides else None)
+    if bundled.is_file():
+        return read_study(bundled)
+    raise StudyError(
+        f"no study named {name_or_path!r}",
+        hint=f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}; "
+        "a path needs a slash or the suffix .toml",
+    )
+
+
+def study_paths() -> dict[str, Path]:
+    """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
+    folders = (bundled_folder() / "studies", Path("studies"))
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+
+
+def bundled_folder() -> Path:
+    """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
+    package = Path(__file__).parent
+    inside = package / "_library"
+    return inside if inside.is_dir() else package.parent
+
+
+def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
+    """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"cannot be read: {error}", where=str(path)) from error
+    kernel = table.get("kernel")
+    if not isinstance(kernel, str):
+        raise StudyError(
+            "names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"'
+        )
+    kernel_path = find_kernel(kernel, path)
+    name = str(table.get("name", path.stem))
+    return StudyText(name, path, table, kernel_path, read_source(kernel_path), shadows)
+
+
+def find_kernel(name: str, study: Path) -> Path:
+    """Return the kernel file that a study names: beside it, in the sibling `kernels/`, or bundled."""
+    folder = study.parent
+    places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    for place in places:
+        if (place / name).is_file():
+            return place / name
+    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+    raise StudyError(f"no file {name!r}", where=f"{study}: kernel", hint=f"looked in {looked}")
+
+
+def read_source(path: Path, _open: tuple[Path, ...] = ()) -> str:
+    """Return the text of a kernel with every `#include "file"` replaced by that file.
+
+    `#line` directives keep compiler messages pointing at the author's files. Raises StudyError for a
+    missing or circular include and for more than 4 MiB of text.
+    """
+    if path in _open or len(_open) >= _MAX_DEPTH:
+        raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
+    try:
+        text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"cannot be read: {error}", where=str(path)) from error
+
+    def inline(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.start()) + 1
+        included = path.parent / match[1]
+        if not included.is_file():
+            raise StudyError(f"includes {match[1]!r}, which is not there", where=f"{path}:{line}")
+        body = read_source(included, (*_open, path)).rstrip("\n")
+        return f'#line 1 "{included.name}"\n{body}\n#line {line + 1} "{path.name}"'
+
+    text = _INCLUDE.sub(inline, text)
+    if len(text) > _MAX_SOURCE:
+        raise StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
+    return text
+
+
+def default_size(text: StudyText) -> dict[str, int]:
+    """Return the sizes of a study with their defaults."""
+    sizes = text.table.get("sizes", {})
+    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+        raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
+    return dict(sizes)
+
+
+def default_choices(text: StudyText) -> dict[str, Value]:
+    """Return each choice of a study at its first value, the default."""
+    choices = text.table.get("choices", {})
+    if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
+        raise StudyError("needs lists of values", where=f"{text.path}: choices", hint='write T = ["float"]')
+    return {name: values[0] for name, values in choices.items()}
+
+
+def default_configuration(text: StudyText) -> dict[str, Value]:
+    """Return each parameter of a study at its default (the first value where none is named)."""
+    parameters = text.table.get("parameters", {})
+    try:
+        return {
+            name: (entry.get("default", entry["values"][0]) if isinstance(entry, Mapping) else entry[0])
+            for name, entry in parameters.items()
+        }
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise StudyError(
+            "needs values", where=f"{text.path}: parameters", hint="write values = [8, 16]"
+        ) from error
+
+
+def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
+
+    Raises UsageError for an unknown name, or a value that is no whole number of at least 1.
+    """
+    size = dict(known)
+    for item in _items(texts):
+        name, equals, value = item.partition("=")
+        if not equals:
+            name, value = "", item
+        number = _whole(value, item)
+        if not name:
+            size = dict.fromkeys(size, number)
+        elif name in known:
+            size[name] = number
+        else:
+            raise UsageError(
+                f"no size named {name!r}{did_you_mean(name, known)}",
+                where="--size",
+                hint=f"sizes here: {_listing(known)}",
+            )
+    return size
+
+
+def parse_choices(texts: str | Sequence[str], text: StudyText) -> dict[str, Value]:
+    """Return the default choices with what the texts set: `T=int`. Raises UsageError for what is not offered."""
+    choices = default_choices(text)
+    for item in _items(texts):
+        name, equals, value = item.partition("=")
+        if not equals or name not in choices:
+            raise UsageError(
+                f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(text.table.get('choices', {}))}"
+            )
+        offered = text.table["choices"][name]
+        found = [entry for entry in offered if str(entry) == value]
+        if not found:
+            raise UsageError(
+                f"{name} cannot be {value!r}", where="--choice", hint=f"it can be {', '.join(map(str, offered))}"
+            )
+        choices[name] = found[0]
+    return choices
+
+
+def problem_key(
+    text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str
+) -> ProblemKey:
+    """Return what results of this study at this size, with these choices, on that device belong to."""
+    return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _items(texts: str | Sequence[str]) -> list[str]:
+    joined = [texts] if isinstance(texts, str) else texts
+    return [item.replace(" ", "") for text in joined for item in text.split(",") if item.strip()]
+
+
+def _whole(value: str, item: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) < 1:
+        raise UsageError(
+            f"{item!r} is not a size", where="--size", hint="write NAME=NUMBER with a whole number of at least 1"
+        )
+    return int(value)
+
+
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
