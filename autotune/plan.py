@@ -108,7 +108,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A configuration made concrete: source, build options (`-D...` included), launches in order."""
+    """A configuration made concrete: source, build options (`-D...` included), launches in order.
+
+    `local_memory` is a limit in bytes that the study states instead of the device's own report (NVIDIA takes
+    more than the 48 KiB it tells); None: the device's.
+    """
 
     source: str
     options: tuple[str, ...]
@@ -116,3 +120,4 @@ class Plan:
     arguments: dict[str, Buffer | Scalar | Local]
     outputs: dict[str, Tolerance] = field(default_factory=dict)
     cache: str = "warm"
+    local_memory: int | None = None

@@ -1,0 +1,303 @@
+"""A study: what is tuned, how it is launched and what a right answer is. Parsed from TOML, cross-checked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune import library, schema
+from autotune.errors import StudyError
+from autotune.expression import FUNCTIONS, Expression
+from autotune.library import StudyText, did_you_mean
+from autotune.model import Value
+from autotune.space import Constraint
+
+DEVICE_FACTS = ("local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "extensions")
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, names."""
+
+_BRACES = re.compile(r"\{(\w+)\}")
+
+ReferenceFunction = Callable[..., Mapping[str, Any]]
+"""Called with every input array, scalar and size by name; returns the expected array of each output."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable `#define`: a finite, ordered tuple of values."""
+
+    name: str
+    values: tuple[Value, ...]
+    default: Value
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A kernel argument: a buffer (`shape`), a scalar (`value`) or local memory (`local`)."""
+
+    name: str
+    type: str
+    shape: tuple[Expression, ...] = ()
+    allocate: tuple[Expression, ...] = ()
+    access: str = ""
+    data: schema.DataTable = schema.DataTable()
+    value: Expression | None = None
+    local: Expression | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """True for a buffer whose contents the user gives or gets, so that no parameter may shape it."""
+        return self.access in ("in", "out", "inout")
+
+
+@dataclass(frozen=True)
+class LaunchRule:
+    """A launch as the study writes it: extents are expressions."""
+
+    entry: str
+    global_size: tuple[Expression, ...]
+    local_size: tuple[Expression, ...] | None
+    arguments: tuple[str, ...]
+    when: Expression
+
+
+@dataclass(frozen=True)
+class Option:
+    """A build option; `{NAME}` in the flag stands for a value."""
+
+    flag: str
+    when: Expression
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where expected outputs come from: exactly one of the three is set.
+
+    `numpy` maps an output to a NumPy expression; `source` with `launches` is another kernel; `function` is
+    Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
+    """
+
+    numpy: Mapping[str, str] | None = None
+    source: str | None = None
+    launches: tuple[LaunchRule, ...] = ()
+    function: ReferenceFunction | tuple[Path, str] | None = None
+
+
+class Study:
+    """A validated study.
+
+    `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as
+    keywords; `source` may replace the kernel file and `reference` may be a function:
+
+        Study(name="scale", source=CL, sizes={"N": 1024}, parameters={"WG": {"values": [64, 128]}},
+              arguments={"x": {"type": "float", "shape": ["N"], "access": "inout"}},
+              launch=[{"entry": "scale", "global": ["N"], "local": ["WG"], "arguments": ["x"]}],
+              reference=lambda x, N: {"x": 2 * x})
+
+    Raises StudyError, naming file and key, for anything that does not fit together.
+    """
+
+    def __init__(
+        self,
+        *,
+        source: str | None = None,
+        reference: Mapping[str, Any] | ReferenceFunction,
+        **tables: Any,
+    ) -> None:
+        function = reference if callable(reference) else None
+        tables["reference"] = _function_table(function) if function else reference
+        tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
+        path = Path(f"{tables.get('name', 'study')}.toml")
+        kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
+        text = source if source is not None else library.read_source(kernel)
+        self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
+
+    @classmethod
+    def load(cls, name_or_path: str) -> Study:
+        """Return the study of that name or at that path. Raises StudyError."""
+        return cls.from_text(library.find_study(name_or_path))
+
+    @classmethod
+    def from_text(cls, text: StudyText) -> Study:
+        """Return the study of a text that library.py read. Raises StudyError."""
+        study = cls.__new__(cls)
+        study._build(text, None)
+        return study
+
+    def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
+        table = schema.validate(text.table, str(text.path))
+        self.text = text
+        self.name = table.name
+        self.about = table.about
+        self.sizes = dict(table.sizes)
+        self.size_lists = {name: [dict(size) for size in sizes] for name, sizes in table.size_lists.items()}
+        self.choices = {name: tuple(values) for name, values in table.choices.items()}
+        self.parameters = {name: _parameter(name, entry) for name, entry in table.parameters.items()}
+        self.requires = table.requires
+        self.timing = table.timing
+        try:
+            self._check_names()
+            self._build_rules(table, function)
+            self._check_arguments()
+        except StudyError as error:
+            raise error.at(str(text.path)) from None
+
+    def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
+        given = {*self.sizes, *self.choices, *DEVICE_FACTS}
+        tuned = given | set(self.parameters)
+        self.device = {
+            name: _expression(text, f"device.{name}", set(DEVICE_FACTS) | set(self.choices))
+            for name, text in table.device.items()
+        }
+        self.constraints = tuple(
+            Constraint(_expression(entry.require, f"constraints.{n}.require", tuned), entry.reason or str(entry.require))
+            for n, entry in enumerate(table.constraints, 1)
+        )
+        self.defines = {name: _expression(text, f"defines.{name}", tuned) for name, text in table.defines.items()}
+        self.options = tuple(
+            Option(_flag(entry.flag, n, tuned), _expression(entry.when, f"options.{n}.when", tuned))
+            for n, entry in enumerate(table.options, 1)
+        )
+        self.arguments = {name: _argument(name, entry, given, tuned) for name, entry in table.arguments.items()}
+        self.launches = self._launches(table.launch, "launch", tuned)
+        self.reference = self._reference(table.reference, function, given)
+        self.tolerance = (
+            _expression(table.tolerance.relative, "tolerance.relative", given),
+            _expression(table.tolerance.absolute, "tolerance.absolute", given),
+        )
+        self.flops = _optional(table.work.flops, "work.flops", given)
+        self.bytes = _optional(table.work.bytes, "work.bytes", given)
+
+    def _launches(self, tables: Iterable[schema.LaunchTable], where: str, known: set[str]) -> tuple[LaunchRule, ...]:
+        rules = []
+        for n, entry in enumerate(tables, 1):
+            place = f"{where}.{n}"
+            for name in entry.arguments:
+                if name not in self.arguments and name not in self.sizes:
+                    raise StudyError(
+                        f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
+                        where=f"{place}.arguments",
+                        hint=f"add [arguments.{name}]",
+                    )
+            local = entry.local_size
+            if local is not None and len(local) != len(entry.global_size):
+                raise StudyError("global and local need equally many dimensions", where=place)
+            rules.append(
+                LaunchRule(
+                    entry.entry,
+                    _expressions(entry.global_size, f"{place}.global", known),
+                    _expressions(local, f"{place}.local", known) if local is not None else None,
+                    tuple(entry.arguments),
+                    _expression(entry.when, f"{place}.when", known),
+                )
+            )
+        return tuple(rules)
+
+    def _reference(
+        self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: set[str]
+    ) -> Reference:
+        if function is not None:
+            return Reference(function=function)
+        if table.function is not None:
+            raise StudyError("a file cannot hold a function", where="reference.function", hint='use python = "FILE.py:NAME"')
+        if table.numpy is not None:
+            return Reference(numpy=table.numpy)
+        if table.python is not None:
+            name, _, attribute = table.python.partition(":")
+            return Reference(function=(library.find_kernel(name, self.text.path), attribute))
+        source = library.read_source(library.find_kernel(table.kernel or "", self.text.path))
+        return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
+
+    def _check_names(self) -> None:
+        seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
+        seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+        for table in ("sizes", "choices", "parameters"):
+            for name in getattr(self, table):
+                if name in seen:
+                    raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
+                seen[name] = f"in [{table}]"
+        for list_name, sizes in self.size_lists.items():
+            for name in {name for size in sizes for name in size} - set(self.sizes):
+                raise StudyError(f"no size named {name!r}", where=f"size_lists.{list_name}", hint="add it to [sizes]")
+        for name in self.text.table.get("device", {}):
+            if name not in DEVICE_FACTS:
+                raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+
+    def _check_arguments(self) -> None:
+        outputs = {name for name, argument in self.arguments.items() if argument.access in ("out", "inout")}
+        if not outputs:
+            raise StudyError('no argument has access = "out" or "inout"', where="arguments")
+        if self.reference.numpy is not None and set(self.reference.numpy) != outputs:
+            raise StudyError(
+                f"must give every output and nothing else: {', '.join(sorted(outputs))}", where="reference.numpy"
+            )
+
+
+def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
+    values = tuple(table.values)
+    if len(set(values)) != len(values) or len({str(value) for value in values}) != len(values):
+        raise StudyError("has a value twice", where=f"parameters.{name}.values")
+    default = table.default if table.default is not None else values[0]
+    if default not in values:
+        raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default")
+    return Parameter(name, values, default, table.about)
+
+
+def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: set[str]) -> Argument:
+    where = f"arguments.{name}"
+    data = table.access in ("in", "out", "inout")
+    shape = _expressions(table.shape or (), f"{where}.shape", given if data else tuned)
+    type_text = table.type if "{" in table.type or table.type not in tuned else f"{{{table.type}}}"
+    for used in _BRACES.findall(type_text):
+        _known(used, given if data else tuned, f"{where}.type")
+    return Argument(
+        name,
+        type_text,
+        shape,
+        _expressions(table.allocate, f"{where}.allocate", tuned) if table.allocate is not None else shape,
+        table.access or "",
+        table.data or schema.DataTable(),
+        _optional(table.value, f"{where}.value", tuned),
+        _optional(table.local, f"{where}.local", tuned),
+    )
+
+
+def _flag(flag: str, number: int, known: set[str]) -> str:
+    for name in _BRACES.findall(flag):
+        _known(name, known, f"options.{number}.flag")
+    return flag
+
+
+def _expression(text: str | int | float, where: str, known: set[str]) -> Expression:
+    expression = Expression.parse(text, where=where)
+    for name in sorted(expression.names):
+        _known(name, known, where)
+    return expression
+
+
+def _optional(text: str | int | float | None, where: str, known: set[str]) -> Expression | None:
+    return None if text is None else _expression(text, where, known)
+
+
+def _expressions(texts: Iterable[str | int | float], where: str, known: set[str]) -> tuple[Expression, ...]:
+    return tuple(_expression(text, where, known) for text in texts)
+
+
+def _known(name: str, known: set[str], where: str) -> None:
+    if name not in known:
+        raise StudyError(
+            f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
+            f"{did_you_mean(name, known)}",
+            where=where,
+            hint="known here: " + ", ".join(sorted(known)),
+        )
+
+
+def _function_table(function: ReferenceFunction) -> dict[str, str]:
+    """Stand-in for a Python function in the canonical form: a change of its code changes the study's hash."""
+    code = function.__code__
+    return {"function": hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:32]}
