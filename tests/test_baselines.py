@@ -1,0 +1,71 @@
+"""Strassen and BLAS on the host: right for every shape, exact for integers."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.baselines import blas, strassen, time_host
+
+EXTENT = st.integers(1, 40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(m=EXTENT, k=EXTENT, n=EXTENT, cutoff=st.integers(1, 12), seed=st.integers(0, 99))
+def test_strassen_is_exact_for_integers_of_any_shape(m, k, n, cutoff, seed):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(-1000, 1000, (m, k), dtype=np.int32)
+    b = rng.integers(-1000, 1000, (k, n), dtype=np.int32)
+    c = strassen(a, b, cutoff)
+    assert c.dtype == np.int32
+    np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (129, 65, 127), (130, 64, 128), (257, 3, 200)])
+def test_strassen_stays_near_float64_in_float32(shape):
+    m, k, n = shape
+    rng = np.random.default_rng(1)
+    a = rng.uniform(-1, 1, (m, k)).astype(np.float32)
+    b = rng.uniform(-1, 1, (k, n)).astype(np.float32)
+    c = strassen(a, b, cutoff=16)
+    assert c.dtype == np.float32
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=2e-6 * k + 1e-6)
+
+
+@pytest.mark.parametrize("multiply", [blas, lambda a, b: strassen(a, b, 4)])
+def test_integers_wrap_around_as_numpys_do(multiply):
+    a = np.full((9, 9), 2**30 + 3, dtype=np.int32)
+    b = np.full((9, 9), 2**30 + 7, dtype=np.int32)
+    np.testing.assert_array_equal(multiply(a, b), a @ b)
+    np.testing.assert_array_equal(multiply(a, np.full_like(b, 5)), a @ np.full_like(b, 5))
+
+
+def test_strassen_multiplies_seven_times_per_level(monkeypatch):
+    import autotune.baselines as baselines
+
+    leaves = []
+    plain = baselines._strassen
+
+    def counted(a, b, cutoff):
+        if min(*a.shape, b.shape[1]) <= cutoff:
+            leaves.append(a.shape)
+        return plain(a, b, cutoff)
+
+    monkeypatch.setattr(baselines, "_strassen", counted)
+    strassen(np.ones((32, 32)), np.ones((32, 32)), cutoff=8)
+    assert leaves == [(8, 8)] * 49
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 3\)"):
+        strassen(np.ones((2, 3)), np.ones((2, 3)))
+
+
+def test_timing_repeats_until_the_budget_is_spent():
+    ticks = itertools.count(0, 100_000_000)
+    samples = time_host(blas, np.ones((2, 2)), np.ones((2, 2)), budget_s=1.0, clock=lambda: next(ticks))
+    assert samples == (100_000_000,) * 9
+    ticks = itertools.count(0, 5_000_000_000)
+    assert len(time_host(blas, np.ones((2, 2)), np.ones((2, 2)), clock=lambda: next(ticks))) == 3

@@ -1,0 +1,75 @@
+"""Charts: every value, label and reason is in the picture, and a bad path is refused before any work."""
+
+import pytest
+
+from autotune.charts import Bar, Line, Panel, bar_chart, check_path, line_chart, spread
+from autotune.errors import UsageError
+
+PANELS = [
+    Panel("M=N=K=1024", (Bar("NAIVE", 900.0), Bar("TILED", 2400.0), Bar("ALL_OF_B", None, "does not fit into 48 KiB"))),
+    Panel("M=N=K=2048", (Bar("NAIVE", 950.0), Bar("TILED", 2500.0), Bar("ALL_OF_B", None))),
+]
+
+
+def test_bars_name_every_value_and_every_reason(tmp_path):
+    path = tmp_path / "bars.svg"
+    bar_chart(path, PANELS, title="matmul by VARIANT", subtitle="a device", axis="GFLOPS")
+    text = path.read_text()
+    for word in ("matmul by VARIANT", "a device", "GFLOPS", "NAIVE", "ALL_OF_B", "900.0", "2400", "M=N=K=2048"):
+        assert f">{word}<" in text
+    assert "does not fit into 48 KiB" in text
+    assert "no result" in text
+
+
+@pytest.mark.parametrize(("least", "strong"), [(False, "2400"), (True, "900.0")])
+def test_the_best_bar_stands_out(tmp_path, least, strong):
+    path = tmp_path / "bars.svg"
+    bar_chart(path, PANELS[:1], title="t", subtitle="", axis="Time (ms)", least=least)
+    fills = [
+        line.split("fill: ")[1][:7]
+        for line in path.read_text().splitlines()
+        if "clip-path" in line and "fill: #" in line
+    ]
+    assert fills.count("#0072b2") == 1
+    assert fills.index("#0072b2") == (1 if strong == "2400" else 0)
+
+
+def test_more_panels_than_columns_and_no_value_at_all(tmp_path):
+    panels = [Panel(str(n), (Bar("1", None, "excluded"),)) for n in range(5)]
+    path = tmp_path / "bars.png"
+    bar_chart(path, panels, title="t", subtitle="", axis="GFLOPS")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_carry_their_names_and_sizes(tmp_path):
+    path = tmp_path / "lines.svg"
+    lines = [
+        Line("kernel alone", ((128, 500.0), (256, 4000.0))),
+        Line("NumPy BLAS (host)", ((128, 20.0), (256, 30.0))),
+        Line("nothing measured", ()),
+    ]
+    line_chart(path, lines, title="t", subtitle="", x_axis="M = N = K", y_axis="GFLOPS")
+    text = path.read_text()
+    for word in ("kernel alone", "NumPy BLAS (host)", "M = N = K", "GFLOPS", "128", "256", "1000"):
+        assert f">{word}<" in text
+    assert "nothing measured" not in text
+
+
+def test_the_same_data_gives_the_same_file(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        bar_chart(tmp_path / name, PANELS, title="t", subtitle="", axis="GFLOPS")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_labels_are_pushed_apart_only_where_they_would_touch():
+    assert spread([10, 12, 13, 90], 15) == [10, 25, 40, 90]
+
+
+def test_a_path_that_cannot_be_drawn_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"\.png or \.svg"):
+        check_path(tmp_path / "chart.pdf")
+    with pytest.raises(UsageError, match="mkdir -p"):
+        check_path(tmp_path / "nowhere" / "chart.png")
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(UsageError, match="cannot write"):
+        bar_chart(tmp_path / "folder.png", PANELS, title="t", subtitle="", axis="GFLOPS")
