@@ -134,6 +134,13 @@ class Problem:
             return self.study.arguments[name]
         return Argument(name, "int", value=Expression.parse(name))
 
+    def buffer(self, name: str) -> Buffer:
+        """Return a declared input or output buffer, unpadded: no parameter has a part in it."""
+        found = _concrete(self.study.arguments[name], self.constants, padded=False)
+        if not isinstance(found, Buffer):
+            raise StudyError("is no buffer", where=f"arguments.{name}")
+        return found
+
     def _work(self, amount: Expression | None, configuration: Configuration) -> float | None:
         return None if amount is None else float(amount.evaluate({**self.constants, **configuration}))
 
