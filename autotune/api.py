@@ -1,0 +1,89 @@
+"""The Python API: the same steps that the command line takes, as three names re-exported by the package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autotune import device as devices
+from autotune import library, lookup, loop
+from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.lookup import Best
+from autotune.loop import Budget, ProgressCallback, Result
+from autotune.model import Choices, Configuration, Size, Value
+from autotune.problem import Problem
+from autotune.samplers import DEFAULT_SAMPLER
+from autotune.store import Store
+from autotune.study import Study
+
+
+def search(
+    study: str | Path | Study = "sgemm",
+    *,
+    device: str | None = None,
+    size: Size | None = None,
+    choices: Choices | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    sampler: str = DEFAULT_SAMPLER,
+    seed: int | None = None,
+    fix: Mapping[str, Sequence[Value]] | None = None,
+    start: Sequence[Configuration] = (),
+    budget: Budget | None = None,
+    retry_failed: bool = False,
+    fresh: bool = False,
+    cold: bool = False,
+    allow_python: bool = False,
+    database: str | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> Result:
+    """Search a study's parameters on a device, store every trial, and return what was found.
+
+    `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
+    indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
+    defaults. Without `trials`, `seconds` or a `budget` it runs 60 seconds. `allow_python` lets a reference
+    run that is Python code of the study's author; a function given to `Study` needs no permission.
+
+    Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
+    """
+    if budget is None:
+        limit = seconds if seconds is not None or trials is not None else 60.0
+        budget = Budget(trials=trials, seconds=limit)
+    chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
+    loaded = study if isinstance(study, Study) else Study.load(str(study))
+    problem = Problem(loaded, size, choices, chosen[0], fix=fix)
+    settings = Settings(allow_python=allow_python or callable(loaded.reference.function))
+    with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
+        return loop.run(
+            problem,
+            evaluator,
+            store,
+            sampler=sampler,
+            seed=seed,
+            budget=budget,
+            start=start,
+            retry_failed=retry_failed,
+            fresh=fresh,
+            cold=cold,
+            on_progress=on_progress,
+        )
+
+
+def best(
+    study: str | Path | Study = "sgemm",
+    *,
+    device: str | None = None,
+    size: Size | None = None,
+    choices: Choices | None = None,
+    database: str | None = None,
+) -> Best:
+    """Return the best stored configuration of a study for a device and size, and how it matches the question.
+
+    Arguments as for `search`. Nothing is compiled or run. Where nothing is stored, the study's default
+    configuration is returned and its match says `default`. Raises AutotuneError for bad input.
+    """
+    text = study.text if isinstance(study, Study) else library.find_study(str(study))
+    fingerprint = devices.find_device(device).fingerprint
+    whole_size = {**library.default_size(text), **(size or {})}
+    whole_choices = {**library.default_choices(text), **(choices or {})}
+    return lookup.best(text, whole_size, whole_choices, fingerprint, database=database)

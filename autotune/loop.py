@@ -1,0 +1,305 @@
+"""The loop of a search: ask, begin, submit, collect, finish, tell; resume before it, finalists after it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from autotune.evaluate import Evaluator
+from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.problem import Problem
+from autotune.samplers import Proposer
+from autotune.statistics import median_interval
+from autotune.store import Store
+
+FINALISTS = 5
+"""How many of the fastest are timed again, interleaved, before a winner is named."""
+
+FINALIST_MARGIN = 1.05
+"""A finalist's first median is within this factor of the lowest."""
+
+RETIME_SHARE = 0.1
+"""Share of a time budget that is kept for the finalists."""
+
+WORKER_DEATHS = 2
+"""A configuration that took a worker down this often is left alone."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop, whichever comes first: new trials, seconds, trials without a better best, expected gain.
+
+    `least_gain` stops once less than that share is expected from the next `GAIN_TRIALS` trials: an estimate
+    of the sampler's model, not a promise.
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    until_stale: int | None = None
+    least_gain: float | None = None
+
+
+GAIN_TRIALS = 20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a running search stands. `rate` is configurations per second; `left_s` None: cannot be said."""
+
+    done: int
+    total: int | None
+    failures: Mapping[Outcome, int]
+    best: Trial | None
+    elapsed_s: float
+    rate: float
+    left_s: float | None
+    phase: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
+
+    `best` is None where no configuration passed. `ties` are trials whose re-timed interval overlaps the
+    winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds.
+    """
+
+    problem: Problem
+    best: Trial | None
+    default: Trial | None
+    trials: int
+    reused: int
+    failures: Mapping[Outcome, int]
+    examples: Mapping[Outcome, Trial]
+    ties: tuple[Trial, ...]
+    reason: str
+    usage: Mapping[str, float]
+    elapsed_s: float
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def run(
+    problem: Problem,
+    evaluator: Evaluator,
+    store: Store,
+    *,
+    sampler: str,
+    seed: int | None,
+    budget: Budget,
+    start: Sequence[Configuration] = (),
+    retry_failed: bool = False,
+    fresh: bool = False,
+    cold: bool = False,
+    on_progress: ProgressCallback | None = None,
+) -> Result:
+    """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
+
+    The study's default configuration comes first, then those of `start`. What is stored for this problem is
+    not measured again, unless `fresh`; failures that may have been the machine's are tried once more,
+    all failures with `retry_failed`. `cold` ignores what is known of other devices and sizes.
+    Ctrl-C ends the search in order: the result says `interrupted`.
+    """
+    known = [] if fresh else recall(store.trials(problem.key), retry_failed)
+    prior = [] if cold else store.related(problem.key)
+    proposer = Proposer(problem.space, sampler, seed, prior=prior)
+    proposer.add(known)
+    search = _Search(problem, evaluator, store, proposer, budget, known, on_progress)
+    search.id = store.start_search(problem.key, problem.device, sampler=sampler, seed=seed, fresh=fresh)
+    done = {_identity(trial.configuration) for trial in known}
+    for configuration in (problem.default, *start):
+        if _identity(configuration) not in done:
+            proposer.enqueue(configuration)
+    reason = "error"
+    try:
+        try:
+            reason = search.loop()
+            search.retime_finalists()
+        except KeyboardInterrupt:
+            reason = "interrupted"
+    finally:
+        store.end_search(search.id, reason)
+    return search.result(reason)
+
+
+def recall(trials: Sequence[Trial], retry_failed: bool) -> list[Trial]:
+    """Return the stored trials that count, one per configuration: the latest, without those to try again.
+
+    What is the configuration's own fault is never tried again; what may be the machine's is tried once more.
+    """
+    by_configuration: dict[Identity, list[Trial]] = {}
+    for trial in trials:
+        by_configuration.setdefault(_identity(trial.configuration), []).append(trial)
+    return [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
+
+
+def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
+    last = tries[-1]
+    if not last.outcome.failed:
+        return False
+    return retry_failed or (last.outcome.retriable and len(tries) < WORKER_DEATHS)
+
+
+@dataclass
+class _Search:
+    """The state of one running search."""
+
+    problem: Problem
+    evaluator: Evaluator
+    store: Store
+    proposer: Proposer
+    budget: Budget
+    known: list[Trial]
+    on_progress: ProgressCallback | None
+    id: int = 0
+    fresh_trials: list[Trial] = field(default_factory=list)
+    in_flight: dict[Identity, int] = field(default_factory=dict)
+    since_best: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.best = fastest(self.known)
+        self.evaluator.best_ns = self.best.time_ns if self.best else None
+
+    def loop(self) -> str:
+        """Run trials until something says stop; return what."""
+        while True:
+            stop = self._stop_reason()
+            if not stop and not self._fill():
+                stop = "space exhausted"
+            if not self.in_flight:
+                return stop
+            self._take(self.evaluator.collect())
+
+    def _fill(self) -> bool:
+        """Keep as many configurations in flight as the evaluator wants; False once the space is exhausted."""
+        while len(self.in_flight) < self._wanted():
+            configuration = self.proposer.ask()
+            if configuration is None:
+                return False
+            self.in_flight[_identity(configuration)] = self.store.begin(self.id, configuration)
+            self.evaluator.submit(configuration)
+        return True
+
+    def _wanted(self) -> int:
+        if self.budget.trials is None:
+            return self.evaluator.capacity
+        return min(self.evaluator.capacity, self.budget.trials - len(self.fresh_trials))
+
+    def _take(self, trial: Trial) -> None:
+        self.store.finish(self.in_flight.pop(_identity(trial.configuration)), trial)
+        self.proposer.tell(trial)
+        self.fresh_trials.append(trial)
+        self.since_best += 1
+        if trial.outcome is Outcome.OK and (self.best is None or trial.time_ns < self.best.time_ns):
+            self.best, self.since_best = trial, 0
+            self.evaluator.best_ns = trial.time_ns
+        self._report("search")
+
+    def _stop_reason(self) -> str:
+        budget = self.budget
+        if budget.trials is not None and len(self.fresh_trials) >= budget.trials:
+            return f"{budget.trials} trials done"
+        if budget.seconds is not None and self._elapsed() >= budget.seconds * (1 - RETIME_SHARE):
+            return f"{budget.seconds:g} s are over"
+        if budget.until_stale is not None and self.best is not None and self.since_best >= budget.until_stale:
+            return f"no better configuration in {budget.until_stale} trials"
+        if budget.least_gain is not None and self.best is not None:
+            gain = self.proposer.expected_gain(GAIN_TRIALS)
+            if gain is not None and gain < budget.least_gain:
+                return f"about {gain:.1%} expected from the next {GAIN_TRIALS} trials (an estimate)"
+        return ""
+
+    def retime_finalists(self) -> None:
+        """Time the fastest again, interleaved, and keep what that says of each."""
+        finalists = self._finalists()
+        if len(finalists) < 2 or not any(trial in self.fresh_trials for trial in finalists):
+            return
+        self._report("re-timing the finalists")
+        configurations = [trial.configuration for trial in finalists]
+        for trial, measurement in zip(finalists, self.evaluator.retime(configurations), strict=True):
+            if measurement is not None:
+                self.store.retime(self.id, trial.configuration, measurement)
+                self._replace(trial, replace(trial, retimed=measurement))
+        self.best = fastest(self._finalists(retimed=True)) or self.best
+
+    def _replace(self, old: Trial, new: Trial) -> None:
+        for trials in (self.known, self.fresh_trials):
+            trials[:] = [new if trial is old else trial for trial in trials]
+
+    def _finalists(self, retimed: bool = False) -> list[Trial]:
+        usable = [trial for trial in (*self.known, *self.fresh_trials) if trial.outcome is Outcome.OK]
+        if retimed:
+            return [trial for trial in usable if trial.retimed is not None]
+        usable.sort(key=_first_median)
+        return [t for t in usable[:FINALISTS] if _first_median(t) <= FINALIST_MARGIN * _first_median(usable[0])]
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def _report(self, phase: str) -> None:
+        if self.on_progress is None:
+            return
+        done, elapsed = len(self.fresh_trials), self._elapsed()
+        rate = done / elapsed if elapsed else 0.0
+        total, left = self.budget.trials, None
+        if total is not None and rate:
+            left = (total - done) / rate
+        if self.budget.seconds is not None:
+            left = min(left if left is not None else math.inf, max(0.0, self.budget.seconds - elapsed))
+        self.on_progress(Progress(done, total, self._failures(), self.best, elapsed, rate, left, phase))
+
+    def _failures(self) -> dict[Outcome, int]:
+        return dict(Counter(trial.outcome for trial in self.fresh_trials if trial.outcome.failed))
+
+    def result(self, reason: str) -> Result:
+        """Return what the search found so far."""
+        trials = [*self.known, *self.fresh_trials]
+        default = _identity(self.problem.default)
+        return Result(
+            problem=self.problem,
+            best=self.best,
+            default=next((trial for trial in reversed(trials) if _identity(trial.configuration) == default), None),
+            trials=len(self.fresh_trials),
+            reused=len(self.known),
+            failures=self._failures(),
+            examples={trial.outcome: trial for trial in self.fresh_trials if trial.outcome.failed},
+            ties=ties(self.best, trials),
+            reason=reason,
+            usage=self.evaluator.usage(),
+            elapsed_s=self._elapsed(),
+        )
+
+
+def fastest(trials: Sequence[Trial]) -> Trial | None:
+    """Return the verified trial with the lowest median (re-timed where it was); None where none passed."""
+    passed = [trial for trial in trials if trial.outcome is Outcome.OK]
+    return min(passed, key=lambda trial: trial.time_ns, default=None)
+
+
+def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    """Return the re-timed trials whose interval of the median overlaps that of the best."""
+    if best is None or best.retimed is None:
+        return ()
+    _, high = _interval(best.retimed)
+    rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
+    return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
+
+
+def _interval(measurement: Measurement) -> tuple[float, float]:
+    return median_interval(measurement.samples_ns)
+
+
+def _first_median(trial: Trial) -> float:
+    return trial.measurement.median_ns if trial.measurement is not None else math.inf
+
+
+Identity = tuple[tuple[str, int | float | str], ...]
+
+
+def _identity(configuration: Configuration) -> Identity:
+    return tuple(sorted(configuration.items()))
