@@ -28,8 +28,10 @@ def number(value: float, digits: int = 4) -> str:
     """`value` with about `digits` significant digits and no exponent: `0.1234`, `12.34`, `41250`."""
     if not math.isfinite(value):
         return "-"
+    if value == 0:
+        return "0"
     whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    leading = 0 if whole or value == 0 else -math.floor(math.log10(abs(value))) - 1
+    leading = 0 if whole else -math.floor(math.log10(abs(value))) - 1
     return f"{value:.{max(0, min(digits - whole + leading, 9))}f}"
 
 
@@ -45,7 +47,7 @@ def time(ns: float) -> str:
 
 def duration(seconds: float) -> str:
     """Wall time: `4.2 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
-    if seconds < 10:
+    if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 60:

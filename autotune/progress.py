@@ -1,0 +1,122 @@
+"""What a running search says on stderr: a live display on a terminal, sparse plain lines anywhere else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from autotune import units
+from autotune.model import Configuration, Outcome, Trial
+
+if TYPE_CHECKING:
+    from autotune.search import Progress
+
+EVERY_S = 15.0
+"""Seconds between two plain lines; a new best may come a third of that after the last line."""
+
+Flops = Callable[[Configuration], float | None]
+Report = Callable[["Progress"], None]
+
+
+@contextmanager
+def show(console: Console, flops: Flops, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
+    """Yield the function that a search calls with its progress; `flops` of a configuration gives GFLOPS."""
+    if not console.is_terminal:
+        yield _Lines(console, flops, clock)
+        return
+    with Live(console=console, refresh_per_second=8, transient=True) as live:
+        yield lambda progress: live.update(_display(progress, flops))
+
+
+class _Lines:
+    """Prints a line for a new phase, a new best and the passing of time, not for every trial."""
+
+    def __init__(self, console: Console, flops: Flops, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._flops = flops
+        self._clock = clock
+        self._at = -float("inf")
+        self._phase = ""
+        self._best: float | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        now = self._clock()
+        best = progress.best.time_ns if progress.best else None
+        wait = EVERY_S / 3 if best != self._best else EVERY_S
+        if progress.phase == self._phase and now - self._at < wait:
+            return
+        self._at, self._phase, self._best = now, progress.phase, best
+        parts = [
+            f"{progress.phase}: {_count(progress)}",
+            _best(progress.best, self._flops),
+            _failures(progress.failures),
+            _rate(progress),
+            _left(progress),
+        ]
+        self._console.print(", ".join(part for part in parts if part), highlight=False, markup=False, soft_wrap=True)
+
+
+def _display(progress: Progress, flops: Flops) -> Group:
+    top = Table.grid(padding=(0, 2), expand=True)
+    top.add_column(no_wrap=True)
+    top.add_column(ratio=1)
+    for _ in range(3):
+        top.add_column(no_wrap=True)
+    bar = ProgressBar(total=1.0, completed=_done(progress))
+    top.add_row(Text(progress.phase, "bold"), bar, _count(progress), _rate(progress), _left(progress))
+    lines = [top, Text(_best(progress.best, flops), "green", no_wrap=True, overflow="ellipsis")]
+    if progress.best is not None:
+        lines.append(Text("  " + configuration(progress.best.configuration), "dim", no_wrap=True, overflow="ellipsis"))
+    failures = _failures(progress.failures)
+    if failures:
+        lines.append(Text(failures, "yellow", no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
+
+
+def _done(progress: Progress) -> float:
+    """The share of the search that is behind us, by trials or by time, whichever is further."""
+    shares = [progress.done / progress.total] if progress.total else []
+    if progress.left_s is not None and progress.elapsed_s + progress.left_s > 0:
+        shares.append(progress.elapsed_s / (progress.elapsed_s + progress.left_s))
+    return min(1.0, max(shares, default=0.0))
+
+
+def _count(progress: Progress) -> str:
+    total = f"/{progress.total}" if progress.total else ""
+    return f"{progress.done}{total} trials"
+
+
+def _rate(progress: Progress) -> str:
+    return f"{progress.rate:.1f} configurations/s"
+
+
+def _left(progress: Progress) -> str:
+    if progress.left_s is None:
+        return ""
+    return f"{units.duration(math.ceil(progress.left_s))} left"
+
+
+def _best(best: Trial | None, flops: Flops) -> str:
+    if best is None:
+        return "no verified configuration yet"
+    rate = units.rate(flops(best.configuration), best.time_ns, "GFLOPS")
+    return f"best {units.time(best.time_ns)}" + (f" ({rate})" if rate else "")
+
+
+def _failures(failures: Mapping[Outcome, int]) -> str:
+    named = [f"{count} {outcome.value}" for outcome, count in failures.items() if count]
+    return "failed: " + ", ".join(named) if named else ""
+
+
+def configuration(values: Configuration) -> str:
+    """`TS=16 WPT=4`."""
+    return " ".join(f"{name}={value}" for name, value in values.items())

@@ -1,0 +1,86 @@
+"""The live display and the plain lines of a running search."""
+
+import re
+from dataclasses import dataclass, field
+from io import StringIO
+
+from rich.console import Console
+
+from autotune.model import Measurement, Outcome, Trial
+from autotune.progress import show
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The fields of search.Progress that a display reads."""
+
+    done: int = 0
+    total: int | None = 40
+    failures: dict = field(default_factory=dict)
+    best: Trial | None = None
+    elapsed_s: float = 1.0
+    rate: float = 4.25
+    left_s: float | None = 75.0
+    phase: str = "searching"
+
+
+def trial(ns):
+    return Trial({"TS": 16, "WPT": 4}, Outcome.OK, measurement=Measurement((ns,)))
+
+
+def shown(reports, *, terminal, times=None, width=100):
+    console = Console(file=StringIO(), force_terminal=terminal, width=width)
+    clock = iter(times or range(0, 1000, 100))
+    with show(console, lambda configuration: 2e6, clock=lambda: next(clock)) as report:
+        for progress in reports:
+            report(progress)
+    return console.file.getvalue()
+
+
+def test_a_terminal_shows_counts_best_failures_rate_and_time_left():
+    failures = {Outcome.COMPILE_ERROR: 2, Outcome.WRONG_RESULT: 1, Outcome.CRASH: 0}
+    text = shown([Progress(done=12, best=trial(1_000_000), failures=failures)], terminal=True)
+    for part in (
+        "12/40 trials",
+        "best 1.000 ms (2.000 GFLOPS)",
+        "TS=16 WPT=4",
+        "4.2 configurations/s",
+        "1 min 15 s left",
+    ):
+        assert part in text
+    assert "failed: 2 compile_error, 1 wrong_result" in text
+    assert "crash" not in text
+
+
+def test_a_narrow_terminal_cuts_lines_rather_than_wrapping():
+    text = shown([Progress(best=trial(1_000_000))], terminal=True, width=40)
+    lines = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|\r", "", text).splitlines()
+    assert [len(line) <= 40 for line in lines] == [True] * 3
+    assert "best 1.000 ms (2.000 GFLOPS)" in lines
+
+
+def test_plain_lines_carry_the_same_without_control_codes():
+    text = shown([Progress(done=3, total=None, best=trial(500), left_s=None)], terminal=False)
+    assert text == "searching: 3 trials, best 500.0 ns (4000 GFLOPS), 4.2 configurations/s\n"
+
+
+def test_plain_lines_are_sparse():
+    best, better = trial(2000), trial(1000)
+    reports = [
+        Progress(done=1),  # at 0 s: the first
+        Progress(done=2, best=best),  # at 1 s: a new best, too soon
+        Progress(done=3, best=best),  # at 6 s: 5 s after the last line, and the best is still untold
+        Progress(done=4, best=best),  # at 12 s: nothing new
+        Progress(done=5, best=better),  # at 12.5 s: a new best
+        Progress(done=6, best=better, phase="re-timing"),  # at 13 s: a new phase
+        Progress(done=7, best=better, phase="re-timing"),  # at 27 s
+        Progress(done=8, best=better, phase="re-timing"),  # at 28.5 s: 15 s have passed
+    ]
+    lines = shown(reports, terminal=False, times=[0, 1, 6, 12, 12.5, 13, 27, 28.5]).splitlines()
+    assert [line.split(" trials")[0] for line in lines] == [
+        "searching: 1/40", "searching: 3/40", "searching: 5/40", "re-timing: 6/40", "re-timing: 8/40",
+    ]  # fmt: skip
+
+
+def test_before_any_result_it_says_so():
+    assert "no verified configuration yet" in shown([Progress()], terminal=False)
