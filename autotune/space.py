@@ -135,7 +135,7 @@ class Space:
         rest = row
         for component in reversed(self.components):
             rest, local = divmod(rest, len(component))
-            apart = (component.table != here[component.columns]).sum(axis=1)
+            apart = (component.table != here[list(component.columns)]).sum(axis=1)
             near = np.flatnonzero(apart <= distance)
             offsets, distances = found[0]
             total = distances[:, None] + apart[near][None, :]
