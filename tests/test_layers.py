@@ -1,0 +1,74 @@
+"""The house keeps its order: imports point up the list of docs/architecture.md, and heavy libraries stay in their rooms."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "autotune"
+
+HOMES = {"pyopencl": {"opencl"}, "optuna": {"samplers"}, "sqlalchemy": {"store", "migrations"}, "matplotlib": {"charts"}}
+"""Third-party libraries that one room has to itself."""
+
+
+def rooms() -> list[str]:
+    """The rooms in the order of docs/architecture.md; a folder is one room."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    block = page[page.index("## Rooms") :]
+    return re.findall(r"^    (\w+)(?:\.py|/) ", block[: block.index("\n## ", 4)], re.MULTILINE)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+
+
+def test_the_page_names_every_room_once() -> None:
+    named = rooms()
+    assert len(named) == len(set(named))
+    assert set(named) == {room_of(path) for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_up_the_list(path: Path) -> None:
+    order = rooms()
+    own = room_of(path)
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] != "autotune" or len(parts) < 2 or parts[1] not in order or parts[1] == own:
+            continue
+        assert order.index(parts[1]) < order.index(own), f"{own} imports {parts[1]}, which stands below it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
+    used = {name.split(".")[0] for name in imported(path)}
+    for library, homes in HOMES.items():
+        assert library not in used or room_of(path) in homes
+
+
+def test_a_lookup_needs_the_standard_library_only() -> None:
+    code = (
+        "import sys; import autotune.lookup, autotune.library, autotune.export; "
+        "print([m for m in ('numpy', 'optuna', 'pyopencl', 'sqlalchemy', 'typer', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
