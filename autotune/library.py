@@ -107,9 +107,7 @@ def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
         raise StudyError(f"cannot be read: {error}", where=str(path)) from error
     kernel = table.get("kernel")
     if not isinstance(kernel, str):
-        raise StudyError(
-            "names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"'
-        )
+        raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
     kernel_path = find_kernel(kernel, path)
     name = str(table.get("name", path.stem))
     return StudyText(name, path, table, kernel_path, read_source(kernel_path), shadows)
@@ -178,9 +176,7 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
             for name, entry in parameters.items()
         }
     except (AttributeError, KeyError, IndexError, TypeError) as error:
-        raise StudyError(
-            "needs values", where=f"{text.path}: parameters", hint="write values = [8, 16]"
-        ) from error
+        raise StudyError("needs values", where=f"{text.path}: parameters", hint="write values = [8, 16]") from error
 
 
 def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
@@ -226,9 +222,7 @@ def parse_choices(texts: str | Sequence[str], text: StudyText) -> dict[str, Valu
     return choices
 
 
-def problem_key(
-    text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str
-) -> ProblemKey:
+def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
     """Return what results of this study at this size, with these choices, on that device belong to."""
     return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
 

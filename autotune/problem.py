@@ -274,7 +274,8 @@ def _merge(what: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> 
     for name in given:
         if name not in defaults:
             raise UsageError(
-                f"no {what} named {name!r}{did_you_mean(name, defaults)}", hint=f"known: {', '.join(defaults) or 'none'}"
+                f"no {what} named {name!r}{did_you_mean(name, defaults)}",
+                hint=f"known: {', '.join(defaults) or 'none'}",
             )
     return {**defaults, **given}
 

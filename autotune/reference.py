@@ -145,6 +145,7 @@ def _index(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _draw(buffer: Buffer, data: DataTable) -> NDArray[Any]:
+    dtype: np.dtype[Any]
     dtype, width = numpy_type(buffer.type)
     shape = (*buffer.shape, width) if width > 1 else buffer.shape
     generator = np.random.default_rng([data.seed, zlib.crc32(buffer.name.encode())])
@@ -153,11 +154,7 @@ def _draw(buffer: Buffer, data: DataTable) -> NDArray[Any]:
     if data.distribution == "range":
         return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     if dtype.kind in "iu" or data.distribution == "integers":
-        limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-        low, high = max(int(data.low), limits.min), min(int(data.high), limits.max)
-        if low > high:
-            raise StudyError(f"low {data.low} .. high {data.high} holds no {buffer.type}", where=f"arguments.{buffer.name}")
-        return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)
+        return _integers(buffer, data, dtype, shape, generator)
     kind = np.float64 if dtype == np.float64 else np.float32
     if data.distribution == "normal":
         return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
@@ -165,6 +162,19 @@ def _draw(buffer: Buffer, data: DataTable) -> NDArray[Any]:
     values *= kind(data.high - data.low)
     values += kind(data.low)
     return values.astype(dtype, copy=False)
+
+
+def _integers(
+    buffer: Buffer, data: DataTable, dtype: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
+) -> NDArray[Any]:
+    """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
+    low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
+    if low > high:
+        raise StudyError(f"low {data.low} .. high {data.high} holds no {buffer.type}", where=f"arguments.{buffer.name}")
+    if limits.min == 0 and high > np.iinfo(np.int64).max:
+        return generator.integers(low, high, size=shape, endpoint=True, dtype=np.uint64).astype(dtype)
+    return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)
 
 
 def _widened(array: NDArray[Any]) -> NDArray[Any]:

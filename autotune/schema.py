@@ -112,7 +112,9 @@ class ReferenceTable(Table):
     @model_validator(mode="after")
     def _one_kind(self) -> ReferenceTable:
         if sum(part is not None for part in (self.numpy, self.kernel, self.python, self.function)) != 1:
-            raise ValueError('needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME"')
+            raise ValueError(
+                'needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME"'
+            )
         if (self.kernel is None) != (self.launch is None):
             raise ValueError("a reference kernel needs [[reference.launch]], and only it has one")
         return self

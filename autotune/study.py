@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autotune import library, schema
 from autotune.errors import StudyError
-from autotune.expression import FUNCTIONS, Expression
+from autotune.expression import Expression
 from autotune.library import StudyText, did_you_mean
 from autotune.model import Value
+from autotune.operators import FUNCTIONS
 from autotune.space import Constraint
 
 DEVICE_FACTS = ("local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "extensions")
@@ -44,7 +45,7 @@ class Argument:
     shape: tuple[Expression, ...] = ()
     allocate: tuple[Expression, ...] = ()
     access: str = ""
-    data: schema.DataTable = schema.DataTable()
+    data: schema.DataTable = field(default_factory=schema.DataTable)
     value: Expression | None = None
     local: Expression | None = None
 
@@ -154,7 +155,9 @@ class Study:
             for name, text in table.device.items()
         }
         self.constraints = tuple(
-            Constraint(_expression(entry.require, f"constraints.{n}.require", tuned), entry.reason or str(entry.require))
+            Constraint(
+                _expression(entry.require, f"constraints.{n}.require", tuned), entry.reason or str(entry.require)
+            )
             for n, entry in enumerate(table.constraints, 1)
         )
         self.defines = {name: _expression(text, f"defines.{name}", tuned) for name, text in table.defines.items()}
@@ -203,7 +206,9 @@ class Study:
         if function is not None:
             return Reference(function=function)
         if table.function is not None:
-            raise StudyError("a file cannot hold a function", where="reference.function", hint='use python = "FILE.py:NAME"')
+            raise StudyError(
+                "a file cannot hold a function", where="reference.function", hint='use python = "FILE.py:NAME"'
+            )
         if table.numpy is not None:
             return Reference(numpy=table.numpy)
         if table.python is not None:

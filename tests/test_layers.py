@@ -1,4 +1,4 @@
-"""The house keeps its order: imports point up the list of docs/architecture.md, and heavy libraries stay in their rooms."""
+"""The house keeps its order: imports point up the list of docs/architecture.md; heavy libraries have one home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "autotune"
 
-HOMES = {"pyopencl": {"opencl"}, "optuna": {"samplers"}, "sqlalchemy": {"store", "migrations"}, "matplotlib": {"charts"}}
+HOMES = {
+    "pyopencl": {"opencl"},
+    "optuna": {"samplers"},
+    "sqlalchemy": {"store", "migrations"},
+    "matplotlib": {"charts"},
+}
 """Third-party libraries that one room has to itself."""
 
 
