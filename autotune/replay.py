@@ -1,0 +1,134 @@
+"""Searching without a device: recorded tuning spaces, and an evaluator that answers from recorded trials."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.enumerate import Component
+from autotune.errors import UsageError
+from autotune.model import Configuration, Measurement, Outcome, Trial, Value
+from autotune.space import Space
+
+_OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An exhaustively measured space: a file `<kernel>__<device>.npz` of recorded configurations.
+
+    The file holds `parameters` (p,), `configs` (n, p), `time_ms` (n,) with NaN where it failed, and
+    `outcome` (n,): 0 ok, 1 compile error, 2 runtime error. Here `time_ns` and `outcome` go by row of `space`.
+    """
+
+    name: str
+    space: Space
+    time_ns: NDArray[np.float64]
+    outcome: NDArray[np.uint8]
+
+    @classmethod
+    def load(cls, path: Path) -> Recording:
+        """Read one recorded space; UsageError where the file is not one."""
+        try:
+            with np.load(path) as arrays:
+                names, configs = [str(name) for name in arrays["parameters"]], arrays["configs"]
+                time_ms, outcome = arrays["time_ms"], arrays["outcome"]
+        except (OSError, ValueError, KeyError) as error:
+            raise UsageError(f"not a recorded space ({error})", where=str(path)) from error
+        space, order = _space_of(names, configs)
+        return cls(path.stem, space, time_ms[order] * 1e6, outcome[order])
+
+    @property
+    def kernel(self) -> str:
+        """The part of the name before the device: spaces that share it are of one kernel."""
+        return self.name.partition("__")[0]
+
+    @property
+    def best_ns(self) -> float:
+        """The lowest time recorded."""
+        return float(np.nanmin(self.time_ns))
+
+    def trial(self, row: int) -> Trial:
+        """What measuring this row of the space gave."""
+        outcome = _OUTCOMES[int(self.outcome[row])]
+        measured = Measurement((round(float(self.time_ns[row])),)) if outcome == Outcome.OK else None
+        return Trial(self.space.configuration(row), outcome, measurement=measured)
+
+
+def _space_of(names: Sequence[str], configs: NDArray[np.int16]) -> tuple[Space, NDArray[np.int64]]:
+    """The space that holds exactly these configurations, and the order that sorts them by row."""
+    listed = [np.unique(configs[:, column], return_inverse=True) for column in range(configs.shape[1])]
+    radices = [len(values) for values, _ in listed]
+    weights = np.cumprod([1, *radices[:0:-1]], dtype=np.int64)[::-1].copy()
+    table = np.column_stack([inverse for _, inverse in listed]).astype(np.int16)
+    keys = table.astype(np.int64) @ weights
+    order = np.argsort(keys)
+    component = Component(tuple(range(len(names))), table[order], weights, keys[order])
+    values = tuple(tuple(int(value) for value in values) for values, _ in listed)
+    return Space(tuple(names), values, (), {}, (component,)), order
+
+
+class ReplayEvaluator:
+    """An `Evaluator` that answers from recorded trials, in the order submitted.
+
+    `usage` sums the seconds that the recorded trials say they took. A configuration without a record is
+    a UsageError.
+    """
+
+    def __init__(self, trials: Iterable[Trial], capacity: int = 1) -> None:
+        self.capacity = capacity
+        self._trials = {_key(trial.configuration): trial for trial in trials}
+        self._submitted: deque[Trial] = deque()
+        self._usage = {"build": 0.0, "verify": 0.0, "time": 0.0, "idle": 0.0}
+
+    @classmethod
+    def of(cls, recording: Recording, capacity: int = 1) -> ReplayEvaluator:
+        """Answer from a recorded space."""
+        return cls(map(recording.trial, range(len(recording.space))), capacity)
+
+    def submit(self, configuration: Configuration) -> None:
+        """Take a configuration to answer for."""
+        trial = self._trials.get(_key(configuration))
+        if trial is None:
+            raise UsageError(f"no recorded trial of {dict(configuration)}")
+        self._submitted.append(trial)
+
+    def collect(self) -> Trial:
+        """The recorded trial of the configuration submitted first."""
+        trial = self._submitted.popleft()
+        self._usage["build"] += trial.build_s
+        self._usage["verify"] += trial.verify_s
+        self._usage["time"] += trial.time_s
+        return trial
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+    ) -> list[Measurement | None]:
+        """The recorded measurements once more; None where there is none."""
+        found = [self._trials.get(_key(configuration)) for configuration in configurations]
+        return [None if trial is None else trial.retimed or trial.measurement for trial in found]
+
+    def usage(self) -> Mapping[str, float]:
+        """Seconds by what they were spent on, as recorded."""
+        return dict(self._usage)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def __enter__(self) -> ReplayEvaluator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _key(configuration: Configuration) -> frozenset[tuple[str, Value]]:
+    return frozenset(configuration.items())

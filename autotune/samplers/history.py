@@ -1,0 +1,112 @@
+"""What a sampler knows: the trials of an Optuna study as rows of the space, in the order they were asked."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from autotune.samplers.codec import Codec
+
+MASKED_ROWS = 20_000_000
+"""Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
+
+
+class State(IntEnum):
+    """What is known of a tried row: nothing yet, its time, a lower bound of its time, or that it fails."""
+
+    RUNNING = 0
+    TIMED = 1
+    BOUNDED = 2
+    FAILED = 3
+
+
+class History:
+    """Rows tried or in flight, with what came of them; brought up to date from a study step by step.
+
+    A pruned trial with an intermediate value was stopped early (the value is a lower bound of its time,
+    in nanoseconds); a pruned one without, and a failed one, gave no time.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._numbers_read = 0
+        self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
+        self._rows: list[int] = []
+        self._states: list[State] = []
+        self._times: list[float] = []
+        self._tried: set[int] = set()
+        small = len(codec.space) <= MASKED_ROWS
+        self._mask = np.zeros(len(codec.space), dtype=np.bool_) if small else None
+
+    def update(self, study: Study) -> None:
+        """Read what is new in the study; time is proportional to what is new."""
+        trials = study.get_trials(deepcopy=False)
+        for number in list(self._open):
+            if trials[number].state.is_finished():
+                self._close(self._open.pop(number), trials[number])
+        for trial in trials[self._numbers_read :]:
+            # A trial that is being asked for has no parameters yet, and is always the last one.
+            if trial.state == TrialState.WAITING or (row := self._codec.row(trial)) is None:
+                continue
+            self._append(row, trial)
+        self._numbers_read = max(self._numbers_read, len(trials) - self._unready(trials))
+
+    @staticmethod
+    def _unready(trials: list[FrozenTrial]) -> int:
+        count = 0
+        while count < len(trials) and not trials[-1 - count].state.is_finished():
+            count += 1
+        return count
+
+    def _append(self, row: int, trial: FrozenTrial) -> None:
+        if row in self._tried:
+            return
+        self._tried.add(row)
+        if self._mask is not None:
+            self._mask[row] = True
+        self._rows.append(row)
+        self._states.append(State.RUNNING)
+        self._times.append(math.nan)
+        if trial.state.is_finished():
+            self._close(len(self._rows) - 1, trial)
+        else:
+            self._open[trial.number] = len(self._rows) - 1
+
+    def _close(self, position: int, trial: FrozenTrial) -> None:
+        if trial.state == TrialState.COMPLETE:
+            assert trial.value is not None
+            self._states[position], self._times[position] = State.TIMED, trial.value
+        elif trial.state == TrialState.PRUNED and trial.intermediate_values:
+            self._states[position] = State.BOUNDED
+            self._times[position] = trial.intermediate_values[max(trial.intermediate_values)]
+        else:
+            self._states[position] = State.FAILED
+
+    def untried(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mask of the rows that are neither tried nor in flight, same shape as `rows`."""
+        if self._mask is not None:
+            return ~self._mask[rows]
+        return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows tried or in flight, shape (k,), in the order asked."""
+        return np.array(self._rows, dtype=np.int64)
+
+    @property
+    def states(self) -> NDArray[np.int64]:
+        """One `State` per row, shape (k,)."""
+        return np.array(self._states, dtype=np.int64)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """Nanoseconds per row, shape (k,): its time, or a lower bound of it; NaN where there is none."""
+        return np.array(self._times, dtype=np.float64)

@@ -1,0 +1,117 @@
+"""The one door to the samplers: ask for a configuration, tell what came of it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import optuna
+from optuna.trial import TrialState
+
+from autotune.errors import SpaceError, UsageError
+from autotune.model import Configuration, Outcome, Trial, Value
+from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS
+from autotune.space import Space
+
+
+class Proposer:
+    """Proposes unseen valid configurations of a space, and learns from the trials it is told.
+
+    Several proposals may be in flight; the sampler sees them. The Optuna study lives in memory only:
+    a search is resumed by adding the stored trials, after which the same seed proposes the same.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        sampler: str = DEFAULT_SAMPLER,
+        seed: int | None = None,
+        prior: Sequence[tuple[object, Sequence[Trial]]] = (),
+    ) -> None:
+        if sampler not in SAMPLERS:
+            raise UsageError(f"unknown sampler {sampler!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
+        self.seed = secrets.randbits(32) if seed is None else seed
+        self._space = space
+        self._sampler = SAMPLERS[sampler].make(space, self.seed)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
+        self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
+        self._queue: deque[int] = deque()
+        self._in_flight: dict[int, optuna.Trial] = {}
+        self._seen: set[int] = set()
+
+    def enqueue(self, configuration: Configuration) -> None:
+        """Have this configuration proposed next, after what was enqueued before. SpaceError if not valid."""
+        row = self._space.row(configuration)
+        if row is None:
+            raise SpaceError(f"not a valid configuration: {dict(configuration)}")
+        self._queue.append(row)
+
+    def ask(self) -> dict[str, Value] | None:
+        """The next configuration: valid, never tried, not in flight. None when the space is exhausted."""
+        while self._queue and self._queue[0] in self._seen:
+            self._queue.popleft()
+        if len(self._seen) == len(self._space):
+            return None
+        if self._queue:
+            self._study.enqueue_trial(self._sampler.codec.params(self._queue.popleft()))
+        trial = self._study.ask(self._sampler.codec.distributions)
+        row = self._row(trial)
+        self._in_flight[row] = trial
+        self._seen.add(row)
+        return self._space.configuration(row)
+
+    def _row(self, trial: optuna.Trial) -> int:
+        indices = self._sampler.codec.indices(trial.params)
+        return int(self._space.rows(indices[None, :])[0])
+
+    def tell(self, trial: Trial) -> None:
+        """What came of a proposal, whether it was asked for here or elsewhere."""
+        row = self._space.row(trial.configuration)
+        asked = None if row is None else self._in_flight.pop(row, None)
+        if asked is None:
+            self.add([trial])
+        elif trial.outcome == Outcome.OK:
+            self._study.tell(asked, _time(trial))
+        else:
+            if (bound := _bound(trial)) is not None:
+                asked.report(bound, step=0)
+            self._study.tell(asked, state=TrialState.PRUNED)
+
+    def add(self, trials: Iterable[Trial]) -> None:
+        """Know these finished trials, in this order. One that is not valid here, or known, is passed over."""
+        for trial in trials:
+            row = self._space.row(trial.configuration)
+            if row is None or row in self._seen or trial.outcome == Outcome.PENDING:
+                continue
+            self._seen.add(row)
+            self._study.add_trial(self._frozen(row, trial))
+
+    def expected_gain(self, trials: int) -> float | None:
+        """Estimated share of the best time that the next `trials` will save, 0..1; None: cannot be said."""
+        return None
+
+    def _frozen(self, row: int, trial: Trial) -> optuna.trial.FrozenTrial:
+        codec = self._sampler.codec
+        ok, bound = trial.outcome == Outcome.OK, _bound(trial)
+        return optuna.trial.create_trial(
+            state=TrialState.COMPLETE if ok else TrialState.PRUNED,
+            value=_time(trial) if ok else None,
+            params=codec.params(row),
+            distributions=codec.distributions,
+            intermediate_values={} if bound is None else {0: bound},
+        )
+
+
+def _time(trial: Trial) -> float:
+    if not (trial.time_ns > 0):
+        raise ValueError(f"an ok trial needs a positive time, not {trial.time_ns}")
+    return trial.time_ns
+
+
+def _bound(trial: Trial) -> float | None:
+    """The lower bound of the time of a trial that was stopped, in nanoseconds."""
+    if trial.outcome != Outcome.STOPPED or math.isnan(trial.time_ns):
+        return None
+    return trial.time_ns

@@ -1,0 +1,102 @@
+"""The base of all samplers: an Optuna sampler that picks an untried row of the space."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from autotune.errors import SpaceError
+from autotune.samplers.codec import Codec
+from autotune.samplers.history import History
+
+LISTED_ROWS = 1_000_000
+"""A space with more rows than this is searched by random samples of this many."""
+
+
+class RowSampler(BaseSampler):
+    """Proposes valid configurations only, and none twice, in flight or done.
+
+    A proposal is a function of the seed, the number of the trial and the trials before it, so that a
+    search which is resumed from stored trials goes on exactly as one that was never interrupted.
+    """
+
+    def __init__(self, codec: Codec, seed: int) -> None:
+        self.codec = codec
+        self.space = codec.space
+        self.seed = seed
+        self.history = History(codec)
+
+    @abstractmethod
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
+        """Pick an untried row that agrees with the `fixed` Optuna parameters (mostly none)."""
+
+    def random(self, trial: FrozenTrial) -> np.random.Generator:
+        """The generator of one proposal."""
+        return np.random.default_rng([self.seed, trial.number])
+
+    def allowed(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Mask of the rows that may be proposed, same shape as `rows`."""
+        untried = self.history.untried(rows)
+        return untried & self.codec.matching(rows, fixed) if fixed else untried
+
+    def candidates(self, rng: np.random.Generator, fixed: Mapping[str, Any]) -> NDArray[np.int64]:
+        """All rows that may be proposed, or of a large space a random sample of them; never empty."""
+        size = len(self.space)
+        rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
+        found = rows[self.allowed(rows, fixed)]
+        if not len(found):
+            raise SpaceError("every valid configuration has been tried")
+        return found
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All parameters are chosen together."""
+        return self.codec.distributions
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The parameters of an untried row that agrees with whatever the trial was enqueued with."""
+        fixed = trial.system_attrs.get("fixed_params", {})
+        if all(name in fixed for name in self.codec.distributions):
+            return dict(fixed)
+        self.history.update(study)
+        return self.codec.params(self.choose(study, trial, fixed))
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Never right for one parameter alone: the others decide what is valid."""
+        raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
+
+
+class RandomSampler(RowSampler):
+    """Uniform over the untried valid configurations."""
+
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
+        """Try a few draws first: nearly all rows of a large space are untried."""
+        rng = self.random(trial)
+        rows = rng.integers(len(self.space), size=32)
+        drawn = rows[self.allowed(rows, fixed)]
+        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
+
+
+class GridSampler(RowSampler):
+    """All valid configurations in the order of the space."""
+
+    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
+        """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
+        size, step = len(self.space), 1 << 16
+        for start in range(0, size, step):
+            rows = np.arange(start, min(start + step, size))
+            allowed = self.allowed(rows, fixed)
+            if allowed.any():
+                return int(rows[allowed.argmax()])
+        raise SpaceError("every valid configuration has been tried")

@@ -1,0 +1,74 @@
+"""Recorded spaces and the evaluator that answers from recorded trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.errors import UsageError
+from autotune.model import Measurement, Outcome, Trial
+from autotune.replay import Recording, ReplayEvaluator
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Four configurations of two parameters and a constant, not in order; one fails."""
+    path = tmp_path / "blur__GPU.npz"
+    np.savez(
+        path,
+        parameters=np.array(["x", "k", "y"]),
+        configs=np.array([[32, 7, 2], [8, 7, 1], [32, 7, 1], [16, 7, 2]], dtype=np.int16),
+        time_ms=np.array([0.5, 2.0, np.nan, 1.25]),
+        outcome=np.array([0, 0, 2, 0], dtype=np.uint8),
+    )
+    return Recording.load(path)
+
+
+def test_a_recording_holds_each_configuration_with_its_time(recording: Recording) -> None:
+    found = {tuple(recording.space.configuration(row).values()): recording.time_ns[row] for row in range(4)}
+    assert found.pop((32, 7, 1)) != found
+    assert found == {(32, 7, 2): 5e5, (8, 7, 1): 2e6, (16, 7, 2): 1.25e6}
+    assert (recording.kernel, recording.best_ns) == ("blur", 5e5)
+    assert {"x": 8, "k": 7, "y": 2} not in recording.space
+
+
+def test_rows_and_configurations_agree(recording: Recording) -> None:
+    assert [recording.space.row(recording.space.configuration(row)) for row in range(4)] == [0, 1, 2, 3]
+
+
+def test_outcomes_become_trials(recording: Recording) -> None:
+    trials = {tuple(t.configuration.values()): t for t in map(recording.trial, range(4))}
+    assert trials[32, 7, 2].outcome == Outcome.OK
+    assert trials[32, 7, 2].time_ns == 5e5
+    assert trials[32, 7, 1].outcome == Outcome.LAUNCH_ERROR
+    assert trials[32, 7, 1].measurement is None
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_text("no")
+    np.savez(tmp_path / "b.npz", parameters=np.array(["x"]))
+    for name in ("a.npz", "b.npz", "absent.npz"):
+        with pytest.raises(UsageError, match=f"{name}: not a recorded space"):
+            Recording.load(tmp_path / name)
+
+
+def test_the_evaluator_answers_in_the_order_submitted(recording: Recording) -> None:
+    with ReplayEvaluator.of(recording, capacity=2) as evaluator:
+        for x, y in [(16, 2), (32, 1)]:
+            evaluator.submit({"y": y, "x": x, "k": 7})
+        assert [evaluator.collect().outcome for _ in range(2)] == [Outcome.OK, Outcome.LAUNCH_ERROR]
+        assert evaluator.capacity == 2
+        with pytest.raises(UsageError, match="no recorded trial"):
+            evaluator.submit({"y": 2, "x": 8, "k": 7})
+
+
+def test_the_evaluator_answers_from_stored_trials() -> None:
+    first = Trial({"x": 1}, Outcome.OK, measurement=Measurement((9,)), build_s=2.0, time_s=0.5)
+    second = Trial({"x": 2}, Outcome.OK, measurement=Measurement((9,)), retimed=Measurement((7,)))
+    evaluator = ReplayEvaluator([first, second])
+    evaluator.submit({"x": 1})
+    assert evaluator.collect() is first
+    assert evaluator.retime([{"x": 2}, {"x": 1}, {"x": 3}]) == [Measurement((7,)), Measurement((9,)), None]
+    assert evaluator.usage() == {"build": 2.0, "verify": 0.0, "time": 0.5, "idle": 0.0}
