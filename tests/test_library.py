@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune import library
+from autotune.errors import StudyError, UsageError
+from tests.studies import SOURCE
+
+MINIMAL = """
+name = "{name}"
+kernel = "k.cl"
+[sizes]
+N = 8
+M = 16
+[choices]
+T = ["float", "int"]
+[parameters.A]
+values = [1, 2]
+[launch]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "k.cl").write_text(SOURCE)
+    (tmp_path / "studies" / "own.toml").write_text(MINIMAL.format(name="own"))
+    return tmp_path
+
+
+def test_a_study_in_the_folder_is_found_by_name_and_by_path(folder: Path) -> None:
+    by_name = library.find_study("own")
+    by_path = library.find_study("./studies/own.toml")
+    assert by_name.name == by_path.name == "own"
+    assert by_name.source == SOURCE
+    assert by_name.kernel_path == Path("kernels/k.cl")
+
+
+def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:
+    assert library.find_study("own").shadows is None
+    (folder / "studies" / "matmul.toml").write_text(MINIMAL.format(name="matmul"))
+    found = library.find_study("matmul")
+    assert found.path == Path("studies/matmul.toml")
+    assert found.shadows is not None
+    assert found.shadows.name == "matmul.toml"
+
+
+def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:
+    with pytest.raises(StudyError, match="did you mean 'own'"):
+        library.find_study("owm")
+    with pytest.raises(StudyError, match="no such study file"):
+        library.find_study("./owm.toml")
+
+
+def test_malformed_toml_names_file_and_line(folder: Path) -> None:
+    (folder / "studies" / "bad.toml").write_text("name = 'x'\nkernel =\n")
+    with pytest.raises(StudyError, match=r"studies/bad\.toml: not valid TOML: .*line 2"):
+        library.find_study("bad")
+
+
+def test_a_missing_kernel_says_where_it_looked(folder: Path) -> None:
+    (folder / "studies" / "own.toml").write_text(MINIMAL.format(name="own").replace("k.cl", "gone.cl"))
+    with pytest.raises(StudyError, match=r"no file 'gone\.cl'; looked in studies and kernels"):
+        library.find_study("own")
+
+
+def test_includes_are_inlined_and_keep_their_lines(folder: Path) -> None:
+    (folder / "kernels" / "inner.h").write_text("#define ONE 1\n")
+    (folder / "kernels" / "k.cl").write_text('int a;\n#include "inner.h"\nint b;\n')
+    assert library.find_study("own").source == ('int a;\n#line 1 "inner.h"\n#define ONE 1\n#line 3 "k.cl"\nint b;\n')
+
+
+def test_a_change_in_an_include_changes_the_kernel_hash(folder: Path) -> None:
+    (folder / "kernels" / "inner.h").write_text("#define ONE 1\n")
+    (folder / "kernels" / "k.cl").write_text('#include "inner.h"\n')
+    before = library.find_study("own").kernel_hash
+    (folder / "kernels" / "inner.h").write_text("#define ONE 2\n")
+    assert library.find_study("own").kernel_hash != before
+
+
+@pytest.mark.parametrize(("text", "message"), [('#include "k.cl"', "includes itself"), ('\n#include "no.h"', "k.cl:2")])
+def test_bad_includes_are_errors(folder: Path, text: str, message: str) -> None:
+    (folder / "kernels" / "k.cl").write_text(text)
+    with pytest.raises(StudyError, match=message):
+        library.find_study("own")
+
+
+def test_the_study_hash_covers_what_is_run_and_not_the_values(folder: Path) -> None:
+    path = folder / "studies" / "own.toml"
+    before = library.find_study("own")
+    path.write_text(path.read_text().replace("[1, 2]", "[1, 2, 3]").replace("N = 8", "N = 9"))
+    assert library.find_study("own").study_hash == before.study_hash
+    path.write_text(path.read_text() + "[tolerance]\nabsolute = 1\n")
+    assert library.find_study("own").study_hash != before.study_hash
+
+
+def test_a_change_of_a_python_reference_changes_the_study_hash(folder: Path) -> None:
+    path = folder / "studies" / "own.toml"
+    path.write_text(path.read_text() + '[reference]\npython = "ref.py:f"\n')
+    (folder / "studies" / "ref.py").write_text("def f(): return {}\n")
+    before = library.find_study("own").study_hash
+    (folder / "studies" / "ref.py").write_text("def f(): return {'y': 1}\n")
+    assert library.find_study("own").study_hash != before
+
+
+def test_sizes_and_choices_are_read_over_the_defaults(folder: Path) -> None:
+    text = library.find_study("own")
+    known = library.default_size(text)
+    assert library.parse_size("N=4", known) == {"N": 4, "M": 16}
+    assert library.parse_size(["N=4", "M = 2"], known) == {"N": 4, "M": 2}
+    assert library.parse_size("32", known) == {"N": 32, "M": 32}
+    assert library.default_choices(text) == {"T": "float"}
+    assert library.parse_choices("T=int", text) == {"T": "int"}
+    assert library.default_configuration(text) == {"A": 1}
+
+
+@pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999"])
+def test_bad_sizes_are_one_clear_line(folder: Path, size: str) -> None:
+    with pytest.raises(UsageError, match=r"^--size: "):
+        library.parse_size(size, {"N": 8})
+
+
+@pytest.mark.parametrize("choice", ["T=half", "U=1", "T"])
+def test_bad_choices_are_one_clear_line(folder: Path, choice: str) -> None:
+    with pytest.raises(UsageError, match=r"^--choice: "):
+        library.parse_choices(choice, library.find_study("own"))
+
+
+def test_the_bundled_studies_are_listed() -> None:
+    assert {"matmul", "sgemm"} <= set(library.study_paths())

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
+from autotune.plan import Buffer, Local, Scalar
+from autotune.problem import GENERIC_DEVICE, Problem
+from tests.studies import study, table
+
+
+def test_a_plan_is_concrete() -> None:
+    plan = Problem(study()).plan({"WPT": 2, "WG": 32, "FAST": 1})
+    assert plan.options == ("-DT=float", "-DWPT=2", "-DWG=32", "-DFAST=1", "-DSPAN=64", "-cl-fast-relaxed-math")
+    assert plan.launches[0].global_size == (512,)
+    assert plan.launches[0].local_size == (32,)
+    assert plan.arguments["N"] == Scalar("N", "int", 1000)
+    assert plan.arguments["alpha"] == Scalar("alpha", "float", 2.5)
+    assert plan.arguments["x"] == Buffer("x", "float", (1000,), (1000,), "in")
+    assert set(plan.outputs) == {"y"}
+
+
+def test_size_and_choices_override_the_defaults() -> None:
+    problem = Problem(study(), {"N": 7}, {"T": "double"})
+    plan = problem.plan(problem.default)
+    assert plan.arguments["y"] == Buffer("y", "double", (7,), (7,), "inout")
+    assert problem.key.size == {"N": 7}
+    assert problem.key.choices == {"T": "double"}
+    assert problem.flops(problem.default) == 14
+
+
+@pytest.mark.parametrize(
+    "given", [{"size": {"K": 1}}, {"choices": {"U": 1}}, {"fix": {"Q": [1]}}, {"fix": {"WG": [3]}}]
+)
+def test_unknown_names_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Problem(study(), **given)
+
+
+def test_the_space_holds_constraints_and_device_limits() -> None:
+    every = {(c["WPT"], c["WG"]) for c in map(Problem(study()).space.configuration, range(30 - 6))}
+    assert (8, 128) not in every
+    small = replace(GENERIC_DEVICE, max_work_group_size=64)
+    space = Problem(study(), device=small).space
+    assert {space.configuration(row)["WG"] for row in range(len(space))} == {32, 64}
+
+
+def test_every_row_of_the_space_has_a_plan() -> None:
+    problem = Problem(study())
+    for row in range(len(problem.space)):
+        problem.plan(problem.space.configuration(row))
+
+
+def test_an_invalid_configuration_has_none() -> None:
+    problem = Problem(study())
+    with pytest.raises(SpaceError, match="at most 512 elements"):
+        problem.plan({"WPT": 8, "WG": 256, "FAST": 0})
+    with pytest.raises(SpaceError, match="WG cannot be 3; it can be 32, 64"):
+        problem.plan({"WPT": 8, "WG": 3, "FAST": 0})
+    with pytest.raises(SpaceError, match="no parameter named 'WGS'"):
+        problem.plan({"WPT": 8, "WGS": 3, "FAST": 0})
+
+
+def test_the_default_moves_to_the_nearest_valid_configuration() -> None:
+    assert Problem(study()).default == {"WPT": 1, "WG": 64, "FAST": 0}
+    assert Problem(study(), fix={"WG": [128, 256]}).default == {"WPT": 1, "WG": 128, "FAST": 0}
+    small = replace(GENERIC_DEVICE, max_work_group_size=32)
+    assert Problem(study(), device=small).default == {"WPT": 1, "WG": 32, "FAST": 0}
+
+
+def test_no_valid_configuration_is_an_error() -> None:
+    with pytest.raises(SpaceError):
+        _ = Problem(study(), device=replace(GENERIC_DEVICE, max_work_group_size=16)).space
+
+
+def test_requirements_are_refused_in_one_line() -> None:
+    with pytest.raises(DeviceError, match="lacks cl_khr_nothing"):
+        Problem(study(requires={"extensions": ["cl_khr_nothing"]}))
+    amd = replace(GENERIC_DEVICE, vendor="AMD")
+    with pytest.raises(DeviceError, match="needs a device of nvidia"):
+        Problem(study(requires={"vendor": "nvidia"}), device=amd)
+
+
+def test_a_study_may_state_a_device_fact() -> None:
+    stated = study(device={"local_memory": "98304 if vendor == 'nvidia' else local_memory"})
+    assert Problem(stated).plan(Problem(stated).default).local_memory == 48 * 1024
+    problem = Problem(stated, device=replace(GENERIC_DEVICE, vendor="NVIDIA Corporation"))
+    assert problem.plan(problem.default).local_memory == 98304
+    assert Problem(study()).plan(Problem(study()).default).local_memory is None
+
+
+def test_local_arguments_are_sized_and_limited() -> None:
+    arguments = table()["arguments"] | {"tile": {"type": "{T}2", "local": "WG * 4"}}
+    launch = table()["launch"]
+    launch[0]["arguments"].append("tile")
+    device = replace(GENERIC_DEVICE, local_memory=64 * 4 * 8)
+    problem = Problem(study(arguments=arguments, launch=launch), device=device)
+    assert problem.plan(problem.default).arguments["tile"] == Local("tile", "float2", 256)
+    assert max(problem.space.configuration(row)["WG"] for row in range(len(problem.space))) == 64
+
+
+def test_launches_with_a_false_condition_are_left_out() -> None:
+    launch = table()["launch"]
+    pad = {"entry": "pad", "global": ["N"], "arguments": ["x", "padded"], "when": "FAST == 1"}
+    padded = {"type": "T", "shape": ["round_up(N, WG)"], "access": "scratch"}
+    found = study(launch=[pad, *launch], arguments=table()["arguments"] | {"padded": padded})
+    without = Problem(found).plan({"WPT": 1, "WG": 64, "FAST": 0})
+    with_it = Problem(found).plan({"WPT": 1, "WG": 64, "FAST": 1})
+    assert [one.entry for one in without.launches] == ["saxpy"]
+    assert "padded" not in without.arguments
+    assert [one.entry for one in with_it.launches] == ["pad", "saxpy"]
+    assert with_it.arguments["padded"] == Buffer("padded", "float", (1024,), (1024,), "scratch")
+
+
+def test_padding_is_allocated_and_never_less_than_the_data() -> None:
+    arguments = table()["arguments"]
+    arguments["x"]["allocate"] = ["round_up(N, WG)"]
+    problem = Problem(study(arguments=arguments))
+    assert problem.plan(problem.default).arguments["x"] == Buffer("x", "float", (1000,), (1024,), "in")
+    arguments["x"]["allocate"] = ["WG"]
+    problem = Problem(study(arguments=arguments))
+    with pytest.raises(StudyError, match="less than its shape"):
+        problem.plan(problem.default)
+
+
+def test_a_reference_kernel_has_a_plan_of_its_own(tmp_path: Any) -> None:
+    (tmp_path / "ref.cl").write_text("kernel void f(global const T *x, global T *y) {}")
+    launch = {"entry": "f", "global": ["N"], "arguments": ["x", "y"]}
+    problem = Problem(study(reference={"kernel": str(tmp_path / "ref.cl"), "launch": [launch]}))
+    plan = problem.reference_plan()
+    assert plan is not None
+    assert plan.options == ("-DT=float",)
+    assert plan.launches[0].global_size == (1000,)
+    assert Problem(study()).reference_plan() is None

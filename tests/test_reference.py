@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import reference
+from autotune.errors import StudyError
+from autotune.problem import Problem
+from tests.studies import study, table
+
+
+def test_data_is_seeded_and_in_range() -> None:
+    first = reference.input_data(Problem(study()))
+    again = reference.input_data(Problem(study()))
+    assert set(first) == {"x", "y"}
+    assert first["x"].dtype == np.float32
+    assert np.array_equal(first["x"], again["x"])
+    assert not np.array_equal(first["x"], first["y"])
+    assert -1 <= first["x"].min() < first["x"].max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "low", "high"),
+    [
+        ("int", {"distribution": "integers", "low": -3, "high": 3}, -3, 3),
+        ("uchar", {"low": -5, "high": 300}, 0, 255),
+        ("ulong", {"low": 0, "high": 2.0**64}, 0, 2**64 - 1),
+        ("half", {"distribution": "constant", "value": 2}, 2, 2),
+        ("float", {"distribution": "integers", "low": 1, "high": 2}, 1, 2),
+    ],
+)
+def test_distributions_fit_the_type(kind: str, data: dict[str, Any], low: int, high: int) -> None:
+    arguments = table()["arguments"]
+    arguments["x"] = {"type": kind, "shape": ["N"], "access": "in", "data": data}
+    values = reference.input_data(Problem(study(arguments=arguments)))["x"]
+    assert low <= values.min() <= values.max() <= high
+
+
+def test_ranges_and_vectors() -> None:
+    arguments = table()["arguments"]
+    arguments["x"] = {"type": "int4", "shape": ["N"], "access": "in", "data": {"distribution": "range"}}
+    values = reference.input_data(Problem(study(arguments=arguments), {"N": 3}))["x"]
+    assert values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_an_impossible_range_is_an_error() -> None:
+    arguments = table()["arguments"]
+    arguments["x"] = {"type": "uchar", "shape": ["N"], "access": "in", "data": {"low": -5, "high": -1}}
+    with pytest.raises(StudyError, match=r"arguments\.x"):
+        reference.input_data(Problem(study(arguments=arguments)))
+
+
+def test_the_expected_output_is_computed_in_float64() -> None:
+    problem = Problem(study())
+    inputs = reference.input_data(problem)
+    found = reference.expected(problem, inputs)
+    assert found is not None
+    assert found["y"].dtype == np.float64
+    assert np.array_equal(found["y"], 2.5 * inputs["x"].astype(np.float64) + inputs["y"])
+
+
+def test_integers_wrap_as_on_the_device() -> None:
+    arguments = table()["arguments"]
+    for name in ("x", "y"):
+        arguments[name] |= {"type": "int", "data": {"low": 2**30, "high": 2**31 - 1}}
+    problem = Problem(study(arguments=arguments, reference={"numpy": {"y": "x * 7 + y"}}))
+    inputs = reference.input_data(problem)
+    found = reference.expected(problem, inputs)
+    assert found is not None
+    with np.errstate(over="ignore"):
+        assert np.array_equal(found["y"], inputs["x"] * np.int32(7) + inputs["y"])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a @ a", [[7, 10], [15, 22]]),
+        ("a.T[0]", [1, 3]),
+        ("a[:, 1]", [2, 4]),
+        ("sum(a, axis=1)", [3, 7]),
+        ("where(a > 2, a, -a)", [[-1, -2], [3, 4]]),
+        ("einsum('ij->j', a)", [4, 6]),
+        ("reshape(a, (4,))[::2]", [1, 3]),
+    ],
+)
+def test_expressions(text: str, value: Any) -> None:
+    assert reference.evaluate(text, {"a": np.array([[1, 2], [3, 4]])}).tolist() == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "a.__class__",
+        "open('x')",
+        "(lambda: 1)()",
+        "[x for x in a]",
+        "a @ b",
+        "a +",
+        "sun(a)",
+        "a @ 1",
+    ],
+)
+def test_nothing_else_is_an_expression(text: str) -> None:
+    with pytest.raises(StudyError):
+        reference.evaluate(text, {"a": np.ones((2, 2))})
+
+
+@pytest.mark.parametrize("text", ["a @ B", "sun(a)", "a +", "a(1)"])
+def test_names_are_checked_without_running(text: str) -> None:
+    with pytest.raises(StudyError, match=r"^here: "):
+        reference.check_names(text, {"a": 0}, "here")
+
+
+def test_a_wrong_shape_is_told() -> None:
+    problem = Problem(study(reference={"numpy": {"y": "x[1:]"}}))
+    with pytest.raises(StudyError, match=r"reference of y: has shape \(999,\), the output has \(1000,\)"):
+        reference.expected(problem, reference.input_data(problem))
+
+
+def test_a_function_given_in_python_runs() -> None:
+    problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
+    inputs = reference.input_data(problem)
+    found = reference.expected(problem, inputs)
+    assert found is not None
+    assert np.allclose(found["y"], 2.5 * inputs["x"] + inputs["y"] + 1000)
+
+
+def test_a_file_with_python_runs_only_when_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ref.py").write_text("def f(x, y, **_):\n    return {'y': x}\n")
+    problem = Problem(study(reference={"python": "ref.py:f"}))
+    inputs = reference.input_data(problem)
+    with pytest.raises(StudyError, match="--allow-python"):
+        reference.expected(problem, inputs)
+    found = reference.expected(problem, inputs, allow_python=True)
+    assert found is not None
+    assert np.array_equal(found["y"], inputs["x"].astype(np.float64))

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotune import schema
+from autotune.errors import StudyError
+from tests.studies import table
+
+
+def test_a_good_table_passes() -> None:
+    assert schema.validate(table(), "x.toml").name == "saxpy"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parametres": {}}, "parametres: unknown key .did you mean 'parameters'"),
+        ({"parameters": {"WG": {"value": [1]}}}, "parameters.WG.values: missing"),
+        ({"parameters": {}}, "parameters: "),
+        ({"parameters": {"WG": {"values": [True]}}}, "parameters.WG.values.1"),
+        ({"sizes": {"N": 0}}, "sizes.N: "),
+        ({"sizes": {"9N": 1}}, "sizes.9N"),
+        ({"launch": []}, "launch: "),
+        ({"launch": [{"entry": "f", "global": [1], "arguments": [], "locl": [1]}]}, "launch.1.locl: unknown key"),
+        ({"arguments": {"x": {"type": "float"}}}, "arguments.x: .*exactly one of shape"),
+        ({"arguments": {"x": {"type": "float", "shape": [1]}}}, "arguments.x: .*needs access"),
+        ({"arguments": {"x": {"type": "float", "value": 1, "access": "in"}}}, "arguments.x: .*belong to buffers"),
+        ({"reference": {}}, "reference: .*exactly one of numpy"),
+        ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
+        ({"timing": {"cache": "hot"}}, "timing.cache: "),
+    ],
+)
+def test_each_error_names_its_place(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=rf"^x\.toml: {message}"):
+        schema.validate(table(**changes), "x.toml")
+
+
+def test_all_errors_are_told_at_once() -> None:
+    with pytest.raises(StudyError, match="and 1 more") as caught:
+        schema.validate(table(launch=[], sizes={"N": 0}), "x.toml")
+    assert len(caught.value.detail.splitlines()) == 2
