@@ -1,0 +1,254 @@
+// SGEMM: C = A * B in single precision; row-major A (M x K), B (K x N) and C (M x N); every size >= 1.
+//
+// A work-group computes one tile of C. It walks along K in steps of TILE_K: a slice of A and a slice of B
+// are copied to local memory, and every work-item multiplies its rows of A by its columns of B there,
+// keeping WPT_M x WPT_N sums in registers. The copies of the next slices run while this one is multiplied.
+
+#ifndef TILE_M
+#define TILE_M 64  // rows of C computed by a work-group
+#endif
+#ifndef TILE_N
+#define TILE_N 64  // columns of C computed by a work-group
+#endif
+#ifndef TILE_K
+#define TILE_K 16  // depth of a slice
+#endif
+#ifndef WPT_M
+#define WPT_M 8  // rows of C computed by a work-item
+#endif
+#ifndef WPT_N
+#define WPT_N 8  // columns of C computed by a work-item
+#endif
+#ifndef LANES_M
+#define LANES_M 4  // 32 work-items in a row cover LANES_M x 32 / LANES_M places of the tile
+#endif
+#ifndef VECTOR_A
+#define VECTOR_A 1  // floats in one global load of A; divides K
+#endif
+#ifndef VECTOR_B
+#define VECTOR_B 1  // floats in one global load of B; divides N
+#endif
+#ifndef VECTOR_N
+#define VECTOR_N 4  // adjacent columns of C in a work-item: the width of its arithmetic
+#endif
+#ifndef STAGES
+#define STAGES 2  // slices in local memory at once; 1: copy, then multiply
+#endif
+#ifndef COPY_A
+#define COPY_A 0  // how slices of A come to local memory: REGISTERS or ASYNC
+#endif
+#ifndef COPY_B
+#define COPY_B 0
+#endif
+#ifndef PAD_A
+#define PAD_A 4  // floats added to a row of A's slice, against bank conflicts
+#endif
+#ifndef PAD_B
+#define PAD_B 0
+#endif
+#ifndef FMA_ORDER
+#define FMA_ORDER 0  // order of the multiplications in the source: ROW, SERPENTINE or COLUMN
+#endif
+#ifndef GROUP_M
+#define GROUP_M 1  // block order: this many rows of tiles are walked together, for the cache
+#endif
+#ifndef SPLIT_K
+#define SPLIT_K 1  // work-groups that share the K of a tile; `sum_splits` adds their results
+#endif
+
+#define REGISTERS 0
+#define ASYNC 1
+#define ROW 0
+#define SERPENTINE 1
+#define COLUMN 2
+
+#define THREADS_M (TILE_M / WPT_M)
+#define THREADS_N (TILE_N / WPT_N)
+#define THREADS (THREADS_M * THREADS_N)
+#define LANES_N (32 / LANES_M)
+#define VECTOR_M 4  // adjacent rows of C in a work-item
+#define VECTORS_N (WPT_N / VECTOR_N)
+#define STRIDE_A (TILE_M + PAD_A)
+#define STRIDE_B (TILE_N + PAD_B)
+#define SLICE_A (TILE_K * STRIDE_A)
+#define SLICE_B (TILE_K * STRIDE_B)
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define FLOAT_1 float
+#define FLOAT_2 float2
+#define FLOAT_4 float4
+#define FLOAT_8 float8
+#define FLOAT_16 float16
+#define FLOATS(width) JOIN(FLOAT_, width)
+#define UNROLL _Pragma("unroll")
+
+typedef FLOATS(VECTOR_A) vector_a;
+typedef FLOATS(VECTOR_B) vector_b;
+typedef FLOATS(VECTOR_M) vector_m;
+typedef FLOATS(VECTOR_N) vector_n;
+
+#include "sgemm_copy.cl"
+
+// The part of one row of the slices that this work-item multiplies. Its rows and columns come in vectors that
+// lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors of local memory.
+typedef struct {
+  float a[WPT_M];
+  vector_n b[VECTORS_N];
+} fragment;
+
+static inline void read_fragment(fragment *f, __local const float *a, __local const float *b)
+{
+  UNROLL
+  for (int i = 0; i < WPT_M; i += VECTOR_M)
+    *(vector_m *)(f->a + i) = *(__local const vector_m *)(a + i * LANES_M);
+  UNROLL
+  for (int j = 0; j < VECTORS_N; ++j)
+    f->b[j] = *(__local const vector_n *)(b + j * VECTOR_N * LANES_N);
+}
+
+// sums += column of A x row of B. The order decides which operands stay in the register file's reuse cache.
+static inline void multiply(vector_n sums[WPT_M][VECTORS_N], const fragment *f)
+{
+#if FMA_ORDER == COLUMN
+  UNROLL
+  for (int j = 0; j < VECTORS_N; ++j)
+    UNROLL
+    for (int i = 0; i < WPT_M; ++i)
+      sums[i][j] += f->a[i] * f->b[j];
+#else
+  UNROLL
+  for (int i = 0; i < WPT_M; ++i)
+    UNROLL
+    for (int step = 0; step < VECTORS_N; ++step) {
+      const int j = FMA_ORDER == SERPENTINE && i % 2 ? VECTORS_N - 1 - step : step;
+      sums[i][j] += f->a[i] * f->b[j];
+    }
+#endif
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
+void sgemm(const int M, const int N, const int K,
+           __global const float *restrict A, __global const float *restrict B, __global float *restrict C)
+{
+  __local float slices_a[STAGES * SLICE_A] __attribute__((aligned(64)));  // transposed: K x M
+  __local float slices_b[STAGES * SLICE_B] __attribute__((aligned(64)));
+
+  // Block order: walk GROUP_M rows of tiles column by column, so that groups near in time share A and B.
+  const int tiles_m = (M + TILE_M - 1) / TILE_M;
+  const int tiles_n = (N + TILE_N - 1) / TILE_N;
+  const int group = get_group_id(0) / (GROUP_M * tiles_n);
+  const int place = get_group_id(0) % (GROUP_M * tiles_n);
+  const int rows_of_tiles = min(GROUP_M, tiles_m - group * GROUP_M);
+  const int first_row = (group * GROUP_M + place % rows_of_tiles) * TILE_M;
+  const int first_column = place / rows_of_tiles * TILE_N;
+
+  // The slices of this split. Slice 0 is the one that K leaves incomplete: all later ones need no check.
+  const int slices = (K + TILE_K - 1) / TILE_K;
+  const int slices_per_split = (slices + SPLIT_K - 1) / SPLIT_K;
+  const int begin = get_group_id(1) * slices_per_split;
+  const int end = min(begin + slices_per_split, slices);
+
+  // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N.
+  const int id = get_local_id(0);
+  const int patch = id / 32;
+  const int row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M + id % 32 / LANES_N * VECTOR_M;
+  const int column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N + id % LANES_N * VECTOR_N;
+
+  vector_n sums[WPT_M][VECTORS_N];
+  UNROLL
+  for (int i = 0; i < WPT_M; ++i)
+    UNROLL
+    for (int j = 0; j < VECTORS_N; ++j)
+      sums[i][j] = 0.0f;
+
+  copier copy;
+  start_copier(&copy, A, B, M, N, K, first_row, first_column, id);
+
+#if STAGES == 1
+  for (int slice = begin; slice < end; ++slice) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    fetch(&copy, slice, slice == 0, slices_a, slices_b);
+    deposit(&copy, slices_a, slices_b);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int k = 0; k < TILE_K; ++k) {
+      fragment f;
+      read_fragment(&f, slices_a + k * STRIDE_A + row, slices_b + k * STRIDE_B + column);
+      multiply(sums, &f);
+    }
+  }
+#else
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    if (begin + stage < end) {
+      fetch(&copy, begin + stage, begin + stage == 0, slices_a + stage * SLICE_A, slices_b + stage * SLICE_B);
+      deposit(&copy, slices_a + stage * SLICE_A, slices_b + stage * SLICE_B);
+    }
+    close_batch();
+  }
+  wait_for_oldest_batch();
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // Two fragments take turns: while one is multiplied the next is read, also from one slice to the next.
+  fragment fragments[2];
+  read_fragment(&fragments[0], slices_a + row, slices_b + column);
+  int stage = 0;
+  for (int slice = begin; slice < end; ++slice) {
+    const int free_stage = stage == 0 ? STAGES - 1 : stage - 1;  // all have multiplied what lies there
+    const bool more = slice + STAGES - 1 < end;
+    const int next_stage = stage == STAGES - 1 ? 0 : stage + 1;
+    if (more)
+      fetch(&copy, slice + STAGES - 1, false, slices_a + free_stage * SLICE_A, slices_b + free_stage * SLICE_B);
+    close_batch();
+    UNROLL
+    for (int k = 0; k < TILE_K; ++k) {
+      int from = stage * TILE_K + k + 1;
+      if (k == TILE_K - 1) {
+        if (more)
+          deposit(&copy, slices_a + free_stage * SLICE_A, slices_b + free_stage * SLICE_B);
+        wait_for_oldest_batch();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        from = next_stage * TILE_K;
+      }
+      read_fragment(&fragments[(k + 1) % 2], slices_a + from * STRIDE_A + row, slices_b + from * STRIDE_B + column);
+      multiply(sums, &fragments[k % 2]);
+    }
+    stage = next_stage;
+  }
+#endif
+
+  // Write what lies inside of C. Rows of C start on a vector only where the vector divides N.
+  C += (size_t)get_group_id(1) * M * N;
+  UNROLL
+  for (int i = 0; i < WPT_M; ++i) {
+    const int m = first_row + row + i / VECTOR_M * VECTOR_M * LANES_M + i % VECTOR_M;
+    if (m < M) {
+      UNROLL
+      for (int j = 0; j < VECTORS_N; ++j) {
+        const int n = first_column + column + j * VECTOR_N * LANES_N;
+        __global float *c = C + (size_t)m * N + n;
+        if (N % VECTOR_N == 0) {
+          if (n < N)
+            *(__global vector_n *)c = sums[i][j];
+        } else {
+          UNROLL
+          for (int x = 0; x < VECTOR_N; ++x)
+            if (n + x < N)
+              c[x] = ((float *)&sums[i][j])[x];
+        }
+      }
+    }
+  }
+}
+
+// C = sum of the results of the splits, added in order.
+__kernel void sum_splits(const int M, const int N, __global const float *restrict partial, __global float *restrict C)
+{
+  const size_t size = (size_t)M * N;
+  const size_t i = get_global_id(0);
+  if (i < size) {
+    float sum = partial[i];
+    for (int split = 1; split < SPLIT_K; ++split)
+      sum += partial[split * size + i];
+    C[i] = sum;
+  }
+}
