@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 
 from autotune.evaluate import Evaluator
-from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
 from autotune.samplers import Proposer
 from autotune.statistics import median_interval
@@ -95,6 +97,7 @@ def run(
     retry_failed: bool = False,
     fresh: bool = False,
     cold: bool = False,
+    devices: Sequence[DeviceInfo] = (),
     on_progress: ProgressCallback | None = None,
 ) -> Result:
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
@@ -102,14 +105,22 @@ def run(
     The study's default configuration comes first, then those of `start`. What is stored for this problem is
     not measured again, unless `fresh`; failures that may have been the machine's are tried once more,
     all failures with `retry_failed`. `cold` ignores what is known of other devices and sizes.
-    Ctrl-C ends the search in order: the result says `interrupted`.
+    `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
+    search in order: the result says `interrupted`.
     """
-    known = [] if fresh else recall(store.trials(problem.key), retry_failed)
+    known = [] if fresh else recall(problem, store.trials(problem.key), retry_failed)
     prior = [] if cold else store.related(problem.key)
     proposer = Proposer(problem.space, sampler, seed, prior=prior)
     proposer.add(known)
     search = _Search(problem, evaluator, store, proposer, budget, known, on_progress)
-    search.id = store.start_search(problem.key, problem.device, sampler=sampler, seed=seed, fresh=fresh)
+    search.id = store.start_search(
+        problem.key,
+        devices or [problem.device],
+        sampler=sampler,
+        seed=proposer.seed,
+        environment=environment(),
+        fresh=fresh,
+    )
     done = {_identity(trial.configuration) for trial in known}
     for configuration in (problem.default, *start):
         if _identity(configuration) not in done:
@@ -126,15 +137,32 @@ def run(
     return search.result(reason)
 
 
-def recall(trials: Sequence[Trial], retry_failed: bool) -> list[Trial]:
-    """Return the stored trials that count, one per configuration: the latest, without those to try again.
+def environment() -> dict[str, str | int | float]:
+    """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
+    found: dict[str, str | int | float] = {"python": platform.python_version(), "system": platform.platform()}
+    for name in ("autotune", "numpy", "optuna", "pyopencl"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a checkout that is not installed
+            continue
+    return found
+
+
+def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False) -> list[Trial]:
+    """Return the stored trials that count here, one per configuration: the latest, without those to try again.
 
     What is the configuration's own fault is never tried again; what may be the machine's is tried once more.
+    Where `fix` narrows the space, what was measured outside it is left out, and what was stopped early for
+    being slower than the best out there is tried again if it may still be the best in here.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in trials:
-        by_configuration.setdefault(_identity(trial.configuration), []).append(trial)
-    return [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
+        if trial.configuration in problem.space:
+            by_configuration.setdefault(_identity(trial.configuration), []).append(trial)
+    known = [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
+    best = fastest(known)
+    bound = best.time_ns if best is not None else math.inf
+    return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
 
 
 def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
