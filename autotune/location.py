@@ -1,0 +1,130 @@
+"""Where the database is: a path or a URL, the default place, and files that cannot hold one.
+
+Standard library only, and few modules of it: the cold path of `autotune best` imports this file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.errors import StoreError
+
+SCHEMA_VERSION = 1
+"""The version this program writes: the number of migrations in migrations.py."""
+
+NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone",
+    "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+})  # fmt: skip
+"""File systems on which SQLite's locks or its shared memory do not hold between machines."""
+
+MOUNTS = Path("/proc/self/mounts")
+_HEADER = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file."""
+
+    path: str = ""
+    url: str = ""
+    chosen: bool = True
+
+    def __str__(self) -> str:
+        return self.path or self.url
+
+
+def locate(database: str | None) -> Location:
+    """Return the database that `--db`, else AUTOTUNE_DB, else the default names. Raises StoreError."""
+    named = database or os.environ.get("AUTOTUNE_DB")
+    if not named:
+        return Location(default_path(), chosen=False)
+    if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
+        raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
+    if named.startswith("sqlite:///"):
+        return Location(_expanded(named.removeprefix("sqlite:///")))
+    if "://" in named:
+        return Location(url=named)
+    return Location(_expanded(named))
+
+
+def default_path() -> str:
+    """Return `autotune.db` in the user's data directory, as platformdirs names it.
+
+    platformdirs itself costs as much to import as the rest of a look-up, so Linux is spelt out here.
+    """
+    if not sys.platform.startswith("linux"):
+        from platformdirs import user_data_dir
+
+        return str(Path(user_data_dir("autotune"), "autotune.db"))
+    data = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():
+        data = Path("~/.local/share").expanduser()
+    return str(data / "autotune" / "autotune.db")
+
+
+def _expanded(path: str) -> str:
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError:  # ~nobody-here/x.db
+        return path
+
+
+def require_database_file(path: str) -> None:
+    """Raise StoreError where `path` is there and is no SQLite file. An empty file is a new database."""
+    try:
+        with Path(path).open("rb") as file:
+            header = file.read(len(_HEADER))
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        raise StoreError("is a directory", where=path, hint="give --db the path of a file in it") from None
+    except OSError as error:
+        raise StoreError(f"cannot be read: {error.strerror}", where=path) from None
+    if header and header != _HEADER:
+        raise StoreError("is not an SQLite database", where=path, hint="give --db another path")
+
+
+def require_local(path: str) -> None:
+    """Raise StoreError where `path` lies on a network file system: two writers could damage the file there."""
+    kind = file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreError(
+            f"lies on a network file system ({kind}), where SQLite's locks do not hold",
+            where=path,
+            hint="give --db a path on a local disk, or a postgresql:// URL",
+        )
+
+
+def file_system(path: str) -> str:
+    """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
+    try:
+        with MOUNTS.open(encoding="utf-8", errors="replace") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return ""
+    place = os.path.realpath(path)
+    found, longest = "", -1
+    for _, folder, kind, *_ in mounts:
+        folder = folder.encode().decode("unicode_escape").rstrip("/")
+        # A later mount on the same folder hides the earlier one.
+        if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
+            found, longest = kind, len(folder)
+    return found
+
+
+def newer_database(where: str, version: int) -> StoreError:
+    """Return the error for a database that a newer program has written."""
+    return StoreError(
+        f"is of version {version}, newer than this program's {SCHEMA_VERSION}",
+        where=where,
+        hint="update autotune, or give --db another path",
+    )
+
+
+def foreign_database(where: str) -> StoreError:
+    """Return the error for a database that holds somebody else's tables."""
+    return StoreError("holds tables of another program", where=where, hint="give --db another path")

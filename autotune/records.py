@@ -1,0 +1,179 @@
+"""The records of model.py as columns of the database, and back. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from autotune.model import DeviceInfo, Measurement, Outcome, ProblemKey, Trial
+
+Columns = Mapping[Any, Any]
+"""A row by the names of its columns."""
+
+
+def canonical(value: Any) -> str:
+    """Return JSON text that is equal for equal values, whatever the order of keys: for keys and hashes."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """Return 32 hexadecimal digits that stand for a JSON-like value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+
+
+def ordered(value: Any) -> str:
+    """Return JSON text that keeps the order of keys: a configuration reads in its study's order."""
+    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def clean(text: str) -> str:
+    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def now() -> str:
+    """Return this instant as stored."""
+    return instant(datetime.now(UTC))
+
+
+def instant(moment: datetime) -> str:
+    """Return an instant as stored: UTC, microseconds always written. One without a zone is taken as UTC."""
+    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.isoformat(timespec="microseconds")
+
+
+def key_columns(key: ProblemKey) -> dict[str, str]:
+    """Return the columns of `problems` for a key."""
+    return {
+        "study": clean(key.study),
+        "kernel_hash": key.kernel_hash,
+        "study_hash": key.study_hash,
+        "device": key.device,
+        "size": canonical(key.size),
+        "choices": canonical(key.choices),
+    }
+
+
+def key_of(row: Columns) -> ProblemKey:
+    """Return the key that a row of `problems` holds."""
+    return ProblemKey(
+        study=row["study"],
+        kernel_hash=row["kernel_hash"],
+        study_hash=row["study_hash"],
+        device=row["device"],
+        size=json.loads(row["size"]),
+        choices=json.loads(row["choices"]),
+    )
+
+
+def device_columns(device: DeviceInfo) -> dict[str, str]:
+    """Return the columns of `devices` for a device as OpenCL described it."""
+    facts = asdict(device)
+    return {
+        "facts_hash": digest(facts),
+        "fingerprint": device.fingerprint,
+        "name": clean(device.name),
+        "driver": clean(device.driver),
+        "facts": canonical(facts),
+    }
+
+
+def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
+    """Return the device that a `facts` mapping describes; facts this version does not know are left out."""
+    known = {field.name for field in fields(DeviceInfo)}
+    values: dict[str, Any] = {}
+    for name, value in facts.items():
+        if name in known:
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return DeviceInfo(**values)
+
+
+def trial_columns(trial: Trial) -> dict[str, Any]:
+    """Return the columns of `trials` that a finished trial fills, its configuration and re-timing apart."""
+    return {
+        "outcome": trial.outcome.value,
+        "reason": clean(trial.reason),
+        **measurement_columns(trial.measurement),
+        "max_error": _error(trial.max_error),
+        "build_s": trial.build_s,
+        "verify_s": trial.verify_s,
+        "time_s": trial.time_s,
+        "build_log": clean(trial.build_log),
+        "binary_hash": trial.binary_hash,
+        "driver": clean(trial.driver),
+        "device_index": trial.device_index,
+        "started": None if trial.started is None else instant(trial.started),
+        "finished": None if trial.finished is None else instant(trial.finished),
+        "environment": ordered(trial.environment),
+    }
+
+
+def trial_of(row: Columns, retimed: Columns | None) -> Trial:
+    """Return the trial that a row of `trials` holds, with the latest row of its `retimings`."""
+    return Trial(
+        configuration=json.loads(row["configuration"]),
+        outcome=Outcome(row["outcome"]),
+        reason=row["reason"],
+        measurement=None if row["samples_ns"] is None else measurement_of(row),
+        retimed=None if retimed is None else measurement_of(retimed),
+        max_error=row["max_error"],
+        build_s=row["build_s"],
+        verify_s=row["verify_s"],
+        time_s=row["time_s"],
+        build_log=row["build_log"],
+        binary_hash=row["binary_hash"],
+        driver=row["driver"],
+        device_index=row["device_index"],
+        started=_moment(row["started"]),
+        finished=_moment(row["finished"]),
+        environment=json.loads(row["environment"]),
+    )
+
+
+def measurement_columns(measurement: Measurement | None) -> dict[str, Any]:
+    """Return the columns of `trials` or `retimings` that a measurement fills; `time_ns` is None without samples."""
+    if measurement is None:
+        return dict.fromkeys(("time_ns", "samples_ns", "warmup_ns", "cache"))
+    return {
+        "time_ns": measurement.median_ns if measurement.samples_ns else None,
+        "samples_ns": samples(measurement.samples_ns),
+        "warmup_ns": samples(measurement.warmup_ns),
+        "cache": measurement.cache,
+    }
+
+
+def measurement_of(row: Columns) -> Measurement:
+    """Return the measurement in the columns `samples_ns`, `warmup_ns` and `cache`."""
+    return Measurement(tuple(json.loads(row["samples_ns"])), tuple(json.loads(row["warmup_ns"])), row["cache"])
+
+
+def samples(values: Iterable[int]) -> str:
+    """Return nanoseconds as JSON text; NumPy's integers are welcome."""
+    return ordered([int(value) for value in values])
+
+
+def _error(error: float | None) -> float | None:
+    """A NaN among the outputs is an error without bound; SQLite would turn a NaN into no error at all."""
+    return math.inf if error is not None and math.isnan(error) else error
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: text that UTF-8 can, and numbers that are not finite as text."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
