@@ -70,6 +70,7 @@ class DeviceInfo:
     uuid: str = ""
     pci: str = ""
     max_allocation: int = 0
+    compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
 
     @property
     def fingerprint(self) -> str:

@@ -1,0 +1,219 @@
+"""When to start trusting run times, when there are enough of them, and what they say: pure rules, no device.
+
+A stopping rule is an object: `add(ns)` each run time, stop when `finished`. `measure` puts three of them to
+work on any source of run times (a device, a recording):
+
+    Steady    ends the warm-up
+    Precise   ends the sampling: the interval of the median is narrow, or the budget is spent
+    Slower    ends a configuration early that is clearly slower than the best
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from autotune.model import Measurement
+from autotune.statistics import median_interval
+
+Source = Callable[[int], Sequence[int]]
+"""Called with n, runs up to n times and returns their times in nanoseconds; nothing where it has run dry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a configuration is timed. Shares are relative (0.01 is 1 %), times are seconds on the device."""
+
+    target: float = 0.01  # width of the interval of the median, as a share of it, at which sampling ends
+    confidence: float = 0.95
+    minimum: int = 5  # samples; the fewest whose interval covers the median at about the default confidence
+    maximum: int = 50
+    budget_s: float = 2.0
+    quiet: int = 2  # runs without a new minimum that end the warm-up
+    warmup: int = 10  # runs of warm-up at most
+    early_stop: bool = True
+    margin: float = 0.3  # slower than the best by more than this when steady: stop
+    fine_margin: float = 0.1  # the same once the interval of the median is known
+    hopeless: float = 10.0  # slower than the best by this factor: stop without waiting; no clock ramps that far
+
+
+def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
+    """Return the width of the interval of the median as a share of the median; infinite below two samples."""
+    if len(samples) < 2:
+        return math.inf
+    low, high = median_interval(samples, confidence)
+    return (high - low) / median(samples)
+
+
+def is_drifting(samples: Sequence[float], confidence: float = 0.95, least: float = 0.02) -> bool:
+    """Say whether the later half of the samples is another distribution: a throttled or disturbed device.
+
+    True where the halves' intervals do not meet and their medians are more than `least` apart.
+    """
+    half = len(samples) // 2
+    if half < 5:
+        return False
+    early, late = samples[:half], samples[-half:]
+    (low, high), (late_low, late_high) = median_interval(early, confidence), median_interval(late, confidence)
+    apart = abs(median(late) / median(early) - 1)
+    return (late_low > high or late_high < low) and apart > least
+
+
+class StoppingRule(Protocol):
+    """Watches run times; `finished` once it has seen enough."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def add(self, ns: int) -> None: ...
+
+
+class Steady:
+    """Finished once `quiet` runs in a row set no new minimum by more than 1 %, or after `rules.warmup` runs.
+
+    A clock that ramps up sets a new minimum at almost every run; noise does not.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._count = 0
+        self._since_minimum = 0
+        self._minimum = math.inf
+
+    def add(self, ns: int) -> None:
+        """Take in one run time."""
+        self._count += 1
+        self._since_minimum = 0 if ns < self._minimum * 0.99 else self._since_minimum + 1
+        self._minimum = min(self._minimum, ns)
+
+    @property
+    def finished(self) -> bool:
+        """True once the times are steady, or the runs allowed are used up."""
+        return self._since_minimum >= self._rules.quiet or self._count >= self._rules.warmup
+
+
+class Precise:
+    """Finished once the interval of the median is narrower than the target, or runs or seconds are spent."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self.samples: list[int] = []
+
+    def add(self, ns: int) -> None:
+        """Take in one run time."""
+        self.samples.append(ns)
+
+    @property
+    def spent(self) -> bool:
+        """True where the runs or the seconds allowed are used up; three runs are always allowed."""
+        count, seconds = len(self.samples), sum(self.samples) * 1e-9
+        return count >= self._rules.maximum or (count >= 3 and seconds >= self._rules.budget_s)
+
+    @property
+    def finished(self) -> bool:
+        """True once the median is known well enough, or no more may be spent on it."""
+        if self.spent:
+            return True
+        enough = len(self.samples) >= self._rules.minimum
+        return enough and relative_width(self.samples, self._rules.confidence) <= self._rules.target
+
+
+class Slower:
+    """Finished once the runs are clearly slower than `bound_ns`, the best so far; never without a bound.
+
+    Judged on steady runs only, with a margin that covers the last of a clock's ramp: the recorded spaces show
+    plateaus of four runs up to 26 % above the final time.
+    """
+
+    def __init__(self, rules: Rules, bound_ns: float | None) -> None:
+        self._rules = rules
+        self._bound = bound_ns if bound_ns is not None and rules.early_stop else math.inf
+        self._samples: list[int] = []
+
+    def is_hopeless(self, ns: int) -> bool:
+        """Say whether one run, steady or not, rules the configuration out."""
+        return ns > self._bound * self._rules.hopeless
+
+    def add(self, ns: int) -> None:
+        """Take in one run time, taken when steady."""
+        self._samples.append(ns)
+
+    @property
+    def finished(self) -> bool:
+        """True where even the fastest plausible median is beyond the margin."""
+        if len(self._samples) < self._rules.quiet + 1:
+            return False
+        if min(self._samples) > self._bound * (1 + self._rules.margin):
+            return True
+        if len(self._samples) < self._rules.minimum + self._rules.quiet + 1:
+            return False
+        low, _ = median_interval(self._samples, self._rules.confidence)
+        return low > self._bound * (1 + self._rules.fine_margin)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Run times and how the sampling ended: `stopped` where the configuration was clearly slower than the best."""
+
+    measurement: Measurement
+    stopped: bool
+    reason: str = ""
+
+
+def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm") -> Timed:
+    """Warm up until steady, sample until precise; stop early where clearly slower than `bound_ns`.
+
+    A stopped configuration keeps what is known of it: its steady runs are the samples.
+    """
+    slower = Slower(rules, bound_ns)
+    warmup = _warm_up(source, rules, slower)
+    if warmup and slower.is_hopeless(warmup[-1]):
+        return _stopped(warmup[:-1], warmup[-1:], bound_ns, cache)
+    steady = warmup[-rules.quiet - 1 :]
+    for ns in steady:
+        slower.add(ns)
+    if slower.finished:
+        return _stopped(warmup[: -len(steady)], steady, bound_ns, cache)
+    precise = Precise(rules)
+    while not precise.finished:
+        times = source(_wanted(precise, rules))
+        if not times:
+            break
+        for ns in times:
+            precise.add(ns)
+            slower.add(ns)
+        if slower.finished:
+            return _stopped(warmup, precise.samples, bound_ns, cache)
+    return Timed(Measurement(tuple(precise.samples), tuple(warmup), cache), stopped=False)
+
+
+def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
+    steady, warmup = Steady(rules), list[int]()
+    while not steady.finished:
+        times = source(1)
+        if not times:
+            break
+        warmup.append(times[0])
+        steady.add(times[0])
+        if slower.is_hopeless(times[0]) or sum(warmup) * 1e-9 > rules.budget_s:
+            break
+    return warmup
+
+
+def _wanted(precise: Precise, rules: Rules) -> int:
+    """Return how many runs to ask for at once: the minimum first, then about half as many again."""
+    taken = len(precise.samples)
+    if not taken:
+        return rules.minimum
+    left = rules.budget_s * 1e9 - sum(precise.samples)
+    affordable = max(1, int(left / max(1, median(precise.samples))))
+    return max(1, min(1 + taken // 2, rules.maximum - taken, affordable))
+
+
+def _stopped(warmup: Sequence[int], samples: Sequence[int], bound_ns: float | None, cache: str) -> Timed:
+    bound = bound_ns or math.nan
+    reason = f"clearly slower than the best: {median(samples) / bound:.2f} times as long after {len(samples)} runs"
+    return Timed(Measurement(tuple(samples), tuple(warmup), cache), stopped=True, reason=reason)
