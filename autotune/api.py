@@ -65,6 +65,7 @@ def search(
             retry_failed=retry_failed,
             fresh=fresh,
             cold=cold,
+            devices=chosen,
             on_progress=on_progress,
         )
 

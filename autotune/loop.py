@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
-from autotune.evaluate import Evaluator
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
 from autotune.samplers import Proposer
 from autotune.statistics import median_interval
 from autotune.store import Store
+
+if TYPE_CHECKING:
+    from autotune.evaluate import Evaluator
 
 FINALISTS = 5
 """How many of the fastest are timed again, interleaved, before a winner is named."""

@@ -1,0 +1,190 @@
+"""The search loop against a replayed device and a real database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import loop
+from autotune.loop import Budget, Progress, Result
+from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.problem import Problem
+from autotune.replay import ReplayEvaluator
+from autotune.store import Store
+from tests.studies import study
+
+
+def time_of(configuration: Configuration) -> int:
+    return 1000 + 10 * int(configuration["WG"]) + 100 * abs(int(configuration["WPT"]) - 4) + int(configuration["FAST"])
+
+
+def recorded(problem: Problem, broken: Sequence[Outcome] = ()) -> list[Trial]:
+    """A trial of every configuration; the first few fail in the ways given."""
+    trials = []
+    for row in range(len(problem.space)):
+        configuration = problem.space.configuration(row)
+        samples = tuple(time_of(configuration) + noise for noise in (-1, 0, 0, 0, 0, 1))
+        trials.append(Trial(configuration, Outcome.OK, measurement=Measurement(samples)))
+    for row, outcome in enumerate(broken):
+        trials[row] = Trial(trials[row].configuration, outcome, reason=f"because {outcome}")
+    return trials
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem(study())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+def run(problem: Problem, store: Store, evaluator: ReplayEvaluator | None = None, **options: object) -> Result:
+    evaluator = evaluator or ReplayEvaluator(recorded(problem))
+    given = {"sampler": "random", "seed": 1, "budget": Budget()} | options
+    return loop.run(problem, evaluator, store, **given)  # type: ignore[arg-type]
+
+
+def test_an_unbounded_search_exhausts_the_space_and_finds_the_best(problem: Problem, store: Store) -> None:
+    result = run(problem, store)
+    assert result.reason == "space exhausted"
+    assert result.trials == len(problem.space) == len(store.trials(problem.key))
+    assert result.best is not None
+    assert result.best.configuration == {"WPT": 4, "WG": 32, "FAST": 0}
+    assert result.best.retimed is not None
+
+
+def test_the_default_comes_first_then_the_start(problem: Problem, store: Store) -> None:
+    start = [{"WPT": 2, "WG": 32, "FAST": 1}]
+    run(problem, store, budget=Budget(trials=3), start=start)
+    first, second, _ = store.trials(problem.key)
+    assert first.configuration == problem.default
+    assert second.configuration == start[0]
+
+
+def test_a_search_goes_on_from_what_is_stored(problem: Problem, store: Store) -> None:
+    first = run(problem, store, budget=Budget(trials=5))
+    second = run(problem, store, budget=Budget(trials=5))
+    assert (first.trials, first.reused) == (5, 0)
+    assert (second.trials, second.reused) == (5, 5)
+    assert len({tuple(t.configuration.items()) for t in store.trials(problem.key)}) == 10
+    last = run(problem, store)
+    assert last.trials == len(problem.space) - 10
+    assert run(problem, store).trials == 0
+
+
+def test_fresh_starts_over_and_deletes_nothing(problem: Problem, store: Store) -> None:
+    run(problem, store, budget=Budget(trials=5))
+    again = run(problem, store, budget=Budget(trials=4), fresh=True)
+    assert (again.trials, again.reused) == (4, 0)
+    assert len(store.history()) == 9
+
+
+def test_the_same_seed_proposes_the_same(problem: Problem, store: Store, tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "b.db")) as other:
+        run(problem, store, budget=Budget(trials=8))
+        run(problem, other, budget=Budget(trials=8))
+        assert [t.configuration for t in store.trials(problem.key)] == [
+            t.configuration for t in other.trials(problem.key)
+        ]
+
+
+def test_failures_are_outcomes_and_the_search_goes_on(problem: Problem, store: Store) -> None:
+    broken = [Outcome.COMPILE_ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.WRONG_RESULT]
+    result = run(problem, store, ReplayEvaluator(recorded(problem, broken)))
+    assert dict(result.failures) == dict.fromkeys(broken, 1)
+    assert result.examples[Outcome.CRASH].reason == "because crash"
+    assert result.trials == len(problem.space)
+
+
+def test_everything_failing_gives_no_best(problem: Problem, store: Store) -> None:
+    trials = [replace(trial, outcome=Outcome.CRASH, measurement=None) for trial in recorded(problem)]
+    result = run(problem, store, ReplayEvaluator(trials))
+    assert result.best is None
+    assert result.trials == len(problem.space)
+
+
+def test_what_may_be_the_machines_fault_is_tried_once_more(problem: Problem, store: Store) -> None:
+    evaluator = ReplayEvaluator(recorded(problem, [Outcome.COMPILE_ERROR, Outcome.TIMEOUT]))
+    run(problem, store, evaluator)
+    assert run(problem, store, evaluator).trials == 1
+    assert run(problem, store, evaluator).trials == 0
+    assert run(problem, store, evaluator, retry_failed=True).trials == 2
+
+
+def test_the_budget_in_trials_is_kept_with_several_in_flight(problem: Problem, store: Store) -> None:
+    result = run(problem, store, ReplayEvaluator(recorded(problem), capacity=4), budget=Budget(trials=7))
+    assert result.trials == 7
+    assert result.reason == "7 trials done"
+
+
+def test_it_stops_when_stale(problem: Problem, store: Store) -> None:
+    result = run(problem, store, budget=Budget(until_stale=3), start=[{"WPT": 4, "WG": 32, "FAST": 0}])
+    assert result.reason == "no better configuration in 3 trials"
+    assert result.trials == 5
+
+
+def test_no_time_left_means_no_trial(problem: Problem, store: Store) -> None:
+    result = run(problem, store, budget=Budget(seconds=1e-9))
+    assert result.trials == 0
+    assert result.best is None
+
+
+class Interrupted(ReplayEvaluator):
+    """Raises Ctrl-C at the fourth trial."""
+
+    def collect(self) -> Trial:
+        self.left = getattr(self, "left", 4) - 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return super().collect()
+
+
+def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store) -> None:
+    result = run(problem, store, Interrupted(recorded(problem)))
+    assert result.reason == "interrupted"
+    assert result.best is not None
+    assert len(store.trials(problem.key)) == 3
+    assert run(problem, store).trials == len(problem.space) - 3
+
+
+class Better(ReplayEvaluator):
+    """Measures the finalists anew: what came second is faster, and by little."""
+
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
+        measured = [Measurement((1000, 1001, 1002, 1003, 1004, 1005))] * len(configurations)
+        measured[1] = Measurement((999, 1000, 1001, 1002, 1003, 1004))
+        return list(measured)
+
+
+def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, store: Store) -> None:
+    result = run(problem, store, Better(recorded(problem)))
+    assert result.best is not None
+    assert result.best.configuration == {"WPT": 4, "WG": 32, "FAST": 1}
+    assert len(result.ties) == loop.FINALISTS - 1 or len(result.ties) >= 1
+    assert result.best.time_ns == 1001.5
+
+
+def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> None:
+    seen: list[Progress] = []
+    evaluator = ReplayEvaluator(recorded(problem, [Outcome.TIMEOUT]))
+    run(problem, store, evaluator, budget=Budget(trials=24), on_progress=seen.append)
+    during = [one for one in seen if one.phase == "search"]
+    assert [one.done for one in during] == list(range(1, 25))
+    assert during[-1].total == 24
+    assert during[-1].failures == {Outcome.TIMEOUT: 1}
+    assert during[-1].best is not None
+
+
+def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None:
+    timeout = Trial(problem.default, Outcome.TIMEOUT)
+    passed = Trial(problem.default, Outcome.OK, measurement=Measurement((5,)))
+    assert loop.recall(problem, [timeout], retry_failed=False) == []
+    assert loop.recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
+    assert loop.recall(problem, [timeout, passed], retry_failed=False) == [passed]
+    assert loop.recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
