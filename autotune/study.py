@@ -11,10 +11,9 @@ from typing import Any
 
 from autotune import library, schema
 from autotune.errors import StudyError
-from autotune.expression import Expression
+from autotune.expression import FUNCTIONS, Expression
 from autotune.library import StudyText, did_you_mean
 from autotune.model import Value
-from autotune.operators import FUNCTIONS
 from autotune.space import Constraint
 
 DEVICE_FACTS = ("local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "extensions")
