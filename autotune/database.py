@@ -13,7 +13,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, ProgrammingError
 
 from autotune.errors import StoreError
-from autotune.location import Location, require_database_file, require_local
+from autotune.location import Location, database_error, require_database_file, require_local
 
 BUSY_S = 30.0
 """How long a transaction waits for those of other processes. Ours last milliseconds."""
@@ -61,9 +61,9 @@ def clear_errors(where: str) -> Iterator[None]:
     except (IntegrityError, ProgrammingError):
         raise
     except DatabaseError as error:
-        raise _store_error(where, error.orig) from error
+        raise database_error(where, error.orig) from error
     except sqlite3.DatabaseError as error:
-        raise _store_error(where, error) from error
+        raise database_error(where, error) from error
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
@@ -125,27 +125,3 @@ def _make_folder(folder: Path) -> None:
         raise StoreError(
             f"cannot be made: {error.strerror}", where=str(folder), hint="give --db the path of a file to write"
         ) from None
-
-
-def _store_error(where: str, error: BaseException | None) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", None)
-    for known, what, hint in _SQLITE_ERRORS:
-        # The low byte is the kind; the rest says more of it.
-        if code is not None and code & 0xFF == known:
-            return StoreError(what, where=where, hint=hint)
-    lines = str(error).strip().splitlines() or ["no reason given"]
-    return StoreError(f"cannot be used: {lines[0]}", where=where)
-
-
-_OTHER_FILE = "give --db the path of a file to write"
-_SQLITE_ERRORS = (
-    (sqlite3.SQLITE_READONLY, "is read-only", _OTHER_FILE),
-    (sqlite3.SQLITE_CANTOPEN, "cannot be opened for writing: it or its directory is read-only", _OTHER_FILE),
-    (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
-    (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_CORRUPT, "is damaged", "sqlite3's .recover may save its rows; or give --db another path"),
-    (sqlite3.SQLITE_NOTADB, "is not an SQLite database", "give --db another path"),
-    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then search again: finished trials are kept"),
-    (sqlite3.SQLITE_IOERR, "the disk reports an error", "look at the disk; finished trials are kept"),
-)

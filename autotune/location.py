@@ -1,4 +1,4 @@
-"""Where the database is: a path or a URL, the default place, and files that cannot hold one.
+"""Where the database is (a path or a URL, the default place), and what is wrong with it, in one clear line.
 
 Standard library only, and few modules of it: the cold path of `autotune best` imports this file.
 """
@@ -6,6 +6,7 @@ Standard library only, and few modules of it: the cold path of `autotune best` i
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ SCHEMA_VERSION = 1
 """The version this program writes: the number of migrations in migrations.py."""
 
 NETWORK_FILE_SYSTEMS = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone",
-    "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
+    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
 """File systems on which SQLite's locks or its shared memory do not hold between machines."""
 
@@ -128,3 +129,28 @@ def newer_database(where: str, version: int) -> StoreError:
 def foreign_database(where: str) -> StoreError:
     """Return the error for a database that holds somebody else's tables."""
     return StoreError("holds tables of another program", where=where, hint="give --db another path")
+
+
+def database_error(where: str, error: BaseException | None) -> StoreError:
+    """Return what a database driver said as one clear line."""
+    code = getattr(error, "sqlite_errorcode", None)
+    for known, what, hint in _SQLITE_ERRORS:
+        # The low byte is the kind; the rest says more of it.
+        if code is not None and code & 0xFF == known:
+            return StoreError(what, where=where, hint=hint)
+    lines = str(error).strip().splitlines() or ["no reason given"]
+    return StoreError(f"cannot be used: {lines[0]}", where=where)
+
+
+_OTHER_FILE = "give --db the path of a file to write"
+_SQLITE_ERRORS = (
+    (sqlite3.SQLITE_READONLY, "is read-only", _OTHER_FILE),
+    (sqlite3.SQLITE_CANTOPEN, "cannot be opened: it or its directory is read-only", _OTHER_FILE),
+    (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
+    (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
+    (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
+    (sqlite3.SQLITE_CORRUPT, "is damaged", "sqlite3's .recover may save its rows; or give --db another path"),
+    (sqlite3.SQLITE_NOTADB, "is not an SQLite database", "give --db another path"),
+    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then search again: finished trials are kept"),
+    (sqlite3.SQLITE_IOERR, "the disk reports an error", "look at the disk; finished trials are kept"),
+)

@@ -1,0 +1,302 @@
+"""Looks up the best stored configuration and says how it matches the question.
+
+Standard library only for what is stored exactly as asked. Anything less is checked against the study's
+constraints, which loads problem.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from autotune import architecture, ranking
+from autotune.library import StudyText, default_configuration, problem_key
+from autotune.location import locate
+from autotune.model import Choices, DeviceInfo, ProblemKey, Size, Value
+from autotune.ranking import Ranked
+from autotune.reader import Reader, open_reader
+from autotune.statistics import median_interval
+
+
+class Match(StrEnum):
+    """How a looked-up best relates to the question, nearest first."""
+
+    EXACT = "exact"
+    OTHER_DRIVER = "other driver"
+    CHANGED = "changed"  # the kernel or the study is not the text that was measured
+    NEAREST_SIZE = "nearest size"
+    SAME_ARCHITECTURE = "same architecture"
+    SAME_VENDOR = "same vendor"
+    DEFAULT = "default"  # nothing stored: the study's default configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The answer: a configuration, how it matches, and where it comes from.
+
+    `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
+    (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
+    `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
+    """
+
+    study: str
+    configuration: Mapping[str, Value]
+    match: Match
+    notes: tuple[str, ...]
+    device: str
+    size: Size
+    choices: Choices
+    time_ns: float | None = None
+    interval_ns: tuple[float, float] | None = None
+    measured_on: str = ""
+    device_name: str = ""
+    measured_size: Size | None = None
+    driver: str = ""
+    measured: str = ""
+    ties: int = 0
+    trials: int = 0
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A stored problem that may answer, and how far it is from the question."""
+
+    number: int
+    key: ProblemKey
+    match: Match
+    distance: float
+
+
+_SAME = """
+SELECT id FROM problems WHERE study = :study AND kernel_hash = :kernel_hash AND study_hash = :study_hash
+AND device = :device AND size = :size AND choices = :choices
+"""
+_ALIKE = """
+SELECT id, kernel_hash, study_hash, device, size FROM problems
+WHERE study = :study AND choices = :choices ORDER BY id DESC
+"""
+_COUNT = """
+SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id
+WHERE s.problem_id = :problem AND t.outcome <> 'pending'
+"""
+_DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
+
+
+def best(
+    text: StudyText,
+    size: Size,
+    choices: Choices,
+    fingerprint: str,
+    *,
+    database: str | None = None,
+    device: DeviceInfo | None = None,
+) -> Best:
+    """Return the best stored configuration of a study at a size, with choices, on a device model.
+
+    `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
+    stored can answer, the study's default configuration is returned and the match says `default`. Raises
+    StoreError, StudyError, SpaceError.
+    """
+    location = locate(database)
+    key = problem_key(text, size, choices, fingerprint)
+    with open_reader(location) as reader:
+        question = _Question(text, key, reader, device, str(location))
+        return question.exact() or question.nearest() or question.default()
+
+
+def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
+    """Return fingerprint and name of every device in the database, oldest first, each pair once."""
+    with open_reader(locate(database)) as reader:
+        return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in reader.rows(_DEVICES, {})))
+
+
+class _Question:
+    """One question to one open database."""
+
+    def __init__(
+        self, text: StudyText, key: ProblemKey, reader: Reader, device: DeviceInfo | None, database: str
+    ) -> None:
+        self.text = text
+        self.key = key
+        self.reader = reader
+        self.device = device
+        self.driver = device.driver if device is not None else ""
+        self.database = database
+
+    def exact(self) -> Best | None:
+        """Answer from the very problem asked for, whatever the driver."""
+        from autotune.records import key_columns
+
+        for (number,) in self.reader.rows(_SAME, key_columns(self.key)):
+            return self._answer(_Candidate(number, self.key, Match.EXACT, 0.0), lambda _: True)
+        return None
+
+    def nearest(self) -> Best | None:
+        """Answer from the nearest problem that has a configuration valid for this one."""
+        candidates = self._candidates()
+        if not candidates:
+            return None
+        valid = self._validity()
+        return next((found for each in candidates if (found := self._answer(each, valid)) is not None), None)
+
+    def default(self) -> Best:
+        """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
+        configuration = default_configuration(self.text)
+        notes = ["nothing is stored that could answer: this is the study's default configuration, not a measured one"]
+        if not self._validity()(configuration):
+            configuration = dict(self._problem().default)
+            notes.append(
+                "the default itself is not valid at this size on this device: this is the valid one nearest to it"
+            )
+        return self._best(configuration, Match.DEFAULT, notes)
+
+    def _answer(self, candidate: _Candidate, valid: Callable[[Mapping[str, Value]], bool]) -> Best | None:
+        ranked = ranking.rank(self.reader, candidate.number, self.driver)
+        for position, entry in enumerate(ranked):
+            configuration = ranking.configuration(self.reader, entry)
+            if valid(configuration):
+                return self._found(candidate, ranked[position:], configuration)
+        return None
+
+    def _found(self, candidate: _Candidate, ranked: list[Ranked], configuration: Mapping[str, Value]) -> Best:
+        entry, key = ranked[0], candidate.key
+        match, notes = candidate.match, self._differences(key)
+        on_device = key.device == self.key.device
+        if on_device and self.driver and entry.driver != self.driver:
+            notes.append(f"measured with driver {entry.driver}; this device now has {self.driver}")
+            match = Match.OTHER_DRIVER if match is Match.EXACT else match
+        elif on_device and not self.driver:
+            notes.append(f"measured with driver {entry.driver}; the driver here was not asked for (-d INDEX does)")
+        ties = ranking.ties(self.reader, ranked)
+        if ties:
+            others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
+            notes.append(f"a tie: {others} as fast within the interval")
+        ((trials,),) = self.reader.rows(_COUNT, {"problem": candidate.number})
+        names = {fingerprint: name for fingerprint, name, _ in self.reader.rows(_DEVICES, {})}
+        return self._best(
+            configuration,
+            match,
+            notes,
+            time_ns=entry.time_ns,
+            interval_ns=median_interval(ranking.samples(self.reader, entry)),
+            measured_on=key.device,
+            device_name=names.get(key.device, ""),
+            measured_size={name: key.size[name] for name in self.key.size},
+            driver=entry.driver,
+            measured=entry.when,
+            ties=ties,
+            trials=trials,
+        )
+
+    def _best(self, configuration: Mapping[str, Value], match: Match, notes: list[str], **found: Any) -> Best:
+        key = self.key
+        return Best(
+            key.study,
+            configuration,
+            match,
+            tuple(notes),
+            key.device,
+            key.size,
+            key.choices,
+            database=self.database,
+            **found,
+        )
+
+    def _differences(self, key: ProblemKey) -> list[str]:
+        notes = []
+        if key.device != self.key.device:
+            notes.append(f"measured on {key.device}, asked for {self.key.device}")
+        if dict(key.size) != dict(self.key.size):
+            notes.append(
+                f"measured at {_sizes(key.size, self.key.size)}, asked for {_sizes(self.key.size, self.key.size)}"
+            )
+        if key.kernel_hash != self.key.kernel_hash:
+            notes.append("the kernel has changed since it was measured")
+        if key.study_hash != self.key.study_hash:
+            notes.append(
+                "the study (launches, arguments, options, reference or timing) has changed since it was measured"
+            )
+        return notes
+
+    def _candidates(self) -> list[_Candidate]:
+        """Return the other problems of this study with these choices that may answer, nearest first."""
+        from autotune.records import key_columns
+
+        found = []
+        columns = key_columns(self.key)
+        for number, kernel, study, device, size in self.reader.rows(
+            _ALIKE, {"study": columns["study"], "choices": columns["choices"]}
+        ):
+            key = ProblemKey(self.key.study, kernel, study, device, json.loads(size), self.key.choices)
+            match = self._match(key)
+            if key != self.key and match is not None and set(key.size) == set(self.key.size):
+                found.append(_Candidate(number, key, match, _distance(key.size, self.key.size)))
+        return sorted(found, key=self._nearness)
+
+    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float]:
+        key = candidate.key
+        changed = (key.kernel_hash, key.study_hash) != (self.key.kernel_hash, self.key.study_hash)
+        units = [max(1, architecture.compute_units(device)) for device in (key.device, self.key.device)]
+        return list(Match).index(candidate.match), candidate.distance, changed, abs(math.log2(units[0] / units[1]))
+
+    def _match(self, key: ProblemKey) -> Match | None:
+        asked, here = self.key.device, key.device
+        if here == asked:
+            return Match.CHANGED if dict(key.size) == dict(self.key.size) else Match.NEAREST_SIZE
+        if architecture.vendor(here) != architecture.vendor(asked) or architecture.kind(here) != architecture.kind(
+            asked
+        ):
+            return None
+        alike = architecture.architecture(here, self._capability(here))
+        same = alike and alike == architecture.architecture(asked, self._capability(asked))
+        return Match.SAME_ARCHITECTURE if same else Match.SAME_VENDOR
+
+    def _capability(self, fingerprint: str) -> str:
+        found = self._stored(fingerprint)
+        return str(found.get("compute_capability", "")) if found else ""
+
+    def _stored(self, fingerprint: str) -> dict[str, Any] | None:
+        """Return what OpenCL last said of a stored device."""
+        if self.device is not None and fingerprint == self.device.fingerprint:
+            return {"compute_capability": self.device.compute_capability}
+        facts = [facts for stored, _, facts in self.reader.rows(_DEVICES, {}) if stored == fingerprint]
+        found: dict[str, Any] | None = json.loads(facts[-1]) if facts else None
+        return found
+
+    def _validity(self) -> Callable[[Mapping[str, Value]], bool]:
+        from autotune.errors import SpaceError
+
+        problem = self._problem()
+
+        def valid(configuration: Mapping[str, Value]) -> bool:
+            try:
+                problem.plan(configuration)
+            except SpaceError:
+                return False
+            return True
+
+        return valid
+
+    def _problem(self) -> Any:
+        from autotune.problem import Problem
+        from autotune.records import device_of
+        from autotune.study import Study
+
+        device = self.device
+        if device is None and (facts := self._stored(self.key.device)):
+            device = device_of(facts)
+        return Problem(Study.from_text(self.text), self.key.size, self.key.choices, device)
+
+
+def _distance(here: Size, asked: Size) -> float:
+    """Return how far two sizes are apart: the sum of the doublings in each dimension."""
+    return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
+
+
+def _sizes(size: Size, order: Size) -> str:
+    return " ".join(f"{name}={size[name]}" for name in order)

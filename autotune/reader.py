@@ -1,0 +1,97 @@
+"""Reads the database on the cold path: SQLite with the standard library, a server through store.py."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from autotune.location import (
+    SCHEMA_VERSION,
+    Location,
+    database_error,
+    foreign_database,
+    newer_database,
+    require_database_file,
+)
+
+BUSY_S = 30.0
+
+
+class Reader(Protocol):
+    """Answers queries written for SQLite and PostgreSQL alike, with `:name` for values."""
+
+    def rows(self, query: str, values: Mapping[str, Any], /) -> Sequence[Sequence[Any]]:
+        """Return the rows of a query."""
+
+
+class _Nothing:
+    """Stands in for a database that is not there yet."""
+
+    def rows(self, query: str, values: Mapping[str, Any], /) -> Sequence[Sequence[Any]]:
+        return ()
+
+
+class _Sqlite:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, query: str, values: Mapping[str, Any], /) -> Sequence[Sequence[Any]]:
+        return self._connection.execute(query, dict(values)).fetchall()
+
+
+@contextmanager
+def open_reader(location: Location) -> Iterator[Reader]:
+    """Open the database for reading; one that is not there, or empty, answers with no rows.
+
+    Raises StoreError for a file that is damaged, of a newer version, or no database of this program.
+    """
+    if location.url:
+        from autotune.store import Store
+
+        with Store.open(location.url) as store:
+            yield store
+        return
+    if not Path(location.path).exists():
+        yield _Nothing()
+        return
+    require_database_file(location.path)
+    try:
+        with closing(_connected(location.path)) as connection:
+            yield _Sqlite(connection) if _is_filled(connection, location.path) else _Nothing()
+    except sqlite3.DatabaseError as error:
+        raise database_error(location.path, error) from error
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_S)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        unwritable = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        if not unwritable or Path(f"{path}-wal").exists():
+            raise
+        # A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing
+        # there either, and without a -wal file the database file is whole.
+        return sqlite3.connect(Path(path).resolve().as_uri() + "?immutable=1", uri=True)
+    return connection
+
+
+def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
+    """True where the database holds this program's tables, brought up to date; False where it is empty."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "schema_version" not in tables:
+        if tables:
+            raise foreign_database(path)
+        return False
+    (version,) = connection.execute("SELECT version FROM schema_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise newer_database(path, version)
+    if version < SCHEMA_VERSION:
+        from autotune.store import Store
+
+        Store.open(path).close()
+    return True
