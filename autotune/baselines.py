@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import UsageError
+from autotune.plan import numpy_type
+from autotune.problem import Problem
+from autotune.study import Study
+
 Array = NDArray[Any]
+
+EXTENTS = ("M", "N", "K")
+"""A study with these sizes multiplies an `(M, K)` by a `(K, N)` matrix."""
 
 CUTOFF = 256
 """Below this extent Strassen's additions cost more than the multiplication they save."""
@@ -114,3 +123,40 @@ def time_host(
         multiply(a, b)
         samples.append(clock() - begun)
     return tuple(samples)
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """How long the host took for one size: a label and the samples in nanoseconds."""
+
+    label: str
+    size: Mapping[str, int]
+    samples_ns: tuple[int, ...]
+
+    @property
+    def median_ns(self) -> float:
+        """The median of the samples."""
+        return float(median(self.samples_ns))
+
+
+def require_product(study: Study) -> None:
+    """Raise UsageError where a study is no matrix product by its sizes."""
+    if not set(EXTENTS) <= set(study.sizes):
+        raise UsageError(
+            f"{study.name} is no matrix product (sizes M, N and K)", where="--baselines", hint="leave --baselines out"
+        )
+
+
+def host_times(problem: Problem, *, budget_s: float = 1.0) -> list[HostTimes]:
+    """Multiply on the host at a problem's size, in the type of its `T` choice where it has one, else float32."""
+    m, n, k = (problem.size[name] for name in EXTENTS)
+    dtype, _ = numpy_type(str(problem.choices.get("T", "float")))
+    if dtype == np.float16:  # no BLAS has it
+        dtype = np.dtype(np.float32)
+    rng = np.random.default_rng(1)
+    if dtype.kind == "f":
+        a, b = rng.random((m, k)).astype(dtype), rng.random((k, n)).astype(dtype)
+    else:
+        a, b = rng.integers(0, 8, (m, k)).astype(dtype), rng.integers(0, 8, (k, n)).astype(dtype)
+    found = {"NumPy BLAS (host)": blas, "Strassen (host)": strassen}
+    return [HostTimes(label, problem.size, time_host(f, a, b, budget_s=budget_s)) for label, f in found.items()]

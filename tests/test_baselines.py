@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.baselines import blas, strassen, time_host
+from autotune.baselines import blas, host_times, require_product, strassen, time_host
+from autotune.errors import UsageError
+from autotune.problem import Problem
+from autotune.study import Study
+from tests.studies import study as saxpy
 
 EXTENT = st.integers(1, 40)
 
@@ -69,3 +73,29 @@ def test_timing_repeats_until_the_budget_is_spent():
     assert samples == (100_000_000,) * 9
     ticks = itertools.count(0, 5_000_000_000)
     assert len(time_host(blas, np.ones((2, 2)), np.ones((2, 2)), clock=lambda: next(ticks))) == 3
+
+
+def product(**choices):
+    table = {
+        "name": "product", "source": "kernel void f(global float *C) {}", "sizes": {"M": 33, "N": 20, "K": 40},
+        "choices": {"T": ["float", "int", "half"]}, "parameters": {"P": {"values": [1]}},
+        "arguments": {"C": {"type": "T", "shape": ["M", "N"], "access": "out"}},
+        "launch": [{"entry": "f", "global": ["M"], "arguments": ["C"]}], "reference": {"numpy": {"C": "zeros((M, N))"}},
+    }  # fmt: skip
+    return Problem(Study(**table), choices=choices)
+
+
+@pytest.mark.parametrize("choice", ["float", "int", "half"])
+def test_host_times_have_a_label_and_samples_for_every_type(choice):
+    found = host_times(product(T=choice), budget_s=0.0)
+    assert [times.label for times in found] == ["NumPy BLAS (host)", "Strassen (host)"]
+    for times in found:
+        assert times.size == {"M": 33, "N": 20, "K": 40}
+        assert len(times.samples_ns) == 3
+        assert times.median_ns == sorted(times.samples_ns)[1]
+
+
+def test_only_a_matrix_product_has_host_baselines():
+    require_product(product().study)
+    with pytest.raises(UsageError, match="saxpy is no matrix product"):
+        require_product(saxpy())

@@ -1,0 +1,152 @@
+"""Best per value: equal trials, what is stored counts, what is not possible says why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import compare, loop
+from autotune.compare import Cell
+from autotune.errors import UsageError
+from autotune.loop import Budget
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.problem import GENERIC_DEVICE, Problem
+from autotune.replay import ReplayEvaluator
+from autotune.store import Store
+from tests.studies import study
+from tests.test_loop import recorded
+
+OTHER = replace(GENERIC_DEVICE, name="other")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+def searcher(store: Store, spent: list[tuple[int, int]], change=lambda trial: trial) -> compare.Search:
+    """A search that answers from recorded trials and notes (valid configurations, trials) of every call."""
+
+    def search(problem: Problem, trials: int) -> None:
+        spent.append((len(problem.space), trials))
+        evaluator = ReplayEvaluator([change(trial) for trial in recorded(problem)])
+        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=trials))
+
+    return search
+
+
+def compared(
+    store: Store,
+    by: str,
+    *,
+    trials: int = 3,
+    search: compare.Search | None = None,
+    devices: list[DeviceInfo] | None = None,
+) -> list[Cell]:
+    tuned = study()
+    return compare.compare(
+        tuned, by, [tuned.sizes], {}, devices or [GENERIC_DEVICE], store, trials=trials, search=search
+    )
+
+
+def test_every_value_gets_equal_trials_and_its_own_best(store: Store) -> None:
+    spent: list[tuple[int, int]] = []
+    cells = compared(store, "WPT", trials=3, search=searcher(store, spent))
+    values = study().parameters["WPT"].values
+    assert [cell.value for cell in cells] == [str(value) for value in values]
+    assert [trials for _, trials in spent] == [3] * len(values)
+    for cell, value in zip(cells, values, strict=True):
+        assert cell.best is not None
+        assert cell.best.configuration["WPT"] == value
+        assert cell.trials == 3
+
+
+def test_what_is_stored_counts(store: Store) -> None:
+    compared(store, "WPT", trials=2, search=searcher(store, []))
+    spent: list[tuple[int, int]] = []
+    compared(store, "WPT", trials=3, search=searcher(store, spent))
+    assert {trials for _, trials in spent} == {1}
+    spent.clear()
+    compared(store, "WPT", trials=3, search=searcher(store, spent))
+    assert spent == []
+
+
+def test_no_more_trials_than_valid_configurations(store: Store) -> None:
+    spent: list[tuple[int, int]] = []
+    cells = compared(store, "FAST", trials=10_000, search=searcher(store, spent))
+    assert all(valid == trials for valid, trials in spent)
+    assert all(cell.trials == cell.valid for cell in cells)
+
+
+def test_without_a_search_only_what_is_stored_is_shown(store: Store) -> None:
+    cells = compared(store, "WPT")
+    assert {cell.reason for cell in cells} == {"no trial stored"}
+    assert all(cell.best is None for cell in cells)
+
+
+def test_a_value_that_is_not_possible_says_why(store: Store) -> None:
+    small = replace(GENERIC_DEVICE, max_work_group_size=32)
+    cells = compared(store, "WG", devices=[small])
+    reasons = {cell.value: cell.reason for cell in cells}
+    assert reasons["32"] == "no trial stored"
+    assert reasons["64"].startswith("not possible: ")
+    assert "work-group" in reasons["64"]
+
+
+def test_failures_of_a_value_are_named(store: Store) -> None:
+    def broken(trial: Trial) -> Trial:
+        return Trial(trial.configuration, Outcome.COMPILE_ERROR, reason="no such\nthing")
+
+    cells = compared(store, "FAST", trials=2, search=searcher(store, [], broken))
+    assert {cell.reason for cell in cells} == {"compile_error in 2 of 2 trials: no such thing"}
+
+
+def test_a_slow_value_that_a_wider_search_stopped_is_measured_on_its_own(store: Store) -> None:
+    whole = Problem(study())
+    slow = [
+        replace(trial, outcome=Outcome.STOPPED) if trial.configuration["FAST"] else trial for trial in recorded(whole)
+    ]
+    loop.run(whole, ReplayEvaluator(slow), store, sampler="random", seed=1, budget=Budget())
+    assert [cell.best is None for cell in compared(store, "FAST")] == [False, True]
+    spent: list[tuple[int, int]] = []
+    cells = compared(store, "FAST", search=searcher(store, spent))
+    assert [trials for _, trials in spent] == [3]
+    assert cells[1].best is not None
+
+
+def test_by_size_and_by_device(store: Store) -> None:
+    tuned = study()
+    sizes = [dict.fromkeys(tuned.sizes, n) for n in (64, 128)]
+    search = searcher(store, [])
+    cells = compare.compare(tuned, "size", sizes, {}, [GENERIC_DEVICE], store, trials=2, search=search)
+    assert [cell.value for cell in cells] == [compare.size_label(size) for size in sizes]
+    assert compare.sizes_of(cells) == sizes
+    compared(store, "device", trials=2, search=search, devices=[OTHER])
+    here = compared(store, "device", devices=[GENERIC_DEVICE])
+    assert [cell.device for cell in here] == [GENERIC_DEVICE.fingerprint, OTHER.fingerprint]
+    assert here[1].best is not None
+    assert here[1].trials == 2
+
+
+def test_what_cannot_be_compared_by_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match=r"did you mean 'WPT'.*known: .*device, size"):
+        compared(store, "WPTT")
+
+
+def test_size_labels() -> None:
+    assert compare.size_label({"M": 8, "N": 8}) == "M=N=8"
+    assert compare.size_label({"M": 8, "N": 9}) == "M=8 N=9"
+    assert compare.size_label({"N": 9}) == "N=9"
+
+
+def test_a_stopped_trial_without_a_time_is_tried_again() -> None:
+    problem = Problem(study())
+    first, second, *_ = recorded(problem)
+    stopped = replace(second, outcome=Outcome.STOPPED, measurement=Measurement(()))
+    assert math.isnan(stopped.time_ns)
+    assert loop.recall(problem, [first, stopped]) == [first]
