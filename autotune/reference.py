@@ -94,6 +94,14 @@ def evaluate(text: str, names: Mapping[str, Any], where: str = "") -> Any:
         raise StudyError(f"{text}: {error}", where=where) from error
 
 
+def check(problem: Problem) -> None:
+    """Raise StudyError where a NumPy reference is malformed or names what is not there; computes nothing."""
+    inputs = [name for name, argument in problem.study.arguments.items() if argument.access in ("in", "inout")]
+    names = {**problem.size, **_scalars(problem), **dict.fromkeys(inputs)}
+    for name, text in (problem.study.reference.numpy or {}).items():
+        check_names(text, names, f"{problem.study.text.path}: reference.numpy.{name}")
+
+
 def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
     """Raise StudyError where a NumPy expression is malformed or names what is not there; computes nothing."""
     try:
