@@ -227,6 +227,18 @@ def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, 
     return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
 
 
+def space_hash(text: StudyText) -> str:
+    """Return a hash of what decides which configurations are valid, 32 hexadecimal digits.
+
+    It is no part of a ProblemKey: widening a parameter keeps what was measured. A search records it, so that a
+    look-up knows without evaluating anything that a stored configuration still obeys the study's constraints.
+    """
+    parameters = text.table.get("parameters", {})
+    values = {name: entry.get("values") for name, entry in parameters.items() if isinstance(entry, Mapping)}
+    ruled = {name: text.table[name] for name in ("constraints", "requires") if name in text.table}
+    return _digest(json.dumps([values, ruled], sort_keys=True, separators=(",", ":"), default=str))
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
     from difflib import get_close_matches

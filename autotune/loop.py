@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from autotune import library
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
 from autotune.samplers import Proposer
@@ -121,7 +122,7 @@ def run(
         devices or [problem.device],
         sampler=sampler,
         seed=proposer.seed,
-        environment=environment(),
+        environment={**environment(), "space": library.space_hash(problem.study.text)},
         fresh=fresh,
     )
     done = {_identity(trial.configuration) for trial in known}
