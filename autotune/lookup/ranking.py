@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from autotune.reader import Reader
+from autotune.lookup.reader import Reader
 from autotune.statistics import median_interval
 
 _TRIALS = """
@@ -20,6 +20,7 @@ FROM retimings r JOIN trials t ON t.id = r.trial_id JOIN searches s ON s.id = t.
 WHERE s.problem_id = :problem AND t.outcome = 'ok'
 ORDER BY r.taken, r.id
 """
+_SEARCH = "SELECT s.environment FROM searches s JOIN trials t ON t.search_id = s.id WHERE t.id = :trial"
 _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
@@ -74,6 +75,12 @@ def configuration(reader: Reader, entry: Ranked) -> dict[str, int | float | str]
     """Return the configuration of a ranked time, in its study's order."""
     found: dict[str, int | float | str] = json.loads(_field(reader, "trials", "configuration", entry.trial))
     return found
+
+
+def space(reader: Reader, entry: Ranked) -> str:
+    """Return the hash of the space that the trial's search looked in; "" where it was not recorded."""
+    ((environment,),) = reader.rows(_SEARCH, {"trial": entry.trial})
+    return str(json.loads(environment).get("space", ""))
 
 
 def ties(reader: Reader, ranked: list[Ranked]) -> int:

@@ -2,6 +2,11 @@
 
 SQLite by default, PostgreSQL by URL. Only the search process opens the store; two searches may write to one
 database at once.
+
+    database.py     how the database is opened; its failures as one clear line
+    tables.py       the tables as they are now (how they came to be: ../migrations.py)
+    queries.py      the statements
+    interchange.py  trials as lines of JSON
 """
 
 from __future__ import annotations
@@ -15,13 +20,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, func, select, text, update
 
-from autotune import interchange, queries
-from autotune.database import clear_errors, display, open_engine, reading
 from autotune.location import locate
 from autotune.migrations import migrate
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial
 from autotune.records import clean, digest, key_columns, key_of, now, ordered, trial_columns, trial_of
-from autotune.tables import problems, searches, trials
+from autotune.store import interchange, queries
+from autotune.store.database import clear_errors, display, open_engine, reading
+from autotune.store.tables import problems, searches, trials
 
 
 @dataclass(frozen=True, slots=True)

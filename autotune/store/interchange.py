@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 from sqlalchemy import Connection, select, update
 
-from autotune import queries
 from autotune.errors import StoreError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.records import Columns, canonical, clean, device_of, digest, instant, measurement_columns, ordered
-from autotune.tables import devices, problems, retimings, search_devices, searches, trials
+from autotune.store import queries
+from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
 
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""

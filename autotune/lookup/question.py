@@ -1,65 +1,25 @@
-"""Looks up the best stored configuration and says how it matches the question.
-
-Standard library only for what is stored exactly as asked. Anything less is checked against the study's
-constraints, which loads problem.py.
-"""
+"""One question to one open database, answered as nearly as what is stored allows."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from autotune import architecture, ranking
-from autotune.library import StudyText, default_configuration, problem_key
-from autotune.location import locate
-from autotune.model import Choices, DeviceInfo, ProblemKey, Size, Value
-from autotune.ranking import Ranked
-from autotune.reader import Reader, open_reader
+from autotune.errors import SpaceError
+from autotune.library import StudyText, default_configuration, space_hash
+from autotune.lookup import architecture, ranking
+from autotune.lookup.answer import Best, Match
+from autotune.lookup.ranking import Ranked
+from autotune.lookup.reader import Reader
+from autotune.model import DeviceInfo, ProblemKey, Size, Value
 from autotune.statistics import median_interval
 
-
-class Match(StrEnum):
-    """How a looked-up best relates to the question, nearest first."""
-
-    EXACT = "exact"
-    OTHER_DRIVER = "other driver"
-    CHANGED = "changed"  # the kernel or the study is not the text that was measured
-    NEAREST_SIZE = "nearest size"
-    SAME_ARCHITECTURE = "same architecture"
-    SAME_VENDOR = "same vendor"
-    DEFAULT = "default"  # nothing stored: the study's default configuration
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The answer: a configuration, how it matches, and where it comes from.
-
-    `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
-    (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
-    `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
-    """
-
-    study: str
-    configuration: Mapping[str, Value]
-    match: Match
-    notes: tuple[str, ...]
-    device: str
-    size: Size
-    choices: Choices
-    time_ns: float | None = None
-    interval_ns: tuple[float, float] | None = None
-    measured_on: str = ""
-    device_name: str = ""
-    measured_size: Size | None = None
-    driver: str = ""
-    measured: str = ""
-    ties: int = 0
-    trials: int = 0
-    database: str = ""
+if TYPE_CHECKING:
+    from autotune.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +44,10 @@ _COUNT = """
 SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id
 WHERE s.problem_id = :problem AND t.outcome <> 'pending'
 """
-_DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
+DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
 
 
-def best(
-    text: StudyText,
-    size: Size,
-    choices: Choices,
-    fingerprint: str,
-    *,
-    database: str | None = None,
-    device: DeviceInfo | None = None,
-) -> Best:
-    """Return the best stored configuration of a study at a size, with choices, on a device model.
-
-    `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
-    stored can answer, the study's default configuration is returned and the match says `default`. Raises
-    StoreError, StudyError, SpaceError.
-    """
-    location = locate(database)
-    key = problem_key(text, size, choices, fingerprint)
-    with open_reader(location) as reader:
-        question = _Question(text, key, reader, device, str(location))
-        return question.exact() or question.nearest() or question.default()
-
-
-def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
-    """Return fingerprint and name of every device in the database, oldest first, each pair once."""
-    with open_reader(locate(database)) as reader:
-        return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in reader.rows(_DEVICES, {})))
-
-
-class _Question:
+class Question:
     """One question to one open database."""
 
     def __init__(
@@ -133,33 +65,37 @@ class _Question:
         from autotune.records import key_columns
 
         for (number,) in self.reader.rows(_SAME, key_columns(self.key)):
-            return self._answer(_Candidate(number, self.key, Match.EXACT, 0.0), lambda _: True)
+            return self._answer(_Candidate(number, self.key, Match.EXACT, 0.0))
         return None
 
     def nearest(self) -> Best | None:
         """Answer from the nearest problem that has a configuration valid for this one."""
-        candidates = self._candidates()
-        if not candidates:
-            return None
-        valid = self._validity()
-        return next((found for each in candidates if (found := self._answer(each, valid)) is not None), None)
+        return next((found for each in self._candidates() if (found := self._answer(each)) is not None), None)
 
     def default(self) -> Best:
         """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
         configuration = default_configuration(self.text)
         notes = ["nothing is stored that could answer: this is the study's default configuration, not a measured one"]
-        if not self._validity()(configuration):
-            configuration = dict(self._problem().default)
+        if not self._is_valid(configuration):
+            configuration = dict(self.problem.default)
             notes.append(
                 "the default itself is not valid at this size on this device: this is the valid one nearest to it"
             )
         return self._best(configuration, Match.DEFAULT, notes)
 
-    def _answer(self, candidate: _Candidate, valid: Callable[[Mapping[str, Value]], bool]) -> Best | None:
+    def built(self, found: Best) -> Best:
+        """Fill in the build options and the operations per run of a best."""
+        plan, flops = self.problem.plan(found.configuration), self.problem.flops(found.configuration)
+        return replace(found, options=plan.options, flops=flops)
+
+    def _answer(self, candidate: _Candidate) -> Best | None:
+        """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
         ranked = ranking.rank(self.reader, candidate.number, self.driver)
         for position, entry in enumerate(ranked):
             configuration = ranking.configuration(self.reader, entry)
-            if valid(configuration):
+            # What was searched here under the same rules needs no second look.
+            known = candidate.match is Match.EXACT and ranking.space(self.reader, entry) == space_hash(self.text)
+            if known or self._is_valid(configuration):
                 return self._found(candidate, ranked[position:], configuration)
         return None
 
@@ -177,7 +113,7 @@ class _Question:
             others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
             notes.append(f"a tie: {others} as fast within the interval")
         ((trials,),) = self.reader.rows(_COUNT, {"problem": candidate.number})
-        names = {fingerprint: name for fingerprint, name, _ in self.reader.rows(_DEVICES, {})}
+        names = {fingerprint: name for fingerprint, name, _ in self.reader.rows(DEVICES, {})}
         return self._best(
             configuration,
             match,
@@ -264,25 +200,20 @@ class _Question:
         """Return what OpenCL last said of a stored device."""
         if self.device is not None and fingerprint == self.device.fingerprint:
             return {"compute_capability": self.device.compute_capability}
-        facts = [facts for stored, _, facts in self.reader.rows(_DEVICES, {}) if stored == fingerprint]
+        facts = [facts for stored, _, facts in self.reader.rows(DEVICES, {}) if stored == fingerprint]
         found: dict[str, Any] | None = json.loads(facts[-1]) if facts else None
         return found
 
-    def _validity(self) -> Callable[[Mapping[str, Value]], bool]:
-        from autotune.errors import SpaceError
+    def _is_valid(self, configuration: Mapping[str, Value]) -> bool:
+        try:
+            self.problem.plan(configuration)
+        except SpaceError:
+            return False
+        return True
 
-        problem = self._problem()
-
-        def valid(configuration: Mapping[str, Value]) -> bool:
-            try:
-                problem.plan(configuration)
-            except SpaceError:
-                return False
-            return True
-
-        return valid
-
-    def _problem(self) -> Any:
+    @cached_property
+    def problem(self) -> Problem:
+        """The study at this size on this device: as it is here, else as last stored, else a typical one."""
         from autotune.problem import Problem
         from autotune.records import device_of
         from autotune.study import Study

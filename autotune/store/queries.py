@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.records import Columns, device_columns, measurement_columns, now, trial_of
-from autotune.tables import devices, problems, retimings, search_devices, searches, trials
+from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
 
 CHUNK = 500
 """Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""

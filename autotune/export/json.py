@@ -1,0 +1,31 @@
+"""One JSON object, for programs."""
+
+from __future__ import annotations
+
+import json
+
+from autotune.lookup import Best
+
+
+def render(best: Best) -> str:
+    """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured."""
+    fields = {
+        "study": best.study,
+        "match": best.match.value,
+        "configuration": dict(best.configuration),
+        "time_ns": best.time_ns,
+        "interval_ns": best.interval_ns,
+        "notes": best.notes,
+        "device": best.device,
+        "size": dict(best.size),
+        "choices": dict(best.choices),
+        "measured_on": best.measured_on,
+        "device_name": best.device_name,
+        "measured_size": None if best.measured_size is None else dict(best.measured_size),
+        "driver": best.driver,
+        "measured": best.measured,
+        "ties": best.ties,
+        "trials": best.trials,
+        "database": best.database,
+    }
+    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,40 @@
+"""TOML: the configuration as a table, with where it comes from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autotune.lookup import Best
+
+
+def render(best: Best) -> str:
+    """Return a TOML document with the tables `configuration`, `size` and `choices`."""
+    head: dict[str, Any] = {"study": best.study, "device": best.device, "match": best.match.value}
+    if best.time_ns is not None:
+        head |= {"time_ns": best.time_ns, "measured_on": best.measured_on, "driver": best.driver}
+        head |= {"measured": best.measured}
+    head["notes"] = best.notes
+    tables = {"size": best.size, "choices": best.choices, "configuration": best.configuration}
+    return "\n".join([*_entries(head), *(line for name, table in tables.items() for line in _table(name, table)), ""])
+
+
+def _table(name: str, table: Mapping[str, Any]) -> list[str]:
+    return ["", f"[{name}]", *_entries(table)]
+
+
+def _entries(table: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_value(value)}" for name, value in table.items()]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        # A JSON string is a TOML basic string but for the one control character that JSON lets stand.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, Iterable):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    return str(value)

@@ -1,0 +1,53 @@
+"""Looks up the best stored configuration and says how it matches the question.
+
+Standard library only for what is stored exactly as asked. Anything less is checked against the study's
+constraints, which loads problem.py.
+
+    question.py      the problems that may answer, nearest first, and what differs
+    ranking.py       the configurations stored for one problem, fastest first
+    architecture.py  which devices are alike
+    reader.py        the database, read only
+    answer.py        Best and Match
+"""
+
+from __future__ import annotations
+
+from autotune.library import StudyText, problem_key
+from autotune.location import locate
+from autotune.lookup.answer import Best, Match
+from autotune.lookup.question import DEVICES, Question
+from autotune.lookup.reader import open_reader
+from autotune.model import Choices, DeviceInfo, Size
+
+__all__ = ["Best", "Match", "best", "stored_devices"]
+
+
+def best(
+    text: StudyText,
+    size: Size,
+    choices: Choices,
+    fingerprint: str,
+    *,
+    database: str | None = None,
+    device: DeviceInfo | None = None,
+    build: bool = False,
+) -> Best:
+    """Return the best stored configuration of a study at a size, with choices, on a device model.
+
+    `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
+    stored can answer, the study's default configuration is returned and the match says `default`. `build` also
+    evaluates what the study computes for that configuration, which loads problem.py. Raises StoreError,
+    StudyError, SpaceError, DeviceError.
+    """
+    location = locate(database)
+    key = problem_key(text, size, choices, fingerprint)
+    with open_reader(location) as reader:
+        question = Question(text, key, reader, device, str(location))
+        found = question.exact() or question.nearest() or question.default()
+        return question.built(found) if build else found
+
+
+def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
+    """Return fingerprint and name of every device in the database, oldest first, each pair once."""
+    with open_reader(locate(database)) as reader:
+        return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in reader.rows(DEVICES, {})))
