@@ -11,7 +11,6 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.enumerate import Component
 from autotune.errors import UsageError
 from autotune.model import Configuration, Measurement, Outcome, Trial, Value
 from autotune.space import Space
@@ -19,7 +18,7 @@ from autotune.space import Space
 _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recording:
     """An exhaustively measured space: a file `<kernel>__<device>.npz` of recorded configurations.
 
@@ -64,14 +63,10 @@ class Recording:
 def _space_of(names: Sequence[str], configs: NDArray[np.int16]) -> tuple[Space, NDArray[np.int64]]:
     """The space that holds exactly these configurations, and the order that sorts them by row."""
     listed = [np.unique(configs[:, column], return_inverse=True) for column in range(configs.shape[1])]
-    radices = [len(values) for values, _ in listed]
-    weights = np.cumprod([1, *radices[:0:-1]], dtype=np.int64)[::-1].copy()
+    values = {name: [int(value) for value in values] for name, (values, _) in zip(names, listed, strict=True)}
     table = np.column_stack([inverse for _, inverse in listed]).astype(np.int16)
-    keys = table.astype(np.int64) @ weights
-    order = np.argsort(keys)
-    component = Component(tuple(range(len(names))), table[order], weights, keys[order])
-    values = tuple(tuple(int(value) for value in values) for values, _ in listed)
-    return Space(tuple(names), values, (), {}, (component,)), order
+    space = Space.of_indices(values, table)
+    return space, np.argsort(space.rows(table))
 
 
 class ReplayEvaluator:

@@ -177,7 +177,9 @@ def _exact(*values: Operand) -> bool:
 
 def _whole_column(value: Operand) -> Any:
     """Truth values count as 0 and 1."""
-    return value.astype(np.int64) if isinstance(value, np.ndarray) and value.dtype == np.bool_ else value
+    if isinstance(value, np.ndarray):
+        return value.astype(np.int64) if value.dtype == np.bool_ else value
+    return int(value) if isinstance(value, bool) else value
 
 
 def _outside(result: Column) -> Column | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import warnings
+from itertools import pairwise
 
 from autotune.errors import ExpressionError
 from autotune.expression import nodes
@@ -143,7 +144,11 @@ class _Builder:
             return self._membership(syntax)
         operators = tuple(COMPARISONS[_sign(sign)] for sign in syntax.ops)
         parts = tuple(self.build(part) for part in [syntax.left, *syntax.comparators])
-        return _fold(nodes.Apply(operators[0], parts)) if len(operators) == 1 else nodes.Chain(parts, operators)
+        if len(operators) > 1 and not all(isinstance(part, nodes.Leaf) for part in parts[1:-1]):
+            return nodes.Chain(parts, operators)
+        # What stands between costs nothing to look at twice: `a < b < c` is `a < b and b < c`.
+        links = [_fold(nodes.Apply(o, pair)) for o, pair in zip(operators, pairwise(parts), strict=True)]
+        return nodes.Both(tuple(links)) if len(links) > 1 else links[0]
 
     def _membership(self, syntax: ast.Compare) -> Node:
         if len(syntax.ops) > 1:

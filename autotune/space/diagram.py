@@ -1,0 +1,124 @@
+"""The decision diagram of a space: row <-> value indices, and the rows near one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import SpaceError
+
+Integers = NDArray[np.int64]
+Indices = NDArray[np.int16]
+
+MAX_ROWS = 2**62
+
+
+@dataclass(frozen=True)
+class Level:
+    """The transitions that give one parameter its value, ascending by state and value.
+
+    `key` is state * count + value index; `target` the state in the next level; `first` (one longer) the
+    number of rows below all transitions before this one; `start` (states + 1) where a state's begin.
+    """
+
+    column: int
+    count: int
+    key: Integers
+    target: Integers
+    first: Integers
+    start: Integers
+
+    def descend(self, state: Integers, value: Integers) -> tuple[Integers, Integers]:
+        """The transitions of `state` by `value`, and whether they exist; same shapes."""
+        key = state * self.count + value
+        at = np.searchsorted(self.key, key)
+        at[at == len(self.key)] = 0
+        return at, self.key[at] == key
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Levels from the first parameter bound to the last; state 0 of the first is the root."""
+
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def link(cls, columns: Sequence[tuple[int, int]], keys: Sequence[Integers], targets: Sequence[Integers]) -> Diagram:
+        """Make a diagram of each level's (column, count), keys and targets; what leads nowhere is dropped.
+
+        SpaceError beyond 2**62 rows.
+        """
+        levels: list[Level] = []
+        states = [1, *(int(target.max()) + 1 for target in targets)]
+        below = np.ones(states.pop(), dtype=np.int64)
+        for (column, count), key, target in zip(reversed(columns), reversed(keys), reversed(targets), strict=True):
+            alive = below[target] > 0
+            key, target = key[alive], target[alive]
+            rows = below[target]
+            if float(rows.sum(dtype=np.float64)) > MAX_ROWS:
+                raise SpaceError("there are more than 2**62 valid configurations", hint="fix some parameters")
+            first = np.concatenate([[0], np.cumsum(rows)])
+            start = np.searchsorted(key, np.arange(states.pop() + 1, dtype=np.int64) * count)
+            below = first[start[1:]] - first[start[:-1]]
+            levels.append(Level(column, count, key, target, first, start))
+        return cls(tuple(reversed(levels)))
+
+    def __len__(self) -> int:
+        return int(self.levels[0].first[-1]) if self.levels else 1
+
+    def indices(self, rows: Integers) -> Indices:
+        """The value indices of rows, shape (n, parameters)."""
+        result = np.empty((len(rows), len(self.levels)), dtype=np.int16)
+        state, rest = np.zeros(len(rows), dtype=np.int64), rows
+        for level in self.levels:
+            wanted = level.first[level.start[state]] + rest
+            at = np.searchsorted(level.first, wanted, side="right") - 1
+            result[:, level.column] = level.key[at] - state * level.count
+            state, rest = level.target[at], wanted - level.first[at]
+        return result
+
+    def rows(self, indices: Indices) -> Integers:
+        """The row of each index vector, shape (n, parameters); -1 where it is not valid."""
+        state, row = np.zeros(len(indices), dtype=np.int64), np.zeros(len(indices), dtype=np.int64)
+        valid: NDArray[np.bool_] = np.ones(len(indices), dtype=np.bool_)
+        for level in self.levels:
+            value = indices[:, level.column].astype(np.int64)
+            at, exists = level.descend(state, value)
+            valid = np.asarray(valid & exists & (value >= 0) & (value < level.count))
+            row += level.first[at] - level.first[level.start[state]]
+            state = level.target[at]
+        return np.where(valid, row, -1)
+
+    def neighbours(self, row: int, distance: int) -> Integers:
+        """The rows that differ from `row` in 1 to `distance` parameters, ascending.
+
+        Walks down all paths at once, each with what it may still differ: a path that has used up its
+        distance has only the value of `row` to follow.
+        """
+        here = self.indices(np.array([row], dtype=np.int64))[0].astype(np.int64)
+        state, found, left = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([distance])
+        for level in self.levels:
+            parent, at = _branches(level, state, left > 0, int(here[level.column]))
+            value = level.key[at] - state[parent] * level.count
+            left = left[parent] - (value != here[level.column])
+            found = found[parent] + level.first[at] - level.first[level.start[state[parent]]]
+            state = level.target[at]
+        return np.sort(found[found != row])
+
+    def used(self, level: Level) -> Integers:
+        """The value indices that some row has at a level, ascending."""
+        return np.unique(level.key % level.count)
+
+
+def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int) -> tuple[Integers, Integers]:
+    """All transitions of the paths that are free, that of `value` for the others: (path, transition)."""
+    open_paths, closed = np.flatnonzero(free), np.flatnonzero(~free)
+    at, exists = level.descend(state[closed], np.full(len(closed), value))
+    begin, end = level.start[state[open_paths]], level.start[state[open_paths] + 1]
+    length = end - begin
+    within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    fanned = np.repeat(begin, length) + within
+    return np.concatenate([closed[exists], np.repeat(open_paths, length)]), np.concatenate([at[exists], fanned])

@@ -1,0 +1,219 @@
+"""Space: the valid configurations of some parameters under some constraints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import SpaceError
+from autotune.expression import unknown_name
+from autotune.expression.nodes import Name, Node
+from autotune.expression.partial import put_in
+from autotune.model import Configuration, Value
+from autotune.space.build import Builder, Condition, EmptyError, FailedError
+from autotune.space.diagram import Diagram
+from autotune.space.explain import Constraint, Exclusion, explain, explain_all
+from autotune.space.order import binding_order
+
+MAX_LISTED = 20_000_000
+"""The most rows that `indices()` lists at once."""
+
+Rows = NDArray[np.int64]
+Indices = NDArray[np.int16]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The valid configurations. Make one with `Space.build`, or with `Space.of_indices` from a list.
+
+    A configuration has a row, 0 <= row < len(space). Columns of index arrays are the parameters in the order
+    of `names`, their entries positions in `values`. Rows are in lexicographic order of the value indices, the
+    parameters taken in the order in which they were bound (`bound`, `space/order.py`): the same parameters and
+    constraints always give the same rows.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Value, ...], ...]
+    constraints: tuple[Constraint, ...]
+    constants: Mapping[str, Any]
+    diagram: Diagram
+
+    @classmethod
+    def build(
+        cls,
+        parameters: Mapping[str, Sequence[Value]],
+        constraints: Sequence[Constraint],
+        constants: Mapping[str, Any] | None = None,
+    ) -> Space:
+        """Enumerate the valid configurations; names of `parameters` go before those of `constants`.
+
+        A configuration is valid if no constraint is false. SpaceError where there is none, where a
+        parameter has no or equal values, where the constraints leave too much open; ExpressionError where a
+        constraint has an unknown name, or cannot be computed for a configuration that no other forbids.
+        """
+        values = {name: tuple(listed) for name, listed in parameters.items()}
+        known = {name: value for name, value in (constants or {}).items() if name not in values}
+        for name, listed in values.items():
+            _check_values(name, listed)
+        conditions = _conditions(constraints, values, known)
+        sizes = {name: len(listed) for name, listed in values.items()}
+        order = binding_order(sizes, [_scope(condition.tree) for condition in conditions])
+        try:
+            diagram = Builder(values, conditions).build(order)
+        except EmptyError as error:
+            raise SpaceError(f"no configuration is valid: {explain(constraints[error.number], known)}") from None
+        except FailedError as error:
+            configuration = {name: values[name][index] for name, index in error.indices.items()}
+            constraints[error.number].require.mask({**known, **configuration})
+            raise
+        return cls(tuple(values), tuple(values.values()), tuple(constraints), known, diagram)
+
+    @classmethod
+    def of_indices(cls, parameters: Mapping[str, Sequence[Value]], indices: Indices) -> Space:
+        """The space of exactly these configurations, given as value indices, shape (n, parameters), distinct."""
+        names, values = tuple(parameters), tuple(tuple(listed) for listed in parameters.values())
+        table = indices[np.lexsort(indices.T[::-1])].astype(np.int64)
+        if not len(table):
+            raise SpaceError("no configuration is valid: none is listed")
+        keys, targets = [], []
+        state = np.zeros(len(table), dtype=np.int64)
+        for column, listed in enumerate(values):
+            key, state = np.unique(state * len(listed) + table[:, column], return_inverse=True)
+            keys.append(key)
+            targets.append(np.arange(len(key), dtype=np.int64))
+        columns = [(column, len(listed)) for column, listed in enumerate(values)]
+        return cls(names, values, (), {}, Diagram.link(columns, keys, targets))
+
+    @property
+    def combinations(self) -> int:
+        """The number of configurations before constraints."""
+        return math.prod(len(listed) for listed in self.values)
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """The parameters in the order of rows: the first varies slowest."""
+        return tuple(self.names[level.column] for level in self.diagram.levels)
+
+    def __len__(self) -> int:
+        return len(self.diagram)
+
+    def configuration(self, row: int) -> dict[str, Value]:
+        """Return the configuration of a row; IndexError outside 0 <= row < len."""
+        indices = self.indices(np.array([row], dtype=np.int64))[0]
+        return {n: listed[i] for n, listed, i in zip(self.names, self.values, indices, strict=True)}
+
+    def row(self, configuration: Configuration) -> int | None:
+        """Return the row of a configuration; None where it is not valid, lacks a name or has another one."""
+        if set(configuration) != set(self.names):
+            return None
+        try:
+            position = [listed.index(configuration[n]) for n, listed in zip(self.names, self.values, strict=True)]
+        except ValueError:
+            return None
+        row = int(self.rows(np.array([position], dtype=np.int16))[0])
+        return row if row >= 0 else None
+
+    def __contains__(self, configuration: object) -> bool:
+        return isinstance(configuration, Mapping) and self.row(configuration) is not None
+
+    def indices(self, rows: NDArray[np.int64] | None = None) -> Indices:
+        """Return the value indices of some rows (None: all), shape (n, parameters).
+
+        SpaceError where all are asked for and there are more than MAX_LISTED; IndexError outside the rows.
+        """
+        if rows is None:
+            if len(self) > MAX_LISTED:
+                raise SpaceError(
+                    f"{len(self)} valid configurations are too many to list (at most {MAX_LISTED})",
+                    hint="sample them, or restrict the space by constraints",
+                )
+            return self.diagram.indices(np.arange(len(self), dtype=np.int64))
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= len(self)):
+            raise IndexError(f"rows {int(rows.min())} to {int(rows.max())} of {len(self)}")
+        return self.diagram.indices(rows)
+
+    def rows(self, indices: Indices) -> Rows:
+        """Return the row of each index vector, shape (n, parameters); -1 where it is not valid."""
+        return self.diagram.rows(np.asarray(indices))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Rows:
+        """Return min(n, len) distinct rows, uniformly drawn, in random order."""
+        return rng.choice(len(self), min(n, len(self)), replace=False)
+
+    def neighbours(self, row: int, distance: int = 1) -> Rows:
+        """Return the valid rows that differ from `row` in 1 to `distance` parameters, ascending."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return self.diagram.neighbours(row, distance)
+
+    def exclusions(self) -> list[Exclusion]:
+        """Return the parameter values in no valid configuration, in order, each with the constraints that forbid it."""
+        levels = sorted(self.diagram.levels, key=lambda level: level.column)
+        return [
+            Exclusion(self.names[level.column], self.values[level.column][index], self._reason(level.column, index))
+            for level in levels
+            for index in np.setdiff1d(np.arange(level.count), self.diagram.used(level)).tolist()
+        ]
+
+    def _reason(self, column: int, index: int) -> str:
+        """The first constraint that alone forbids a value; else a smallest set of them that together do."""
+        name, value = self.names[column], self.values[column][index]
+        fixed = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
+
+        def possible(constraints: Sequence[Constraint]) -> bool:
+            used = frozenset().union(*(c.require.names for c in constraints), {name})
+            try:
+                Space.build({n: v for n, v in fixed.items() if n in used}, constraints, self.constants)
+            except SpaceError:
+                return False
+            return True
+
+        for constraint in self.constraints:
+            if not possible([constraint]):
+                return explain(constraint, self.constants, {name: value})
+        needed = list(self.constraints)
+        for constraint in self.constraints:
+            fewer = [c for c in needed if c is not constraint]
+            if not possible(fewer):
+                needed = fewer
+        return explain_all(needed, self.constants, {name: value})
+
+
+def _check_values(name: str, listed: tuple[Value, ...]) -> None:
+    if not listed:
+        raise SpaceError(f"parameter {name} has no values")
+    if len(set(listed)) < len(listed):
+        raise SpaceError(f"parameter {name} has a value twice: {', '.join(map(str, listed))}")
+    if len(listed) > np.iinfo(np.int16).max:
+        raise SpaceError(f"parameter {name} has {len(listed)} values; {np.iinfo(np.int16).max} are possible")
+
+
+def _conditions(
+    constraints: Sequence[Constraint], values: Mapping[str, Sequence[Value]], known: Mapping[str, Any]
+) -> list[Condition]:
+    """What the constraints ask of the parameters once the constants are put in."""
+    result = []
+    for number, constraint in enumerate(constraints):
+        require = constraint.require
+        for name in sorted(require.names):
+            if name not in known and name not in values:
+                raise unknown_name(require.text, name, [*values, *known], where=require.where)
+        constants = {name: known[name] for name in require.names if name in known}
+        result.append(Condition(number, put_in(require.tree, constants)))
+    return result
+
+
+def _scope(tree: Node) -> list[str]:
+    """The names of a tree as they stand in its text."""
+    if isinstance(tree, Name):
+        return [tree.name]
+    return list(dict.fromkeys(name for part in tree.parts for name in _scope(part)))
+
+
+__all__ = ["MAX_LISTED", "Constraint", "Exclusion", "Space"]
