@@ -25,7 +25,7 @@
 #define ASPECT 4
 #endif
 #ifndef TILE_K       /* depth of the tiles: the step along K */
-#define TILE_K 16
+#define TILE_K 8
 #endif
 #ifndef WPT_M        /* rows of C per work-item */
 #define WPT_M 4
