@@ -74,7 +74,8 @@ class StoppingRule(Protocol):
 class Steady:
     """Finished once `quiet` runs in a row set no new minimum by more than 1 %, or after `rules.warmup` runs.
 
-    A clock that ramps up sets a new minimum at almost every run; noise does not.
+    A clock that ramps up sets a new minimum at almost every run; noise does not. Short kernels run for a
+    millisecond in all, or for all of the warm-up's runs.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -82,17 +83,20 @@ class Steady:
         self._count = 0
         self._since_minimum = 0
         self._minimum = math.inf
+        self._total = 0
 
     def add(self, ns: int) -> None:
         """Take in one run time."""
         self._count += 1
+        self._total += ns
         self._since_minimum = 0 if ns < self._minimum * 0.99 else self._since_minimum + 1
         self._minimum = min(self._minimum, ns)
 
     @property
     def finished(self) -> bool:
         """True once the times are steady, or the runs allowed are used up."""
-        return self._since_minimum >= self._rules.quiet or self._count >= self._rules.warmup
+        quiet = self._since_minimum >= self._rules.quiet and self._total >= 1_000_000
+        return quiet or self._count >= self._rules.warmup
 
 
 class Precise:

@@ -1,0 +1,112 @@
+"""The buffers of a plan on a device: each between two guards, with its data uploaded, restored or poisoned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.opencl import Memory, Session
+from autotune.plan import Buffer, Plan, numpy_type
+
+POISON = 0x7FFFA5A5
+"""Fills guards and unwritten outputs: a NaN as half, float and double, and an unlikely integer."""
+
+GUARD = 64 * 1024
+"""Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple that is not below the value."""
+    return -(-value // multiple) * multiple
+
+
+@dataclass(slots=True)
+class Guarded:
+    """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`."""
+
+    buffer: Buffer
+    whole: Memory
+    view: Memory
+    start: int
+    nbytes: int
+    size: int
+    pristine: Memory | None = None
+    checksum: int | None = None
+
+
+class Arena:
+    """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
+
+    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero.
+    """
+
+    def __init__(self, session: Session, inputs: Mapping[str, NDArray[Any]]) -> None:
+        self._session = session
+        self._inputs = inputs
+        self._guarded: dict[tuple[str, str, tuple[int, ...]], Guarded] = {}
+
+    def prepare(self, plan: Plan) -> list[Guarded]:
+        """Return the plan's buffers, created and uploaded where they are not here yet."""
+        wanted = [argument for argument in plan.arguments.values() if isinstance(argument, Buffer)]
+        keys = {(buffer.name, buffer.type, buffer.allocate) for buffer in wanted}
+        missing = sum(buffer.nbytes for buffer in wanted if self._key(buffer) not in self._guarded)
+        held = sum(guarded.size for guarded in self._guarded.values())
+        if held + missing > self._session.info.memory // 4:
+            self._guarded = {key: value for key, value in self._guarded.items() if key in keys}
+        return [self._get(buffer) for buffer in wanted]
+
+    def clear(self) -> None:
+        """Forget every buffer: a faulty kernel may have written to any of them."""
+        self._guarded.clear()
+
+    def poison(self, guarded: Guarded) -> None:
+        """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
+        self._session.fill(guarded.whole, POISON, guarded.start, round_up(guarded.nbytes, 4))
+
+    def restore(self, guarded: Guarded) -> None:
+        """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
+        if guarded.buffer.access == "zeroed":
+            self._session.fill(guarded.whole, 0, guarded.start, round_up(guarded.nbytes, 4))
+        elif guarded.pristine is not None:
+            self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
+
+    @staticmethod
+    def _key(buffer: Buffer) -> tuple[str, str, tuple[int, ...]]:
+        return buffer.name, buffer.type, buffer.allocate
+
+    def _get(self, buffer: Buffer) -> Guarded:
+        key = self._key(buffer)
+        if key not in self._guarded:
+            self._guarded[key] = self._create(buffer)
+        return self._guarded[key]
+
+    def _create(self, buffer: Buffer) -> Guarded:
+        start = round_up(GUARD, self._session.alignment)
+        size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
+        whole = self._session.allocate(size)
+        self._session.fill(whole, POISON, 0, size)
+        view = self._session.region(whole, start, buffer.nbytes)
+        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size)
+        if buffer.name in self._inputs and buffer.access in ("in", "inout"):
+            data = padded(self._inputs[buffer.name], buffer)
+            self._session.write(whole, data, start)
+            if buffer.access == "inout":
+                guarded.pristine = self._session.allocate(buffer.nbytes)
+                self._session.write(guarded.pristine, data)
+        return guarded
+
+
+def padded(data: NDArray[Any], buffer: Buffer) -> NDArray[Any]:
+    """Return the data in the buffer's allocation: type cast, zeros where `allocate` exceeds `shape`."""
+    dtype, width = numpy_type(buffer.type)
+    extra = (width,) if width > 1 else ()
+    data = np.asarray(data, dtype).reshape(*buffer.shape, *extra)
+    if buffer.allocate == buffer.shape:
+        return data
+    room = np.zeros((*buffer.allocate, *extra), dtype)
+    room[tuple(slice(extent) for extent in buffer.shape)] = data
+    return room

@@ -1,0 +1,157 @@
+"""Threads of the search that each look after one worker process: builders ahead of the device, and the device's.
+
+A thread sends its worker one message at a time, waits for the answer within the limits, and starts another
+worker where the old one died, overran or reported itself lost. Python's part in this is waiting: threads serve.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from autotune.errors import AutotuneError, WorkerError
+from autotune.messages import Job, Ready, Retime, Setup
+from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.plan import Plan
+from autotune.report import Report
+from autotune.supervise import WorkerDied, WorkerOverran, WorkerProcess
+
+_START_S = 120.0
+"""For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
+
+
+class Closed(Exception):
+    """The evaluator is closing; the thread ends."""
+
+
+class Keeper(threading.Thread):
+    """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
+
+    `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
+    `fail` is told where no worker can be started: the thread ends.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        tasks: SimpleQueue[Any],
+        handle: Callable[[Keeper, Any], None],
+        fail: Callable[[AutotuneError], None],
+        set_up: Callable[[Keeper], None],
+        folder: Path,
+    ) -> None:
+        super().__init__(name=f"autotune-{role}", daemon=True)
+        self.role = role
+        self._tasks = tasks
+        self._handle = handle
+        self._fail = fail
+        self._set_up = set_up
+        self._folder = folder
+        self._worker: WorkerProcess | None = None
+        self._closing = threading.Event()
+
+    def run(self) -> None:
+        """Start a worker, then take and handle tasks."""
+        try:
+            self._set_up(self)
+            while (task := self._tasks.get()) is not None and not self._closing.is_set():
+                self._handle(self, task)
+        except Closed:
+            pass
+        except AutotuneError as error:
+            self._fail(error)
+        finally:
+            self._drop()
+
+    def close(self) -> None:
+        """End the worker process now; the thread follows by itself."""
+        self._closing.set()
+        worker = self._worker
+        if worker is not None:
+            worker.stop()
+
+    def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
+        """Start the worker process and return its answer to Setup, which may take a while to be known.
+
+        Raises WorkerError where it cannot start, Closed.
+        """
+        self._worker = WorkerProcess(self.role, self._folder, environment)
+        try:
+            self._worker.send(device)
+            answer = self._exchange(self._worker, setup(), _START_S)
+        except (WorkerDied, WorkerOverran) as error:
+            raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
+        if isinstance(answer, Report):
+            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+        assert isinstance(answer, Ready)
+        return answer
+
+    def ask(self, message: Any, limit_s: float) -> Any:
+        """Send a message to a worker that is ready, and return the answer.
+
+        Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
+        """
+        if self._worker is None:
+            self._set_up(self)
+        assert self._worker is not None
+        return self._exchange(self._worker, message, limit_s)
+
+    def attempt(self, job: Job, limit_s: float) -> Report:
+        """Run a job and turn whatever happens to the worker into a report.
+
+        A worker that is killed from outside (SIGKILL, usually for want of memory) gets the job a second time.
+        """
+        for last in (False, True):
+            try:
+                report = self.ask(job, limit_s)
+            except WorkerOverran as overrun:
+                return Report(Outcome.TIMEOUT, str(overrun))
+            except WorkerDied as death:
+                if last or death.signal != signal.SIGKILL:
+                    return Report(Outcome.CRASH, str(death))
+            else:
+                assert isinstance(report, Report)
+                return report
+        raise AssertionError("unreachable")
+
+    def retime(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | None]:
+        """Time plans interleaved; where one of them spoils it, find it alone and leave it out as None."""
+        found = self._times(plans, budget_s, limit_s)
+        if found is not None:
+            return list(found)
+        sound = [index for index, plan in enumerate(plans) if self._times([plan], 0.0, limit_s) is not None]
+        found = self._times([plans[index] for index in sound], budget_s, limit_s) if sound else None
+        known = dict(zip(sound, found or [], strict=False))
+        return [known.get(index) for index in range(len(plans))]
+
+    def _times(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement] | None:
+        try:
+            answer = self.ask(Retime(tuple(plans), budget_s), limit_s)
+        except (WorkerDied, WorkerOverran):
+            return None
+        return None if isinstance(answer, Report) else answer
+
+    def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float) -> Any:
+        try:
+            if self._closing.is_set():
+                worker.kill()
+                raise Closed
+            worker.send(message)
+            answer = worker.receive(limit_s)
+        except WorkerError:
+            self._worker = None
+            if self._closing.is_set():
+                raise Closed from None
+            raise
+        if isinstance(answer, Report) and answer.fatal:
+            self._drop()
+        return answer
+
+    def _drop(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None

@@ -1,0 +1,317 @@
+"""Evaluators put configurations through compile, verify and time: always one Trial with exactly one outcome.
+
+`DeviceEvaluator` does so on real devices, in worker processes that a broken kernel may take down. On a GPU, a
+pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's; on a CPU
+one process builds and times in turn, since building would disturb the clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune import reference
+from autotune.crew import Keeper
+from autotune.errors import AutotuneError, StudyError, WorkerError
+from autotune.messages import Job, Setup
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.plan import Plan
+from autotune.problem import Problem
+from autotune.report import Limits, Report
+from autotune.runtime import DeviceLock, RunFolder
+from autotune.timing import Rules
+
+_MOST_BUILDERS = 16
+_BUILDER_MEMORY = 2 * 2**30
+"""Device memory per builder at least: each holds a context, about half a GiB with NVIDIA's driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests."""
+
+    rules: Rules = field(default_factory=Rules)
+    limits: Limits = field(default_factory=Limits)
+    builders: int | None = None
+    allow_python: bool = False
+
+
+class Evaluator(Protocol):
+    """Turns configurations into trials, several at a time.
+
+    `capacity` is how many it wants in flight; `best_ns` bounds early stop and timeouts, None while unknown.
+    """
+
+    capacity: int
+    best_ns: float | None
+
+    def submit(self, configuration: Configuration) -> None:
+        """Begin a trial; returns at once."""
+
+    def collect(self) -> Trial:
+        """Return the next finished trial; blocks. Only called while trials are in flight."""
+
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | None]:
+        """Time configurations interleaved, None for one that fails; none may be in flight."""
+
+    def usage(self) -> Mapping[str, float]:
+        """Return where the wall time went, in seconds: build, verify, time, idle."""
+
+    def close(self) -> None:
+        """End every process and remove every file."""
+
+
+@dataclass
+class _Task:
+    """One configuration on its way through the engine."""
+
+    configuration: Configuration
+    plan: Plan
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    built: Report | None = None
+
+
+@dataclass
+class _Finalists:
+    """A request to time plans interleaved; the answer goes into the future."""
+
+    plans: list[Plan]
+    budget_s: float
+    answer: Future[list[Measurement | None]] = field(default_factory=Future)
+
+
+class DeviceEvaluator:
+    """Runs the configurations of a problem on one device, or spreads them over several of one model.
+
+    Waits on construction until no other search uses the devices (and says so). The input data and expected
+    outputs are computed in the background; an error there, or a worker that cannot start, is raised by
+    `collect`. Close it, or use it as a context manager.
+    """
+
+    def __init__(self, problem: Problem, devices: Sequence[DeviceInfo], settings: Settings | None = None) -> None:
+        self._problem = problem
+        self._devices = list(devices)
+        self._settings = settings or Settings()
+        self.best_ns: float | None = None
+        self._locks = [DeviceLock(device) for device in self._devices]
+        self._folder = RunFolder()
+        self._data: Future[Setup] = Future()
+        self._expected: Mapping[str, str] = {}
+        self._reference_turn = threading.Lock()
+        self._to_build: SimpleQueue[_Task | None] = SimpleQueue()
+        self._to_run: SimpleQueue[_Task | _Finalists | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[_Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
+        self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
+        self._running_since: list[float] = []
+        self._failure: AutotuneError | None = None
+        self._numbers = itertools.count()
+        builders = self._wanted_builders()
+        self.capacity = builders + 2 * len(devices) if builders else len(devices)
+        threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
+        self._builders = [
+            Keeper("builder", self._to_build, self._build, self._fail, self._set_up_builder, self._folder.path)
+            for _ in range(builders)
+        ]
+        self._runners = [self._runner(device) for device in self._devices]
+        for keeper in (*self._runners, *self._builders):
+            keeper.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, configuration: Configuration) -> None:
+        """Begin a trial; returns at once."""
+        try:
+            plan = self._problem.plan(configuration)
+        except AutotuneError as error:
+            nothing = Plan("", (), (), {})
+            report = Report(Outcome.LAUNCH_ERROR, str(error))
+            self._done.put((_Task(configuration, nothing), report, self._devices[0]))
+            return
+        (self._to_build if self._builders else self._to_run).put(_Task(configuration, plan))
+
+    def collect(self) -> Trial:
+        """Return the next finished trial. Raises AutotuneError where no worker can be set up."""
+        found = self._done.get()
+        if isinstance(found, AutotuneError):
+            raise found
+        task, report, device = found
+        self._count(task, report)
+        trial = _trial(task, report, device)
+        if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or np.inf):
+            self.best_ns = trial.time_ns
+        return trial
+
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | None]:
+        """Time configurations interleaved on one device, round by round; None for one that fails."""
+        request = _Finalists([self._problem.plan(configuration) for configuration in configurations], budget_s)
+        self._to_run.put(request)
+        while True:
+            with suppress(TimeoutError):
+                return request.answer.result(timeout=0.2)
+            if self._failure is not None:
+                raise self._failure
+
+    def usage(self) -> Mapping[str, float]:
+        """Return seconds of wall time of the device workers: build, verify, time, idle.
+
+        `device` is the part in which kernels executed; `built_ahead` the time of the builders, beside all that.
+        """
+        now = time.monotonic()
+        worked = self._usage["build"] + self._usage["verify"] + self._usage["time"]
+        return {**self._usage, "idle": max(0.0, sum(now - since for since in self._running_since) - worked)}
+
+    def close(self) -> None:
+        """End every process and thread of this evaluator, remove its files and release its devices."""
+        keepers = (*self._runners, *self._builders)
+        for keeper in keepers:
+            keeper.close()
+        for _ in self._runners:
+            self._to_run.put(None)
+        for _ in self._builders:
+            self._to_build.put(None)
+        with suppress(InvalidStateError):
+            self._data.set_exception(WorkerError("closed"))
+        for keeper in keepers:
+            keeper.join()
+        self._folder.remove()
+        for lock in self._locks:
+            lock.release()
+
+    def _count(self, task: _Task, report: Report) -> None:
+        if task.built is not None:
+            self._usage["built_ahead"] += task.built.build_s
+        if report is not task.built:
+            for step, seconds in (("build", report.build_s), ("verify", report.verify_s), ("time", report.time_s)):
+                self._usage[step] += seconds
+            self._usage["device"] += report.busy_s
+
+    # -- set-up ---------------------------------------------------------------------------------
+
+    def _wanted_builders(self) -> int:
+        device = self._devices[0]
+        if device.kind == "cpu":
+            return 0
+        if self._settings.builders is not None:
+            return self._settings.builders
+        return max(1, min(_MOST_BUILDERS, os.cpu_count() or 1, device.memory // _BUILDER_MEMORY))
+
+    def _runner(self, device: DeviceInfo) -> Keeper:
+        def set_up(keeper: Keeper) -> None:
+            self._set_up_runner(keeper, device)
+
+        def run(keeper: Keeper, task: _Task | _Finalists) -> None:
+            if isinstance(task, _Finalists):
+                task.answer.set_result(keeper.retime(task.plans, task.budget_s, self._settings.limits.build_s))
+            else:
+                report = keeper.attempt(Job(task.plan, self.best_ns), self._settings.limits.build_s)
+                self._done.put((task, report, device))
+
+        return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
+
+    def _compute_data(self) -> None:
+        try:
+            inputs = reference.input_data(self._problem)
+            expected = reference.expected(self._problem, inputs, allow_python=self._settings.allow_python)
+            setup = Setup(
+                folder=str(self._folder.path),
+                inputs={name: self._save(f"input-{name}", data) for name, data in inputs.items()},
+                expected={name: self._save(f"expected-{name}", data) for name, data in (expected or {}).items()},
+                reference=self._problem.reference_plan() if expected is None else None,
+                rules=self._settings.rules,
+                limits=self._settings.limits,
+            )
+            with suppress(InvalidStateError):  # closed meanwhile
+                self._data.set_result(setup)
+        except AutotuneError as error:
+            self._data.set_exception(error)
+        except Exception as error:  # a reference in Python may raise anything; `collect` reports it
+            self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
+
+    def _save(self, name: str, data: NDArray[Any]) -> str:
+        path = self._folder.path / f"{name}.npy"
+        np.save(path, data)
+        return str(path)
+
+    def _set_up_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
+        def setup() -> Setup:
+            data = self._data.result()
+            return replace(data, expected=self._expected or data.expected)
+
+        # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
+        alone = not self._expected and self._problem.reference_plan() is not None
+        with self._reference_turn if alone else nullcontext():
+            ready = keeper.start_worker(device, setup, self._environment())
+            self._expected = ready.expected
+        self._running_since.append(time.monotonic())
+
+    def _set_up_builder(self, keeper: Keeper) -> None:
+        keeper.start_worker(self._devices[0], self._builder_setup, self._environment())
+
+    def _builder_setup(self) -> Setup:
+        return Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
+
+    def _environment(self) -> dict[str, str]:
+        """Private caches: a worker that dies in the middle of writing leaves nothing behind for the next search.
+
+        PoCL's is new for each worker; NVIDIA's is the one through which the builders hand over their work.
+        """
+        folder = self._folder.path
+        return {
+            "POCL_CACHE_DIR": str(folder / f"pocl-{next(self._numbers)}"),
+            "CUDA_CACHE_PATH": str(folder / "cuda"),
+            "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
+            "CUDA_CACHE_DISABLE": "0",
+        }
+
+    # -- in the keepers' threads ----------------------------------------------------------------
+
+    def _build(self, keeper: Keeper, task: _Task) -> None:
+        task.built = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
+        if task.built.outcome is Outcome.OK:
+            self._to_run.put(task)
+        else:
+            self._done.put((task, task.built, self._devices[0]))
+
+    def _fail(self, error: AutotuneError) -> None:
+        self._failure = error
+        self._done.put(error)
+
+
+def _trial(task: _Task, report: Report, device: DeviceInfo) -> Trial:
+    built = task.built if task.built is not None and task.built is not report else Report(Outcome.OK)
+    return Trial(
+        configuration=task.configuration,
+        outcome=report.outcome,
+        reason=report.reason,
+        measurement=report.measurement,
+        max_error=report.max_error,
+        build_s=built.build_s + report.build_s,
+        verify_s=report.verify_s,
+        time_s=report.time_s,
+        build_log=built.build_log or report.build_log,
+        binary_hash=built.binary_hash or report.binary_hash,
+        driver=device.driver,
+        device_index=device.index,
+        started=task.started,
+        finished=datetime.now(UTC),
+        environment={**report.environment, **built.environment},
+    )

@@ -1,0 +1,58 @@
+"""What the search and its worker processes say to each other: plain data, pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autotune.plan import Plan
+from autotune.report import Limits
+from autotune.timing import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Second message to a worker, after its DeviceInfo.
+
+    `inputs` and `expected` name .npy files by buffer; a builder needs neither. Where `expected` is empty, the
+    device worker runs `reference` and leaves its outputs in `folder`.
+    """
+
+    folder: str
+    inputs: Mapping[str, str]
+    expected: Mapping[str, str]
+    reference: Plan | None
+    rules: Rules
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker's answer to Setup: the expected outputs as they now are on disk."""
+
+    expected: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise."""
+
+    plan: Plan
+    best_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retime:
+    """To a device worker: time these plans interleaved; answered by a list of Measurement, or a Report of the fault."""
+
+    plans: tuple[Plan, ...]
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From a worker: what it does now, and within how many seconds it will say the next thing."""
+
+    name: str
+    limit_s: float
+    plan: int = 0  # of a Retime: which one

@@ -1,0 +1,124 @@
+"""From a plan to kernels that can be launched: built, within the device's limits, with buffers and arguments set."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autotune.arena import Arena, Guarded
+from autotune.model import Outcome
+from autotune.opencl import BuildError, Kernel, KernelLimits, Memory, OpenCLError, Program, Session
+from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
+from autotune.report import Fault, Report, first_error, resources
+from autotune.verify import Checker
+
+
+@dataclass(slots=True)
+class Built:
+    """A plan with its kernels, arguments set, and buffers; `environment` holds registers, spills and memory."""
+
+    plan: Plan
+    program: Program
+    kernels: list[tuple[Kernel, Launch]]
+    buffers: list[Guarded]
+    environment: dict[str, str | int | float]
+
+
+def build(session: Session, plan: Plan) -> Program:
+    """Build a plan's program. Raises Fault with the first error line of the log."""
+    try:
+        return session.build(plan.source, plan.options)
+    except BuildError as error:
+        line = first_error(error.detail)
+        # NVIDIA's assembler refuses static local memory beyond the device.
+        outcome = Outcome.LAUNCH_ERROR if "too much shared data" in error.detail else Outcome.COMPILE_ERROR
+        raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=error.detail) from None
+
+
+def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel, Launch, KernelLimits]]:
+    """Return a kernel with its limits for each launch. Raises Fault where one is missing or exceeds the device."""
+    found = []
+    for launch in plan.launches:
+        try:
+            kernel = program.kernel(launch.entry)
+            limits = program.limits(kernel)
+        except OpenCLError as error:
+            raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
+        _check_limits(session, plan, launch, limits)
+        found.append((kernel, launch, limits))
+    return found
+
+
+def prepare(session: Session, arena: Arena, checker: Checker, plan: Plan) -> Built:
+    """Build a plan and make it ready to launch. Raises Fault."""
+    program = build(session, plan)
+    found = kernels(session, program, plan)
+    facts = {
+        "local_memory": max(limits.local_memory for _, _, limits in found),
+        "private_memory": max(limits.private_memory for _, _, limits in found),
+    }
+    try:
+        buffers = arena.prepare(plan)
+        checker.prepare(buffers)
+        views = {guarded.buffer.name: guarded.view for guarded in buffers}
+        for kernel, launch, _ in found:
+            session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
+    except OpenCLError as error:
+        raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
+    ready = [(kernel, launch) for kernel, launch, _ in found]
+    return Built(plan, program, ready, buffers, {**facts, **resources(program.log)})
+
+
+def build_ahead(session: Session, plan: Plan) -> Report:
+    """Build a plan for its effect on the driver's cache, and report the log, which a later cache hit leaves empty."""
+    began = time.monotonic()
+    try:
+        program = build(session, plan)
+        kernels(session, program, plan)
+    except Fault as fault:
+        return Report(fault.outcome, str(fault), build_s=time.monotonic() - began, build_log=fault.detail)
+    return Report(
+        Outcome.OK,
+        build_s=time.monotonic() - began,
+        build_log=program.log,
+        binary_hash=binary_hash(session, program),
+        environment=resources(program.log),
+    )
+
+
+def binary_hash(session: Session, program: Program) -> str:
+    """Return the SHA-256 of a program's binary; PoCL has none worth the second compilation it would take."""
+    return "" if session.builds_at_launch else hashlib.sha256(program.binary).hexdigest()
+
+
+def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
+    allowed = plan.local_memory or session.info.local_memory
+    arguments = [plan.arguments[name] for name in launch.arguments]
+    needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
+    if needed > allowed:
+        raise Fault(
+            Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
+        )
+    items = math.prod(launch.local_size or (1,))
+    if 0 < limits.work_group_size < items:
+        raise Fault(
+            Outcome.LAUNCH_ERROR,
+            f"work-group of {items} is too large: {launch.entry} allows {limits.work_group_size} here",
+        )
+
+
+def _argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
+    argument = plan.arguments[name]
+    if isinstance(argument, Buffer):
+        return views[name]
+    if isinstance(argument, Local):
+        return argument.nbytes
+    assert isinstance(argument, Scalar)
+    dtype, width = numpy_type(argument.type)
+    return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)

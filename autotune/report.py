@@ -1,0 +1,74 @@
+"""How a trial ends: the limits it runs under, the report it leaves, the fault that ends it early."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.errors import AutotuneError
+from autotune.model import Measurement, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor`.
+
+    `first` holds for a run while no best is known.
+    """
+
+    build_s: float = 60.0
+    floor_s: float = 2.0
+    first_s: float = 60.0
+    multiple: float = 20.0
+
+    def run_s(self, best_ns: float | None) -> float:
+        """Return the limit of one verified run."""
+        return self.first_s if best_ns is None else max(self.floor_s, self.multiple * best_ns * 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use."""
+
+    outcome: Outcome
+    reason: str = ""
+    measurement: Measurement | None = None
+    max_error: float | None = None
+    build_s: float = 0.0
+    verify_s: float = 0.0
+    time_s: float = 0.0
+    busy_s: float = 0.0
+    build_log: str = ""
+    binary_hash: str = ""
+    environment: Mapping[str, str | int | float] = field(default_factory=dict)
+    fatal: bool = False
+
+
+class Fault(AutotuneError):
+    """A trial that ends here, with its outcome and reason."""
+
+    def __init__(self, outcome: Outcome, reason: str, *, detail: str = "", fatal: bool = False) -> None:
+        self.outcome = outcome
+        self.fatal = fatal
+        super().__init__(reason, detail=detail)
+
+
+def first_error(log: str) -> str:
+    """Return the first line of a build log that speaks of an error, else its first line."""
+    log = re.sub(r"\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next(
+        (line for line in lines if re.search(r"\berror\b|invalid|fatal", line, re.IGNORECASE)), "".join(lines[:1])
+    )
+
+
+def resources(log: str) -> dict[str, str | int | float]:
+    """Return registers and spilled bytes where the build log tells them (NVIDIA, `-cl-nv-verbose`)."""
+    patterns = {
+        "registers": r"Used (\d+) registers",
+        "spill_stores": r"(\d+) bytes spill stores",
+        "spill_loads": r"(\d+) bytes spill loads",
+    }
+    found = {name: [int(number) for number in re.findall(pattern, log)] for name, pattern in patterns.items()}
+    return {name: max(numbers) for name, numbers in found.items() if numbers}

@@ -1,0 +1,81 @@
+"""What a search holds on the machine while it runs: its device, alone, and a folder for its workers' files.
+
+Both are tied to the process by file locks, which the operating system releases however the process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from autotune.model import DeviceInfo
+
+
+class DeviceLock:
+    """Lets one search at a time use a device: two at once would spoil each other's times."""
+
+    def __init__(self, device: DeviceInfo) -> None:
+        key = device.uuid or device.pci or device.fingerprint
+        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        folder = Path(base) / f"autotune-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._file = (folder / f"device-{re.sub(r'[^A-Za-z0-9.-]', '-', key)}.lock").open("a+")
+        if not _try_lock(self._file.fileno()):
+            self._file.seek(0)
+            holder = self._file.read().strip() or "unknown"
+            print(
+                f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end",
+                file=sys.stderr,
+                flush=True,
+            )
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file.truncate(0)
+        print(os.getpid(), file=self._file, flush=True)
+
+    def release(self) -> None:
+        """Let the next search have the device."""
+        self._file.close()
+
+
+class RunFolder:
+    """A temporary folder for inputs, logs and compiler caches; those of searches that were killed are removed."""
+
+    def __init__(self) -> None:
+        base = Path(tempfile.gettempdir())
+        _sweep(base)
+        # Locked under another name first, so that nobody's sweep finds it unlocked.
+        made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
+        self._lock = (made / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+_PREFIX = "autotune-run-"
+
+
+def _sweep(base: Path) -> None:
+    for lock in base.glob(f"{_PREFIX}*/lock"):
+        try:
+            with lock.open("r+") as file:
+                if _try_lock(file.fileno()):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:  # another user's, or gone already
+            continue
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""What a worker process does once it runs: answer the messages of one search, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import AutotuneError
+from autotune.messages import Phase, Ready, Retime, Setup
+from autotune.model import Outcome
+from autotune.opencl import Session
+from autotune.prepare import build_ahead
+from autotune.report import Fault, Report
+from autotune.trial import Bench
+
+
+def serve(role: str, connection: Connection) -> None:
+    """Serve one search until it closes the connection.
+
+    The device comes first: its driver starts while the search still computes the data that Setup names.
+    """
+    try:
+        session = Session(connection.recv())
+        setup = connection.recv()
+        if role == "builder":
+            _serve_builds(session, setup, connection)
+        else:
+            _serve_trials(session, setup, connection)
+    except EOFError:
+        return
+    except AutotuneError as error:
+        # What is left is of no more use: say why, and let the search start another worker.
+        connection.send(Report(Outcome.CRASH, str(error), build_log=error.detail, fatal=True))
+
+
+def _serve_builds(session: Session, setup: Setup, connection: Connection) -> None:
+    connection.send(Ready({}))
+    while True:
+        job = connection.recv()
+        connection.send(Phase("build", setup.limits.build_s))
+        connection.send(build_ahead(session, job.plan))
+
+
+def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
+    def announce(name: str, limit_s: float) -> None:
+        connection.send(Phase(name, limit_s))
+
+    inputs = _load(setup.inputs)
+    expected = dict(setup.expected)
+    if setup.reference is not None and not expected:
+        bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
+        for name, data in bench.reference(setup.reference).items():
+            expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
+            np.save(expected[name], data)
+    bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
+    connection.send(Ready(expected))
+    while True:
+        job = connection.recv()
+        if isinstance(job, Retime):
+            try:
+                connection.send(bench.retime(job.plans, job.budget_s))
+            except Fault as fault:
+                connection.send(Report(fault.outcome, str(fault), fatal=True))
+        else:
+            connection.send(bench.run(job.plan, job.best_ns))
+
+
+def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    return {name: np.load(path, mmap_mode="r") for name, path in files.items()}

@@ -1,0 +1,121 @@
+"""The search's side of one worker process: start it, talk to it, and end it when it dies or overruns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import autotune
+from autotune.errors import WorkerError
+from autotune.messages import Phase
+
+
+class WorkerDied(WorkerError):
+    """The process is gone; `signal` is what killed it, 0 where it ended by itself."""
+
+    def __init__(self, phase: str, killed_by: int, last_words: str) -> None:
+        self.phase = phase
+        self.signal = killed_by
+        how = signal.Signals(killed_by).name if killed_by else "it ended by itself"
+        words = f": {last_words}" if last_words else ""
+        super().__init__(f"the worker died while it {DOING.get(phase, phase)} ({how}){words}")
+
+
+class WorkerOverran(WorkerError):
+    """The worker did not finish a phase in time, and was killed."""
+
+    def __init__(self, phase: str, limit_s: float) -> None:
+        self.phase = phase
+        super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
+
+
+DOING = {
+    "start": "started",
+    "build": "built the kernel",
+    "launch": "compiled the kernel at its first launch",
+    "verify": "ran the kernel for the first time",
+    "time": "timed the kernel",
+}
+"""What a worker says it does, by the name of the phase."""
+
+
+class WorkerProcess:
+    """One `python -m autotune.worker`, in a session of its own, which a Ctrl-C at the terminal does not reach."""
+
+    def __init__(self, role: str, folder: Path, environment: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
+        with theirs, self._log.open("wb") as log:
+            command = [sys.executable, "-P", "-m", "autotune.worker", role, str(theirs.fileno()), str(os.getpid())]
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **_python_path(), **environment},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._connection = Connection(ours.detach())
+        self._phase = "start"
+        self._said = 0  # bytes of the log that belong to what is over
+
+    def send(self, message: Any) -> None:
+        """Send one message. Raises WorkerDied."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self, limit_s: float) -> Any:
+        """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                if not self._connection.poll(max(0.0, deadline - time.monotonic())):
+                    self.kill()
+                    raise WorkerOverran(self._phase, limit_s)
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                raise self._died() from None
+            if not isinstance(message, Phase):
+                self._said = self._log.stat().st_size
+                return message
+            self._phase, limit_s = message.name, message.limit_s
+            deadline = time.monotonic() + limit_s
+
+    def stop(self) -> None:
+        """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
+        self._process.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+    def _died(self) -> WorkerDied:
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
+            code = 0
+        self.kill()
+        lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
+        return WorkerDied(self._phase, max(0, -code), lines[-1].strip() if lines else "")
+
+
+def _python_path() -> dict[str, str]:
+    """Let the worker find this package where it runs from a checkout that is not installed."""
+    root = Path(autotune.__file__).parent.parent
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}

@@ -1,0 +1,36 @@
+"""Entry point of worker processes: `python -m autotune.worker ROLE FD PARENT`.
+
+A worker ignores Ctrl-C, which is the search's to handle, and dies with its parent whatever it is doing: a hung
+launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
+before the heavy imports.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(role: str, descriptor: int, parent: int) -> None:
+    """Serve `builder` or `device` requests over an inherited socket until the search closes it."""
+    _die_with(parent)
+    from multiprocessing.connection import Connection
+
+    from autotune.serve import serve
+
+    os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
+    serve(role, Connection(descriptor))
+
+
+def _die_with(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could take us along
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
