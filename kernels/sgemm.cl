@@ -72,6 +72,7 @@
 #define STRIDE_B (TILE_N + PAD_B)
 #define SLICE_A (TILE_K * STRIDE_A)
 #define SLICE_B (TILE_K * STRIDE_B)
+#define STAGE (SLICE_A + SLICE_B)
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -107,6 +108,14 @@ static inline void read_fragment(fragment *f, __local const float *a, __local co
     f->b[j] = *(__local const vector_n *)(b + j * VECTOR_N * LANES_N);
 }
 
+// Compilers for NVIDIA move the read of a slice's first fragment behind the turn of the loop, where its latency shows.
+static inline void keep_order(void)
+{
+#ifdef __NV_CL_C_VERSION
+  asm volatile("" ::: "memory");
+#endif
+}
+
 // sums += column of A x row of B. The order decides which operands stay in the register file's reuse cache.
 static inline void multiply(vector_n sums[WPT_M][VECTORS_N], const fragment *f)
 {
@@ -131,8 +140,8 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
 void sgemm(const int M, const int N, const int K,
            __global const float *restrict A, __global const float *restrict B, __global float *restrict C)
 {
-  __local float slices_a[STAGES * SLICE_A] __attribute__((aligned(64)));  // transposed: K x M
-  __local float slices_b[STAGES * SLICE_B] __attribute__((aligned(64)));
+  // Every stage holds a slice of A, transposed (TILE_K x TILE_M), and one of B (TILE_K x TILE_N).
+  __local float slices[STAGES * STAGE] __attribute__((aligned(64)));
 
   // Block order: walk GROUP_M rows of tiles column by column, so that groups near in time share A and B.
   const int tiles_m = (M + TILE_M - 1) / TILE_M;
@@ -144,14 +153,14 @@ void sgemm(const int M, const int N, const int K,
   const int first_column = place / rows_of_tiles * TILE_N;
 
   // The slices of this split. Slice 0 is the one that K leaves incomplete: all later ones need no check.
-  const int slices = (K + TILE_K - 1) / TILE_K;
-  const int slices_per_split = (slices + SPLIT_K - 1) / SPLIT_K;
-  const int begin = get_group_id(1) * slices_per_split;
-  const int end = min(begin + slices_per_split, slices);
+  const int count = (K + TILE_K - 1) / TILE_K;
+  const int per_split = (count + SPLIT_K - 1) / SPLIT_K;
+  const int begin = get_group_id(1) * per_split;
+  const int end = min(begin + per_split, count);
 
   // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N.
-  const int id = get_local_id(0);
-  const int patch = id / 32;
+  const uint id = get_local_id(0);
+  const uint patch = id / 32;
   const int row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M + id % 32 / LANES_N * VECTOR_M;
   const int column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N + id % LANES_N * VECTOR_N;
 
@@ -163,25 +172,26 @@ void sgemm(const int M, const int N, const int K,
       sums[i][j] = 0.0f;
 
   copier copy;
-  start_copier(&copy, A, B, M, N, K, first_row, first_column, id);
+  start_copier(&copy, A, B, M, N, K, first_row, first_column, begin, id);
 
 #if STAGES == 1
   for (int slice = begin; slice < end; ++slice) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    fetch(&copy, slice, slice == 0, slices_a, slices_b);
-    deposit(&copy, slices_a, slices_b);
+    fetch(&copy, slice == 0, slices, slices + SLICE_A, id);
+    deposit(&copy, slices, slices + SLICE_A, id);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < TILE_K; ++k) {
       fragment f;
-      read_fragment(&f, slices_a + k * STRIDE_A + row, slices_b + k * STRIDE_B + column);
+      read_fragment(&f, slices + k * STRIDE_A + row, slices + SLICE_A + k * STRIDE_B + column);
       multiply(sums, &f);
     }
   }
 #else
   for (int stage = 0; stage < STAGES - 1; ++stage) {
+    __local float *free = slices + stage * STAGE;
     if (begin + stage < end) {
-      fetch(&copy, begin + stage, begin + stage == 0, slices_a + stage * SLICE_A, slices_b + stage * SLICE_B);
-      deposit(&copy, slices_a + stage * SLICE_A, slices_b + stage * SLICE_B);
+      fetch(&copy, begin + stage == 0, free, free + SLICE_A, id);
+      deposit(&copy, free, free + SLICE_A, id);
     }
     close_batch();
   }
@@ -190,29 +200,29 @@ void sgemm(const int M, const int N, const int K,
 
   // Two fragments take turns: while one is multiplied the next is read, also from one slice to the next.
   fragment fragments[2];
-  read_fragment(&fragments[0], slices_a + row, slices_b + column);
-  int stage = 0;
+  read_fragment(&fragments[0], slices + row, slices + SLICE_A + column);
+  keep_order();
+  __local float *full = slices;                       // the slice that is multiplied
+  __local float *free = slices + (STAGES - 1) * STAGE;  // the one before it: all have multiplied what lies there
   for (int slice = begin; slice < end; ++slice) {
-    const int free_stage = stage == 0 ? STAGES - 1 : stage - 1;  // all have multiplied what lies there
     const bool more = slice + STAGES - 1 < end;
-    const int next_stage = stage == STAGES - 1 ? 0 : stage + 1;
     if (more)
-      fetch(&copy, slice + STAGES - 1, false, slices_a + free_stage * SLICE_A, slices_b + free_stage * SLICE_B);
+      fetch(&copy, false, free, free + SLICE_A, id);
     close_batch();
     UNROLL
-    for (int k = 0; k < TILE_K; ++k) {
-      int from = stage * TILE_K + k + 1;
-      if (k == TILE_K - 1) {
-        if (more)
-          deposit(&copy, slices_a + free_stage * SLICE_A, slices_b + free_stage * SLICE_B);
-        wait_for_oldest_batch();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        from = next_stage * TILE_K;
-      }
-      read_fragment(&fragments[(k + 1) % 2], slices_a + from * STRIDE_A + row, slices_b + from * STRIDE_B + column);
+    for (int k = 0; k < TILE_K - 1; ++k) {
+      read_fragment(&fragments[(k + 1) % 2], full + (k + 1) * STRIDE_A + row, full + SLICE_A + (k + 1) * STRIDE_B + column);
       multiply(sums, &fragments[k % 2]);
     }
-    stage = next_stage;
+    if (more)
+      deposit(&copy, free, free + SLICE_A, id);
+    wait_for_oldest_batch();
+    barrier(CLK_LOCAL_MEM_FENCE);
+    free = full;
+    full = full == slices + (STAGES - 1) * STAGE ? slices : full + STAGE;
+    read_fragment(&fragments[0], full + row, full + SLICE_A + column);
+    keep_order();
+    multiply(sums, &fragments[1]);
   }
 #endif
 

@@ -8,19 +8,20 @@
 // reach sums that are never written. Where TILE_K does not divide K, zeros are thought in front of it, so that
 // slice 0 alone needs a check.
 
-#define PER_ROW_A (TILE_K / VECTOR_A)  // vectors in a row of the slice
-#define PER_ROW_B (TILE_N / VECTOR_B)
-#define COPIES_A (TILE_M * PER_ROW_A / THREADS)  // vectors copied by a work-item
-#define COPIES_B (TILE_K * PER_ROW_B / THREADS)
+// The i-th vector that a work-item copies, as row and vector of that row, where `width` vectors make a row.
+// Of THREADS and `width` one divides the other: all its vectors lie at constant distances from its first.
+#define COPY_ROW(i, width) (id / (width) + (i) * THREADS / (width))
+#define COPY_VECTOR(i, width) (id % (width) + (i) * THREADS % (width))
+#define WIDTH_A (TILE_K / VECTOR_A)
+#define WIDTH_B (TILE_N / VECTOR_B)
+#define COPIES_A (TILE_M * WIDTH_A / THREADS)
+#define COPIES_B (TILE_K * WIDTH_B / THREADS)
 
 typedef struct {
-  __global const float *a;  // the tile's first row of A
-  __global const float *b;  // the tile's first column of B
-  int offset_a[COPIES_A];   // from there to this work-item's vectors
-  int offset_b[COPIES_B];
-  int id;
-  int zeros;  // in front of K
-  int N;
+  __global const float *a, *b;               // where the next slice begins, for this tile
+  int offset_a[COPIES_A], offset_b[COPIES_B];  // from there to this work-item's vectors
+  int step_b;                                // from slice to slice
+  int zeros;                                 // in front of K
 #if COPY_A == REGISTERS
   vector_a held_a[COPIES_A];
 #endif
@@ -29,24 +30,22 @@ typedef struct {
 #endif
 } copier;
 
+// For the tile at (row, column), beginning with `slice`.
 static inline void start_copier(copier *copy, __global const float *A, __global const float *B, const int M,
-                                const int N, const int K, const int row, const int column, const int id)
+                                const int N, const int K, const int row, const int column, const int slice,
+                                const uint id)
 {
-  copy->a = A + (size_t)row * K;
-  copy->b = B + column;
-  copy->id = id;
   copy->zeros = (K + TILE_K - 1) / TILE_K * TILE_K - K;
-  copy->N = N;
+  const long first_k = (long)slice * TILE_K - copy->zeros;
+  copy->a = A + (long)row * K + first_k;
+  copy->b = B + first_k * N + column;
+  copy->step_b = TILE_K * N;
   UNROLL
-  for (int i = 0; i < COPIES_A; ++i) {
-    const int vector = id + i * THREADS;
-    copy->offset_a[i] = min(vector / PER_ROW_A, M - 1 - row) * K + vector % PER_ROW_A * VECTOR_A;
-  }
+  for (int i = 0; i < COPIES_A; ++i)
+    copy->offset_a[i] = min((int)COPY_ROW(i, WIDTH_A), M - 1 - row) * K + COPY_VECTOR(i, WIDTH_A) * VECTOR_A;
   UNROLL
-  for (int i = 0; i < COPIES_B; ++i) {
-    const int vector = id + i * THREADS;
-    copy->offset_b[i] = vector / PER_ROW_B * N + min(vector % PER_ROW_B * VECTOR_B, N - VECTOR_B - column);
-  }
+  for (int i = 0; i < COPIES_B; ++i)
+    copy->offset_b[i] = COPY_ROW(i, WIDTH_B) * N + min((int)COPY_VECTOR(i, WIDTH_B) * VECTOR_B, N - VECTOR_B - column);
 }
 
 #if COPY_A == ASYNC || COPY_B == ASYNC
@@ -78,44 +77,40 @@ static inline void close_batch(void) {}
 static inline void wait_for_oldest_batch(void) {}
 #endif
 
-// Starts the copy of a slice to `a` and `b`. Only slice 0 is checked for the zeros in front of K.
-static inline void fetch(copier *copy, const int slice, const bool check, __local float *a, __local float *b)
+// Starts the copy of the next slice to `a` and `b`. Slice 0 is checked for the zeros in front of K.
+static inline void fetch(copier *copy, const bool check, __local float *a, __local float *b, const uint id)
 {
-  const int first_k = slice * TILE_K - copy->zeros;
-  __global const float *from_a = copy->a + first_k;
-  __global const float *from_b = copy->b + (long)first_k * copy->N;
   UNROLL
   for (int i = 0; i < COPIES_A; ++i) {
-    const int vector = copy->id + i * THREADS;
-    const bool valid = !check || vector % PER_ROW_A * VECTOR_A >= copy->zeros;
+    __global const float *from = copy->a + copy->offset_a[i];
+    const bool valid = !check || (int)COPY_VECTOR(i, WIDTH_A) * VECTOR_A >= copy->zeros;
 #if COPY_A == ASYNC
-    __local float *to = a + vector % PER_ROW_A * STRIDE_A + vector / PER_ROW_A;
-    copy_async(to, from_a + copy->offset_a[i], VECTOR_A, valid);
+    copy_async(a + COPY_VECTOR(i, WIDTH_A) * STRIDE_A + COPY_ROW(i, WIDTH_A), from, VECTOR_A, valid);
 #else
-    copy->held_a[i] = valid ? *(__global const vector_a *)(from_a + copy->offset_a[i]) : (vector_a)(0.0f);
+    copy->held_a[i] = valid ? *(__global const vector_a *)from : (vector_a)(0.0f);
 #endif
   }
   UNROLL
   for (int i = 0; i < COPIES_B; ++i) {
-    const int vector = copy->id + i * THREADS;
-    const bool valid = !check || vector / PER_ROW_B >= copy->zeros;
+    __global const float *from = copy->b + copy->offset_b[i];
+    const bool valid = !check || (int)COPY_ROW(i, WIDTH_B) >= copy->zeros;
 #if COPY_B == ASYNC
-    __local float *to = b + vector / PER_ROW_B * STRIDE_B + vector % PER_ROW_B * VECTOR_B;
-    copy_async(to, from_b + copy->offset_b[i], VECTOR_B, valid);
+    copy_async(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B, from, VECTOR_B, valid);
 #else
-    copy->held_b[i] = valid ? *(__global const vector_b *)(from_b + copy->offset_b[i]) : (vector_b)(0.0f);
+    copy->held_b[i] = valid ? *(__global const vector_b *)from : (vector_b)(0.0f);
 #endif
   }
+  copy->a += TILE_K;
+  copy->b += copy->step_b;
 }
 
-// Ends the copy of a slice that was fetched; A is transposed on its way.
-static inline void deposit(const copier *copy, __local float *a, __local float *b)
+// Ends the copy of the slice that was fetched last; A is transposed on its way.
+static inline void deposit(const copier *copy, __local float *a, __local float *b, const uint id)
 {
 #if COPY_A == REGISTERS
   UNROLL
   for (int i = 0; i < COPIES_A; ++i) {
-    const int vector = copy->id + i * THREADS;
-    __local float *to = a + vector % PER_ROW_A * VECTOR_A * STRIDE_A + vector / PER_ROW_A;
+    __local float *to = a + COPY_VECTOR(i, WIDTH_A) * VECTOR_A * STRIDE_A + COPY_ROW(i, WIDTH_A);
     UNROLL
     for (int x = 0; x < VECTOR_A; ++x)
       to[x * STRIDE_A] = ((const float *)&copy->held_a[i])[x];
@@ -123,9 +118,7 @@ static inline void deposit(const copier *copy, __local float *a, __local float *
 #endif
 #if COPY_B == REGISTERS
   UNROLL
-  for (int i = 0; i < COPIES_B; ++i) {
-    const int vector = copy->id + i * THREADS;
-    *(__local vector_b *)(b + vector / PER_ROW_B * STRIDE_B + vector % PER_ROW_B * VECTOR_B) = copy->held_b[i];
-  }
+  for (int i = 0; i < COPIES_B; ++i)
+    *(__local vector_b *)(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B) = copy->held_b[i];
 #endif
 }
