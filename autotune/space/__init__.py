@@ -9,10 +9,13 @@ are ever written out.
     diagram.py     the diagram: row <-> configuration, neighbours
     build.py       constraints -> diagram, a parameter at a time
     order.py       in which order the parameters are bound
+    merge.py       equal rows of columns become one
+    constraint.py  Constraint
     explain.py     constraints for a reader, and why a value is in no valid configuration
 """
 
-from autotune.space.explain import Constraint, Exclusion
+from autotune.space.constraint import Constraint
+from autotune.space.explain import Exclusion
 from autotune.space.space import MAX_LISTED, Space
 
 __all__ = ["MAX_LISTED", "Constraint", "Exclusion", "Space"]

@@ -12,25 +12,28 @@ enumerates with a constraint solver; decision diagrams, Bryant (1986) and Anders
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import SpaceError
+from autotune.expression import unknown_name
 from autotune.expression.bounds import Bounds, surely_false
 from autotune.expression.columns import column_of
 from autotune.expression.nodes import Name, Node, compute, decide
 from autotune.expression.operators import Column
-from autotune.expression.partial import reduce
+from autotune.expression.partial import put_in, reduce
 from autotune.model import Value
+from autotune.space.constraint import Constraint
 from autotune.space.diagram import Diagram, Integers
-from autotune.space.merge import merge
+from autotune.space.merge import merge, narrow
+from autotune.space.order import binding_order
 
 CHUNK = 1 << 17  # candidates computed at once
-MAX_TRANSITIONS = 20_000_000
+MAX_TRANSITIONS = 10_000_000  # of one parameter: about 1 GB at the peak
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,7 @@ class Condition:
 
 
 class EmptyError(Exception):
-    """No configuration is valid; `number` is the constraint that dropped most of the last candidates."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """No configuration is valid."""
 
 
 class FailedError(Exception):
@@ -68,7 +67,7 @@ class _States:
 
     count: int
     kept: dict[str, Column]
-    fault: Integers
+    fault: NDArray[np.int32]
 
 
 @dataclass
@@ -77,15 +76,47 @@ class _Survivors:
 
     key: list[Integers] = field(default_factory=list)
     kept: dict[str, list[Column]] = field(default_factory=dict)
-    fault: list[Integers] = field(default_factory=list)
-    dropped: Counter[int] = field(default_factory=Counter)
+    fault: list[NDArray[np.int32]] = field(default_factory=list)
 
 
-class Builder:
-    """Builds the diagram of parameters (with their values) under conditions over them."""
+def build(
+    values: Mapping[str, Sequence[Value]],
+    constraints: Sequence[Constraint],
+    constants: Mapping[str, Any],
+    max_transitions: int = MAX_TRANSITIONS,
+) -> Diagram:
+    """Return the diagram of the valid configurations.
 
-    def __init__(self, values: Mapping[str, Sequence[Value]], conditions: Sequence[Condition]) -> None:
+    EmptyError where there is none; FailedError; ExpressionError for an unknown name; SpaceError where a
+    level would have more than `max_transitions`.
+    """
+    conditions = []
+    for number, constraint in enumerate(constraints):
+        require = constraint.require
+        for name in sorted(require.names - values.keys() - constants.keys()):
+            raise unknown_name(require.text, name, [*values, *constants], where=require.where)
+        known = {name: constants[name] for name in require.names - values.keys()}
+        conditions.append(Condition(number, put_in(require.tree, known)))
+    sizes = {name: len(listed) for name, listed in values.items()}
+    order = binding_order(sizes, [_scope(condition.tree) for condition in conditions])
+    return _Builder(values, conditions, max_transitions).build(order)
+
+
+def _scope(tree: Node) -> list[str]:
+    """The names of a tree in the order of its text."""
+    if isinstance(tree, Name):
+        return [tree.name]
+    return list(dict.fromkeys(name for part in tree.parts for name in _scope(part)))
+
+
+class _Builder:
+    """Binds one parameter after another."""
+
+    def __init__(
+        self, values: Mapping[str, Sequence[Value]], conditions: Sequence[Condition], max_transitions: int
+    ) -> None:
         self._values = values
+        self._max_transitions = max_transitions
         self._arrays = {name: column_of(listed) for name, listed in values.items()}
         self._open = {name: Bounds.of_values(listed) for name, listed in values.items()}
         self._conditions = [c for c in conditions if c.tree.names]
@@ -94,20 +125,20 @@ class Builder:
         self._parts = 0
 
     @staticmethod
-    def _decided(conditions: Sequence[Condition]) -> Integers:
+    def _decided(conditions: Sequence[Condition]) -> NDArray[np.int32]:
         """The fault of the root: conditions on constants alone hold, fail or leave nothing."""
-        fault = np.zeros(1, dtype=np.int64)
+        fault = np.zeros(1, dtype=np.int32)
         for condition in conditions:
             if not condition.tree.names:
                 true, failed = decide(condition.tree, {})
                 if failed[0]:
                     fault[0] = fault[0] or condition.number + 1
                 elif not true[0]:
-                    raise EmptyError(condition.number)
+                    raise EmptyError
         return fault
 
     def build(self, order: Sequence[str]) -> Diagram:
-        """Bind the parameters in this order. EmptyError, FailedError; SpaceError where it grows too large."""
+        """Bind the parameters in this order."""
         columns = [(list(self._values).index(name), len(self._values[name])) for name in order]
         keys, targets = [], []
         for name in order:
@@ -127,7 +158,7 @@ class Builder:
             except _Restart:
                 continue
         if not survivors.key:
-            raise EmptyError(max(survivors.dropped, key=lambda number: (survivors.dropped[number], -number)))
+            raise EmptyError
         key = np.concatenate(survivors.key)
         kept = {each: np.concatenate(pieces) for each, pieces in survivors.kept.items()}
         fault = np.concatenate(survivors.fault)
@@ -147,15 +178,15 @@ class Builder:
         count, total = len(self._values[name]), 0
         for begin in range(0, self._states.count * count, CHUNK):
             key = np.arange(begin, min(begin + CHUNK, self._states.count * count), dtype=np.int64)
-            rows = _Candidates(self, name, key, survivors.dropped)
+            rows = _Candidates(self, name, key)
             rows.check(finished)
             rows.compute(parts, self._unsafe)
             rows.prune(touched)
             rows.collect(survivors)
             total += len(rows.key)
-            if total > MAX_TRANSITIONS:
+            if total > self._max_transitions:
                 raise SpaceError(
-                    f"the constraints leave more than {MAX_TRANSITIONS} partial configurations up to {name}",
+                    f"the constraints leave more than {self._max_transitions} partial configurations up to {name}",
                     hint="give it fewer values, or a constraint of its own",
                 )
         return survivors, rest
@@ -191,7 +222,7 @@ class Builder:
         state, value = np.divmod(key, len(self._values[name]))
         return {**{each: column[state] for each, column in self._states.kept.items()}, name: self._arrays[name][value]}
 
-    def fault_of(self, name: str, key: Integers) -> Integers:
+    def fault_of(self, name: str, key: Integers) -> NDArray[np.int32]:
         """The faults of the states that candidates come from."""
         return self._states.fault[key // len(self._values[name])]
 
@@ -204,9 +235,8 @@ class Builder:
 class _Candidates:
     """A chunk of the candidates of a level: states times values, and what is known of each."""
 
-    def __init__(self, builder: Builder, name: str, key: Integers, dropped: Counter[int]) -> None:
+    def __init__(self, builder: _Builder, name: str, key: Integers) -> None:
         self._builder = builder
-        self._dropped = dropped
         self.key = key
         self.names = builder.names_of(name, key)
         self.fault = builder.fault_of(name, key)
@@ -215,8 +245,9 @@ class _Candidates:
         """Drop what finished conditions forbid; note what they fail on."""
         for condition in finished:
             true, failed = decide(condition.tree, {name: self.names[name] for name in condition.tree.names})
-            self.fault = np.where(failed & (self.fault == 0), condition.number + 1, self.fault)
-            self._keep(true | failed, condition.number)
+            if failed.any():
+                self.fault = np.where(failed & (self.fault == 0), np.int32(condition.number + 1), self.fault)
+            self._keep(true | failed)
 
     def compute(self, parts: Mapping[Node, Name], unsafe: set[Node]) -> None:
         """Add the columns of new parts; a part that fails is marked unsafe, and the level starts again."""
@@ -234,7 +265,7 @@ class _Candidates:
             known = {each: Bounds.of_column(column) for each, column in self.names.items() if each in names}
             hopeless = surely_false(condition.tree, {**self._builder.open, **known})
             if hopeless.any():
-                self._keep(~np.broadcast_to(hopeless, self.key.shape), condition.number)
+                self._keep(~np.broadcast_to(hopeless, self.key.shape))
 
     def collect(self, survivors: _Survivors) -> None:
         """Add what is left to the survivors."""
@@ -243,11 +274,10 @@ class _Candidates:
         survivors.key.append(self.key)
         survivors.fault.append(self.fault)
         for name, pieces in survivors.kept.items():
-            pieces.append(self.names[name])
+            pieces.append(narrow(self.names[name]))
 
-    def _keep(self, keep: NDArray[np.bool_], number: int) -> None:
+    def _keep(self, keep: NDArray[np.bool_]) -> None:
         if keep.all():
             return
-        self._dropped[number] += int(len(keep) - keep.sum())
         self.key, self.fault = self.key[keep], self.fault[keep]
         self.names = {name: column[keep] for name, column in self.names.items()}

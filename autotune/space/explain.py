@@ -1,4 +1,4 @@
-"""Constraints for a reader, and why a value is in no valid configuration."""
+"""Constraints for a reader, and which of them forbid what is not possible."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.errors import ExpressionError
+from autotune.errors import ExpressionError, SpaceError
 from autotune.expression import Expression
 from autotune.model import Value
+from autotune.space.build import EmptyError, FailedError, build
+from autotune.space.constraint import Constraint
 
-
-@dataclass(frozen=True)
-class Constraint:
-    """What must hold for a configuration to be valid, and why."""
-
-    require: Expression
-    reason: str
+MAX_TRANSITIONS = 200_000  # to look for a reason; a larger diagram counts as possible
+MAX_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -32,35 +29,53 @@ class Exclusion:
         return f"{self.name}={self.value}: {self.reason}"
 
 
-def explain(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapping[str, Value] | None = None) -> str:
-    """A constraint with its reason, its text as far as `fixed` values leave it open, and the constants in it."""
-    text = _open_part(constraint.require.text, fixed or {})
-    names = {node.id for node in ast.walk(ast.parse(f"({text}\n)", mode="eval")) if isinstance(node, ast.Name)}
-    shown = [f"{name}={_shown(constants[name])}" for name in sorted(names & set(constants)) if name != "extensions"]
-    return f"{constraint.reason} ({'; '.join([' '.join(text.split()), *([', '.join(shown)] if shown else [])])})"
-
-
-def explain_all(
-    constraints: Sequence[Constraint], constants: Mapping[str, Any], fixed: Mapping[str, Value] | None = None
+def why_impossible(
+    values: Mapping[str, Sequence[Value]],
+    constraints: Sequence[Constraint],
+    constants: Mapping[str, Any],
+    fixed: Mapping[str, Value],
 ) -> str:
-    """Several constraints that together are the reason."""
-    return " and ".join(explain(constraint, constants, fixed) for constraint in constraints)
+    """Return why `constraints` leave nothing of `values`: the first that alone does, or a set of which none can go.
+
+    Where `fixed` holds the only value of a parameter, the text shown leaves out what it decides.
+    """
+
+    def possible(some: Sequence[Constraint]) -> bool:
+        try:
+            build(values, some, constants, MAX_TRANSITIONS)
+        except EmptyError:
+            return False
+        except (FailedError, SpaceError):
+            return True
+        return True
+
+    alone = next((constraint for constraint in constraints if not possible([constraint])), None)
+    needed = [alone] if alone else list(constraints)
+    for constraint in needed[:] if not alone else []:
+        fewer = [each for each in needed if each is not constraint]
+        if not possible(fewer):
+            needed = fewer
+    shown = " and ".join(explain(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
+    return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
 
 
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else str(value)
+def explain(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:
+    """Return the reason, the text as far as `fixed` values leave it open, and the constants that it uses."""
+    text = " ".join(_open_part(constraint.require.text, fixed).split())
+    used = Expression.parse(text).names & constants.keys() - {"extensions"}
+    detail = "; ".join([text, *([", ".join(f"{name}={constants[name]}" for name in sorted(used))] if used else [])])
+    return f"{constraint.reason} ({detail})" if constraint.reason else detail
 
 
 def _open_part(text: str, fixed: Mapping[str, Value]) -> str:
     """Leave out what `fixed` values decide: the false parts of an `or`, the other branch of an `if`."""
     source = f"({text}\n)"
-    node: ast.expr = ast.parse(source, mode="eval").body
-    match node:
-        case ast.IfExp(test=test) if (decided := _decided(source, test, fixed)) is not None:
-            return _open_part(_segment(source, node.body if decided else node.orelse), fixed)
-        case ast.BoolOp(op=ast.Or(), values=values):
-            rest = [value for value in values if _decided(source, value, fixed) is not False]
-            return " or ".join(_segment(source, value) for value in rest) if rest else text
+    match ast.parse(source, mode="eval").body:
+        case ast.IfExp(test=test, body=body, orelse=other) if (decided := _decided(source, test, fixed)) is not None:
+            return _open_part(_segment(source, body if decided else other), fixed)
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            rest = [part for part in parts if _decided(source, part, fixed) is not False]
+            return " or ".join(_segment(source, part) for part in rest) if rest else text
     return text
 
 
@@ -70,7 +85,7 @@ def _segment(source: str, node: ast.expr) -> str:
 
 def _decided(source: str, node: ast.expr, fixed: Mapping[str, Value]) -> bool | None:
     part = Expression.parse(_segment(source, node))
-    if not part.names <= set(fixed):
+    if not part.names <= fixed.keys():
         return None
     try:
         return bool(part.evaluate(fixed))

@@ -34,6 +34,15 @@ def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:
     return last[present], (np.cumsum(present) - 1)[code]
 
 
+def narrow(column: Column) -> Column:
+    """The column with whole numbers in the smallest signed type that holds them."""
+    if column.dtype != np.int64 or not len(column):
+        return column
+    low, high = int(column.min()), int(column.max())
+    fits = (t for t in (np.int8, np.int16, np.int32) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+    return column.astype(next(fits, np.int64))
+
+
 def _codes(column: Column) -> tuple[Integers, int]:
     """A column as numbers from 0 in the order of its values, and how many there may be."""
     if column.dtype == np.bool_:

@@ -11,14 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import SpaceError
-from autotune.expression import unknown_name
-from autotune.expression.nodes import Name, Node
-from autotune.expression.partial import put_in
 from autotune.model import Configuration, Value
-from autotune.space.build import Builder, Condition, EmptyError, FailedError
+from autotune.space.build import EmptyError, FailedError, build
+from autotune.space.constraint import Constraint
 from autotune.space.diagram import Diagram
-from autotune.space.explain import Constraint, Exclusion, explain, explain_all
-from autotune.space.order import binding_order
+from autotune.space.explain import Exclusion, why_impossible
 
 MAX_LISTED = 20_000_000
 """The most rows that `indices()` lists at once."""
@@ -60,13 +57,10 @@ class Space:
         known = {name: value for name, value in (constants or {}).items() if name not in values}
         for name, listed in values.items():
             _check_values(name, listed)
-        conditions = _conditions(constraints, values, known)
-        sizes = {name: len(listed) for name, listed in values.items()}
-        order = binding_order(sizes, [_scope(condition.tree) for condition in conditions])
         try:
-            diagram = Builder(values, conditions).build(order)
-        except EmptyError as error:
-            raise SpaceError(f"no configuration is valid: {explain(constraints[error.number], known)}") from None
+            diagram = build(values, constraints, known)
+        except EmptyError:
+            raise SpaceError(f"no configuration is valid: {why_impossible(values, constraints, known, {})}") from None
         except FailedError as error:
             configuration = {name: values[name][index] for name, index in error.indices.items()}
             constraints[error.number].require.mask({**known, **configuration})
@@ -162,27 +156,10 @@ class Space:
         ]
 
     def _reason(self, column: int, index: int) -> str:
-        """The first constraint that alone forbids a value; else a smallest set of them that together do."""
+        """The first constraint that alone forbids a value; else a set that together does."""
         name, value = self.names[column], self.values[column][index]
-        fixed = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
-
-        def possible(constraints: Sequence[Constraint]) -> bool:
-            used = frozenset().union(*(c.require.names for c in constraints), {name})
-            try:
-                Space.build({n: v for n, v in fixed.items() if n in used}, constraints, self.constants)
-            except SpaceError:
-                return False
-            return True
-
-        for constraint in self.constraints:
-            if not possible([constraint]):
-                return explain(constraint, self.constants, {name: value})
-        needed = list(self.constraints)
-        for constraint in self.constraints:
-            fewer = [c for c in needed if c is not constraint]
-            if not possible(fewer):
-                needed = fewer
-        return explain_all(needed, self.constants, {name: value})
+        values = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
+        return why_impossible(values, self.constraints, self.constants, {name: value})
 
 
 def _check_values(name: str, listed: tuple[Value, ...]) -> None:
@@ -192,28 +169,3 @@ def _check_values(name: str, listed: tuple[Value, ...]) -> None:
         raise SpaceError(f"parameter {name} has a value twice: {', '.join(map(str, listed))}")
     if len(listed) > np.iinfo(np.int16).max:
         raise SpaceError(f"parameter {name} has {len(listed)} values; {np.iinfo(np.int16).max} are possible")
-
-
-def _conditions(
-    constraints: Sequence[Constraint], values: Mapping[str, Sequence[Value]], known: Mapping[str, Any]
-) -> list[Condition]:
-    """What the constraints ask of the parameters once the constants are put in."""
-    result = []
-    for number, constraint in enumerate(constraints):
-        require = constraint.require
-        for name in sorted(require.names):
-            if name not in known and name not in values:
-                raise unknown_name(require.text, name, [*values, *known], where=require.where)
-        constants = {name: known[name] for name in require.names if name in known}
-        result.append(Condition(number, put_in(require.tree, constants)))
-    return result
-
-
-def _scope(tree: Node) -> list[str]:
-    """The names of a tree as they stand in its text."""
-    if isinstance(tree, Name):
-        return [tree.name]
-    return list(dict.fromkeys(name for part in tree.parts for name in _scope(part)))
-
-
-__all__ = ["MAX_LISTED", "Constraint", "Exclusion", "Space"]
