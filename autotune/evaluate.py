@@ -24,14 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import reference
-from autotune.crew import Keeper
+from autotune.engine.crew import Keeper
+from autotune.engine.messages import Job, Setup
+from autotune.engine.report import Limits, Report
+from autotune.engine.runtime import DeviceLock, RunFolder
 from autotune.errors import AutotuneError, StudyError, WorkerError
-from autotune.messages import Job, Setup
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan
 from autotune.problem import Problem
-from autotune.report import Limits, Report
-from autotune.runtime import DeviceLock, RunFolder
 from autotune.timing import Rules
 
 _MOST_BUILDERS = 16

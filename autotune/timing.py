@@ -137,9 +137,13 @@ class Slower:
         self._bound = bound_ns if bound_ns is not None and rules.early_stop else math.inf
         self._samples: list[int] = []
 
-    def is_hopeless(self, ns: int) -> bool:
-        """Say whether one run, steady or not, rules the configuration out."""
-        return ns > self._bound * self._rules.hopeless
+    def is_hopeless(self, runs: Sequence[int]) -> bool:
+        """Say whether runs, steady or not, rule the configuration out: 50 ms of them or three, all hopeless.
+
+        A single short run may have met a busy machine.
+        """
+        seen = len(runs) >= 3 or sum(runs) >= 50_000_000
+        return seen and min(runs) > self._bound * self._rules.hopeless
 
     def add(self, ns: int) -> None:
         """Take in one run time, taken when steady."""
@@ -174,8 +178,8 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     """
     slower = Slower(rules, bound_ns)
     warmup = _warm_up(source, rules, slower)
-    if warmup and slower.is_hopeless(warmup[-1]):
-        return _stopped(warmup[:-1], warmup[-1:], bound_ns, cache)
+    if slower.is_hopeless(warmup):
+        return _stopped((), warmup, bound_ns, cache)
     steady = warmup[-rules.quiet - 1 :]
     for ns in steady:
         slower.add(ns)
@@ -202,7 +206,7 @@ def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
             break
         warmup.append(times[0])
         steady.add(times[0])
-        if slower.is_hopeless(times[0]) or sum(warmup) * 1e-9 > rules.budget_s:
+        if slower.is_hopeless(warmup) or sum(warmup) * 1e-9 > rules.budget_s:
             break
     return warmup
 

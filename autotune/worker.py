@@ -18,7 +18,7 @@ def main(role: str, descriptor: int, parent: int) -> None:
     _die_with(parent)
     from multiprocessing.connection import Connection
 
-    from autotune.serve import serve
+    from autotune.engine.serve import serve
 
     os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
     serve(role, Connection(descriptor))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.arena import POISON, Guarded
+from autotune.engine.arena import POISON, Guarded
 from autotune.errors import StudyError
 from autotune.opencl import Kernel, Memory, Session
 from autotune.plan import Buffer, Tolerance, numpy_type

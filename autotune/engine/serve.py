@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.engine.messages import Phase, Ready, Retime, Setup
+from autotune.engine.prepare import build_ahead
+from autotune.engine.report import Fault, Report
+from autotune.engine.trial import Bench
 from autotune.errors import AutotuneError
-from autotune.messages import Phase, Ready, Retime, Setup
 from autotune.model import Outcome
 from autotune.opencl import Session
-from autotune.prepare import build_ahead
-from autotune.report import Fault, Report
-from autotune.trial import Bench
 
 
 def serve(role: str, connection: Connection) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from autotune.engine.messages import Job, Ready, Retime, Setup
+from autotune.engine.report import Report
+from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
 from autotune.errors import AutotuneError, WorkerError
-from autotune.messages import Job, Ready, Retime, Setup
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.plan import Plan
-from autotune.report import Report
-from autotune.supervise import WorkerDied, WorkerOverran, WorkerProcess
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""

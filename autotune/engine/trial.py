@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.arena import Arena
-from autotune.flush import Flush
+from autotune.engine.arena import Arena
+from autotune.engine.flush import Flush
+from autotune.engine.prepare import Built, binary_hash, prepare
+from autotune.engine.report import Fault, Limits, Report
+from autotune.engine.verify import Checker, Verdict
 from autotune.model import Measurement, Outcome
 from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
 from autotune.plan import Launch, Plan, numpy_type
-from autotune.prepare import Built, binary_hash, prepare
-from autotune.report import Fault, Limits, Report
 from autotune.timing import Precise, Rules, Timed, is_drifting, measure
-from autotune.verify import Checker, Verdict
 
 _KEPT = 8  # built plans kept for the finalists' re-timing
 

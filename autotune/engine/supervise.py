@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import autotune
+from autotune.engine.messages import Phase
 from autotune.errors import WorkerError
-from autotune.messages import Phase
 
 
 class WorkerDied(WorkerError):

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from autotune.arena import Arena, Guarded
+from autotune.engine.arena import Arena, Guarded
+from autotune.engine.report import Fault, Report, first_error, resources
+from autotune.engine.verify import Checker
 from autotune.model import Outcome
 from autotune.opencl import BuildError, Kernel, KernelLimits, Memory, OpenCLError, Program, Session
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
-from autotune.report import Fault, Report, first_error, resources
-from autotune.verify import Checker
 
 
 @dataclass(slots=True)

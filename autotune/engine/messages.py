@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autotune.engine.report import Limits
 from autotune.plan import Plan
-from autotune.report import Limits
 from autotune.timing import Rules
 
 

@@ -1,0 +1,21 @@
+"""The measuring engine: everything between a plan and its report.
+
+In the worker process, from the device up:
+
+    arena.py      buffers between guards: uploaded, restored, poisoned
+    report.py     how a trial ends: limits, report, fault
+    verify.py     outputs, guards and inputs checked on the device
+    flush.py      caches cleared between runs
+    prepare.py    plan -> kernels within the device's limits, arguments set
+    trial.py      one plan: build, verify, time, verify again
+    messages.py   what the search and its workers say to each other
+    serve.py      a worker's loop
+
+In the search:
+
+    supervise.py  one worker process: start, talk, end
+    crew.py       threads that each keep one worker alive
+    runtime.py    the device's lock, the folder of a run
+
+Imports point up this list.
+"""
