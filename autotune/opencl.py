@@ -185,6 +185,7 @@ class Session:
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+            self._launched: list[Event] = []
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             self.cache = self._device.global_mem_cache_size  # bytes, as far as the driver tells
             self.builds_at_launch = re.search("pocl|portable computing", info.platform, re.IGNORECASE) is not None
@@ -244,14 +245,22 @@ class Session:
         """Enqueue one kernel with the arguments it has."""
         with _reported():
             local = tuple(local_size) if local_size is not None else None
-            return cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
+            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
+            self._launched.append(event)
+            return event
 
-    def wait_until_running(self, event: Event) -> None:
-        """Wait until a launch has begun to execute: PoCL compiles before that, at the first launch of a kernel."""
+    def wait_until_running(self, event: Event) -> bool:
+        """Wait until a launch executes, which on PoCL it does once compiled; False where it failed instead."""
         with _reported():
             self._queue.flush()
             while event.command_execution_status > cl.command_execution_status.RUNNING:
                 time.sleep(0.0002)
+            return event.command_execution_status >= cl.command_execution_status.COMPLETE
+
+    def busy_ns(self) -> int:
+        """Return the device time of all launches since the last call, all of them finished, in nanoseconds."""
+        launched, self._launched = self._launched, []
+        return sum(span_ns(event, event) for event in launched)
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
