@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.arena import POISON, Arena, Guarded
+from autotune.engine.arena import POISON, Arena, Guarded
 from autotune.library import read_source
 from autotune.model import Value
 from autotune.opencl import Kernel, Session, list_devices
