@@ -11,13 +11,12 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.errors import StudyError, UsageError
-from autotune.model import ProblemKey, Value
+from autotune.key import ProblemKey, Value
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
@@ -27,19 +26,24 @@ _MAX_SOURCE = 4 * 2**20
 _MAX_DEPTH = 20
 
 
-@dataclass(frozen=True)
-class StudyText:
-    """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
-
-    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any.
-    """
-
+class _StudyFields(NamedTuple):
     name: str
     path: Path
-    table: Mapping[str, Any] = field(repr=False)
+    table: Mapping[str, Any]
     kernel_path: Path
-    source: str = field(repr=False)
+    source: str
     shadows: Path | None = None
+
+
+class StudyText(_StudyFields):
+    """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
+
+    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any. A named
+    tuple and no dataclass: see key.py.
+    """
+
+    def __repr__(self) -> str:
+        return f"StudyText({self.name!r}, {str(self.path)!r})"
 
     @cached_property
     def kernel_hash(self) -> str:

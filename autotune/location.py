@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from autotune.errors import StoreError
 
@@ -26,8 +26,7 @@ MOUNTS = Path("/proc/self/mounts")
 _HEADER = b"SQLite format 3\0"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file."""
 
     path: str = ""

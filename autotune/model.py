@@ -1,6 +1,6 @@
 """The records that travel between the rooms: frozen, plain data, no behaviour beyond their own fields.
 
-Standard library only: the cold path of `autotune best` imports this file.
+Standard library only. What the cold path of `autotune best` needs of it is in key.py.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from statistics import median
 
-Value = int | float | str
-"""One value of a parameter or a choice."""
-
-Configuration = Mapping[str, Value]
-"""One value per parameter, in the study's order of parameters."""
-
-Size = Mapping[str, int]
-"""The problem size, e.g. `{"M": 1024, "N": 1024, "K": 1024}`."""
-
-Choices = Mapping[str, Value]
-"""Properties that the user picks and nothing tunes, e.g. `{"T": "float"}`."""
+from autotune.key import Choices as Choices
+from autotune.key import Configuration as Configuration
+from autotune.key import ProblemKey as ProblemKey
+from autotune.key import Size as Size
+from autotune.key import Value as Value
+from autotune.statistics import median
 
 
 class Outcome(StrEnum):
@@ -126,7 +120,7 @@ class Measurement:
     @property
     def median_ns(self) -> float:
         """The median of the samples; NaN where there are none."""
-        return float(median(self.samples_ns)) if self.samples_ns else math.nan
+        return median(self.samples_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +154,3 @@ class Trial:
         """The median that ranks this trial: re-timed where it was, else as first measured; NaN if none."""
         best = self.retimed or self.measurement
         return best.median_ns if best is not None else math.nan
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemKey:
-    """What a stored result belongs to. A change of any field never serves a stale result silently.
-
-    `kernel_hash` covers the kernel's text with its includes; `study_hash` the parts of the study that
-    decide what is run and accepted (launches, arguments, options, reference, tolerance, timing), not its
-    prose and not the lists of values, so that widening a parameter keeps what was measured.
-    """
-
-    study: str
-    kernel_hash: str
-    study_hash: str
-    device: str  # fingerprint
-    size: Size
-    choices: Choices

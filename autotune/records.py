@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -10,30 +9,16 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from autotune.model import DeviceInfo, Measurement, Outcome, ProblemKey, Trial
+from autotune.key import ProblemKey, canonical, clean, digest, plain
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 
 Columns = Mapping[Any, Any]
 """A row by the names of its columns."""
 
 
-def canonical(value: Any) -> str:
-    """Return JSON text that is equal for equal values, whatever the order of keys: for keys and hashes."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def digest(value: Any) -> str:
-    """Return 32 hexadecimal digits that stand for a JSON-like value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
-
-
 def ordered(value: Any) -> str:
     """Return JSON text that keeps the order of keys: a configuration reads in its study's order."""
-    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
-
-
-def clean(text: str) -> str:
-    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False)
 
 
 def now() -> str:
@@ -45,18 +30,6 @@ def instant(moment: datetime) -> str:
     """Return an instant as stored: UTC, microseconds always written. One without a zone is taken as UTC."""
     moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.isoformat(timespec="microseconds")
-
-
-def key_columns(key: ProblemKey) -> dict[str, str]:
-    """Return the columns of `problems` for a key."""
-    return {
-        "study": clean(key.study),
-        "kernel_hash": key.kernel_hash,
-        "study_hash": key.study_hash,
-        "device": key.device,
-        "size": canonical(key.size),
-        "choices": canonical(key.choices),
-    }
 
 
 def key_of(row: Columns) -> ProblemKey:
@@ -164,16 +137,3 @@ def _error(error: float | None) -> float | None:
 
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold: text that UTF-8 can, and numbers that are not finite as text."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value

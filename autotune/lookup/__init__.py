@@ -12,12 +12,17 @@ constraints, which loads problem.py.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from autotune.key import Choices, Size
 from autotune.library import StudyText, problem_key
 from autotune.location import locate
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.question import DEVICES, Question
 from autotune.lookup.reader import open_reader
-from autotune.model import Choices, DeviceInfo, Size
+
+if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
 
 __all__ = ["Best", "Match", "best", "stored_devices"]
 

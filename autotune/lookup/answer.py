@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from autotune.model import Choices, Size, Value
+from autotune.key import Choices, Size, Value
 
 
 class Match(StrEnum):
@@ -21,8 +21,7 @@ class Match(StrEnum):
     DEFAULT = "default"  # nothing stored: the study's default configuration
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(NamedTuple):
     """The answer: a configuration, how it matches, and where it comes from.
 
     `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError
+from autotune.key import ProblemKey, Size, Value, key_columns
 from autotune.library import StudyText, default_configuration, space_hash
-from autotune.lookup import architecture, ranking
+from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.ranking import Ranked
 from autotune.lookup.reader import Reader
-from autotune.model import DeviceInfo, ProblemKey, Size, Value
 from autotune.statistics import median_interval
 
 if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
     from autotune.problem import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A stored problem that may answer, and how far it is from the question."""
 
     number: int
@@ -62,8 +61,6 @@ class Question:
 
     def exact(self) -> Best | None:
         """Answer from the very problem asked for, whatever the driver."""
-        from autotune.records import key_columns
-
         for (number,) in self.reader.rows(_SAME, key_columns(self.key)):
             return self._answer(_Candidate(number, self.key, Match.EXACT, 0.0))
         return None
@@ -84,9 +81,10 @@ class Question:
         return self._best(configuration, Match.DEFAULT, notes)
 
     def built(self, found: Best) -> Best:
-        """Fill in the build options and the operations per run of a best."""
+        """Fill in the build options and, where this size was measured, the operations per run."""
         plan, flops = self.problem.plan(found.configuration), self.problem.flops(found.configuration)
-        return replace(found, options=plan.options, flops=flops)
+        # The time of another size says nothing of the operations at this one.
+        return found._replace(options=plan.options, flops=flops if found.measured_size == found.size else None)
 
     def _answer(self, candidate: _Candidate) -> Best | None:
         """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
@@ -161,8 +159,6 @@ class Question:
 
     def _candidates(self) -> list[_Candidate]:
         """Return the other problems of this study with these choices that may answer, nearest first."""
-        from autotune.records import key_columns
-
         found = []
         columns = key_columns(self.key)
         for number, kernel, study, device, size in self.reader.rows(
@@ -175,12 +171,16 @@ class Question:
         return sorted(found, key=self._nearness)
 
     def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float]:
+        from autotune.lookup.architecture import compute_units
+
         key = candidate.key
         changed = (key.kernel_hash, key.study_hash) != (self.key.kernel_hash, self.key.study_hash)
-        units = [max(1, architecture.compute_units(device)) for device in (key.device, self.key.device)]
+        units = [max(1, compute_units(device)) for device in (key.device, self.key.device)]
         return list(Match).index(candidate.match), candidate.distance, changed, abs(math.log2(units[0] / units[1]))
 
     def _match(self, key: ProblemKey) -> Match | None:
+        from autotune.lookup import architecture
+
         asked, here = self.key.device, key.device
         if here == asked:
             return Match.CHANGED if dict(key.size) == dict(self.key.size) else Match.NEAREST_SIZE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from autotune.lookup.reader import Reader
 from autotune.statistics import median_interval
@@ -25,8 +26,7 @@ _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """The time that counts for one configuration: nanoseconds, when and under which driver it was taken.
 
     `retiming` is the number of the re-timing it comes from; None where it is the first measurement.
@@ -60,9 +60,9 @@ def rank(reader: Reader, problem: int, driver: str = "") -> list[Ranked]:
     if not entries:
         return []
     if not any(entry.driver == driver for entry in entries):
-        driver = max(entries, key=lambda entry: entry.when).driver
+        driver = max(entries, key=attrgetter("when")).driver
     counting = {entry.configuration_hash: entry for entry in entries if entry.driver == driver}
-    return sorted(counting.values(), key=lambda entry: entry.time_ns)
+    return sorted(counting.values(), key=attrgetter("time_ns"))
 
 
 def samples(reader: Reader, entry: Ranked) -> list[int]:

@@ -20,10 +20,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, func, select, text, update
 
+from autotune.key import clean, digest, key_columns
 from autotune.location import locate
 from autotune.migrations import migrate
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial
-from autotune.records import clean, digest, key_columns, key_of, now, ordered, trial_columns, trial_of
+from autotune.records import key_of, now, ordered, trial_columns, trial_of
 from autotune.store import interchange, queries
 from autotune.store.database import clear_errors, display, open_engine, reading
 from autotune.store.tables import problems, searches, trials

@@ -12,8 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, S
 from sqlalchemy import Connection, select, update
 
 from autotune.errors import StoreError
+from autotune.key import canonical, clean, digest
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.records import Columns, canonical, clean, device_of, digest, instant, measurement_columns, ordered
+from autotune.records import Columns, device_of, instant, measurement_columns, ordered
 from autotune.store import queries
 from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
 
