@@ -22,6 +22,9 @@ from autotune.statistics import median_interval
 Source = Callable[[int], Sequence[int]]
 """Called with n, runs up to n times and returns their times in nanoseconds; nothing where it has run dry."""
 
+_LEAST_NS = 1_000_000
+"""Device time before anything is judged: a few runs of microseconds say little, and more of them cost nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -95,7 +98,7 @@ class Steady:
     @property
     def finished(self) -> bool:
         """True once the times are steady, or the runs allowed are used up."""
-        quiet = self._since_minimum >= self._rules.quiet and self._total >= 1_000_000
+        quiet = self._since_minimum >= self._rules.quiet and self._total >= _LEAST_NS
         return quiet or self._count >= self._rules.warmup
 
 
@@ -152,7 +155,7 @@ class Slower:
     @property
     def finished(self) -> bool:
         """True where even the fastest plausible median is beyond the margin."""
-        if len(self._samples) < self._rules.quiet + 1:
+        if len(self._samples) < self._rules.quiet + 1 or sum(self._samples) < _LEAST_NS:
             return False
         if min(self._samples) > self._bound * (1 + self._rules.margin):
             return True

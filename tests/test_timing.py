@@ -1,0 +1,127 @@
+"""Warm-up, stopping rules and early stop, on made-up and recorded run times."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.timing import Precise, Rules, Slower, Source, Steady, is_drifting, measure, relative_width
+
+MS = 1_000_000
+RAMP = [5793, 3989, 3020, 1450, 1556, 1463, 1462, 1465, 1464, 1461, 1462, 1463]
+"""Microseconds of the best configuration of a recorded space, while the card's clock ramped up."""
+
+
+def replay(times_ns: list[int]) -> Source:
+    left = iter(times_ns)
+    return lambda count: list(islice(left, count))
+
+
+def test_the_warm_up_outlasts_a_clock_ramp() -> None:
+    timed = measure(replay([us * 1000 for us in RAMP]), Rules(), bound_ns=1.5 * MS)
+    assert not timed.stopped
+    assert timed.measurement.warmup_ns[:4] == (5793000, 3989000, 3020000, 1450000)
+    assert timed.measurement.median_ns == pytest.approx(1463000, rel=0.01)
+
+
+def test_a_slow_configuration_is_stopped_after_few_runs() -> None:
+    timed = measure(replay([3 * MS] * 50), Rules(), bound_ns=1.5 * MS)
+    assert timed.stopped
+    assert timed.measurement.samples_ns == (3 * MS,) * 3
+    assert "2.00 times" in timed.reason
+
+
+def test_a_hopeless_configuration_is_stopped_at_once() -> None:
+    timed = measure(replay([60 * MS] * 50), Rules(), bound_ns=1.5 * MS)
+    assert timed.stopped
+    assert timed.measurement.samples_ns == (60 * MS,)
+
+
+def test_one_long_run_of_a_short_kernel_rules_nothing_out() -> None:
+    times = [4 * MS, *[10_000] * 100]
+    assert not measure(replay(times), Rules(), bound_ns=10_000.0).stopped
+
+
+def test_nothing_is_stopped_without_a_bound_or_when_switched_off() -> None:
+    times = [30 * MS] * 50
+    assert not measure(replay(times), Rules()).stopped
+    assert not measure(replay(times), Rules(early_stop=False), bound_ns=1.0).stopped
+
+
+def test_noise_takes_more_samples_than_quiet() -> None:
+    quiet = measure(replay([2 * MS] * 100), Rules()).measurement
+    noisy = measure(replay([2 * MS + (i * 7919 % 13) * 40_000 for i in range(100)]), Rules()).measurement
+    assert len(quiet.samples_ns) == Rules().minimum
+    assert len(noisy.samples_ns) > 2 * len(quiet.samples_ns)
+
+
+def test_seconds_bound_the_samples_but_three_are_taken() -> None:
+    slow = measure(replay([1500 * MS, 1600 * MS, 1700 * MS] * 10), Rules(budget_s=2.0)).measurement
+    assert len(slow.samples_ns) <= Rules().minimum
+    rule = Precise(Rules(budget_s=2.0))
+    for _ in range(2):
+        rule.add(5000 * MS)
+    assert not rule.finished
+    rule.add(5000 * MS)
+    assert rule.finished
+
+
+def test_a_recording_that_runs_dry_ends_the_measurement() -> None:
+    assert measure(replay([]), Rules()).measurement.samples_ns == ()
+    assert len(measure(replay([2 * MS] * 5), Rules()).measurement.samples_ns) == 2
+
+
+@given(st.lists(st.integers(1000, 10**9), min_size=1, max_size=80), st.floats(1e3, 1e9))
+def test_every_run_is_kept_once_and_the_rules_bound_their_number(times: list[int], bound: float) -> None:
+    rules = Rules()
+    timed = measure(replay(times), rules, bound)
+    seen = [*timed.measurement.warmup_ns, *timed.measurement.samples_ns]
+    assert seen == times[: len(seen)]
+    assert len(timed.measurement.warmup_ns) <= rules.warmup
+    assert len(timed.measurement.samples_ns) <= rules.maximum
+    if timed.stopped:
+        assert min(timed.measurement.samples_ns) > bound or len(timed.measurement.samples_ns) >= rules.minimum
+
+
+@given(st.lists(st.integers(10**5, 10**9), min_size=1, max_size=60))
+def test_what_is_not_slower_than_the_bound_is_never_stopped(times: list[int]) -> None:
+    assert not measure(replay(times), Rules(), bound_ns=float(max(times))).stopped
+
+
+def test_steady_needs_runs_without_a_new_minimum_and_a_millisecond() -> None:
+    rule = Steady(Rules())
+    for ns in (3 * MS, 2 * MS, MS):
+        rule.add(ns)
+        assert not rule.finished
+    rule.add(MS)
+    rule.add(MS)
+    assert rule.finished
+    short = Steady(Rules())
+    for _ in range(9):
+        short.add(1000)
+    assert not short.finished
+
+
+def test_slower_waits_for_steady_runs() -> None:
+    rule = Slower(Rules(), 1.0 * MS)
+    rule.add(2 * MS)
+    rule.add(2 * MS)
+    assert not rule.finished
+    rule.add(2 * MS)
+    assert rule.finished
+
+
+def test_drift_is_a_later_half_of_another_distribution() -> None:
+    wave = [100, 101, 102, 101, 100, 99]
+    assert not is_drifting(wave * 4)
+    assert is_drifting(wave * 2 + [int(value * 1.2) for value in wave * 2])
+    assert not is_drifting([100] * 10 + [101] * 10)
+    assert not is_drifting([100, 200])
+
+
+def test_width_is_relative_and_infinite_for_one_sample() -> None:
+    assert relative_width([100]) == float("inf")
+    assert relative_width([99, 100, 100, 100, 101]) == pytest.approx(0.02)
