@@ -1,0 +1,290 @@
+"""The expression language: what it accepts, what it means, and that columns mean the same as scalars."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.errors import ExpressionError
+from autotune.expression import Expression
+from autotune.expression.bounds import Bounds, surely_false
+from autotune.expression.columns import column_of
+
+LIMIT = 2**62
+
+
+def value(text: str, **names: Any) -> Any:
+    return Expression.parse(text).evaluate(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 + 2 * 3", 7),
+        ("7 // 2", 3),
+        ("-7 // 2", -4),
+        ("7 / 2", 3.5),
+        ("-7 % 3", 2),
+        ("2 ** 10", 1024),
+        ("TS % 8 == 0 and TS > 8", True),
+        ("0 < TS <= 16 < 17", True),
+        ("not TS", False),
+        ("TS in (8, 16)", True),
+        ("TS not in [8, 16]", False),
+        ("VARIANT in ('TILED', 'WPT')", True),
+        ("VARIANT == 'NAIVE'", False),
+        ("VARIANT != 3", True),
+        ("3 if VARIANT == 'TILED' else 4", 3),
+        ("ceil_div(17, TS)", 2),
+        ("round_up(17, TS)", 32),
+        ("min(TS, 3, 9) + max(TS, 3)", 19),
+        ("abs(-TS)", 16),
+        ("log2(TS)", 4.0),
+        ("is_power_of_two(TS) and not is_power_of_two(12)", True),
+        ('has_extension("cl_khr_fp16")', True),
+        ('has_extension("cl_khr_fp64")', False),
+        ("TS == 0 or 1 // TS == 0", True),
+        ("True + True", 2),
+        ("TS + # over\n 1  # two lines", 17),
+        (12, 12),
+        (0.5, 0.5),
+    ],
+)
+def test_value(text: str | int | float, expected: Any) -> None:
+    found = Expression.parse(text).evaluate({"TS": 16, "VARIANT": "TILED", "extensions": ("cl_khr_fp16",)})
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("TS +", "is no expression: invalid syntax"),
+        ("TS = 4", "is no expression"),
+        ("9**9**9", "exponents are whole numbers from 0 to 64"),
+        ("2**63", "beyond 2**62"),
+        ("9" * 3000, "beyond 2**62"),
+        ("1e999", "too large for a float"),
+        ("1 / 0", "divides by zero"),
+        ("1" * 4001, "longer than 4000 characters"),
+        ("1+" * 1999 + "1", "more than"),
+        ("[" * 500 + "]" * 500, "is no expression"),
+        ("-" * 3999 + "1", "nested too deeply"),
+        ("not " * 120 + "1", "nested more than 100 levels"),
+        ("or".join(["(a and b) "] * 200), "more than 500 parts"),
+        ("__import__('os')", "no function of the language"),
+        ("TS.bit_length()", "not a plain function"),
+        ("TS.real", "Python's Attribute"),
+        ("().__class__", "Python's Attribute"),
+        ("TS[0]", "Python's Subscript"),
+        ("lambda: 1", "Python's Lambda"),
+        ("(x := 1)", "Python's NamedExpr"),
+        ("[x for x in y]", "Python's ListComp"),
+        ("f'{TS}'", "Python's JoinedStr"),
+        ("TS & 1", "use `and`"),
+        ("1 << 70", "2 ** n"),
+        ("TS is 1", "use =="),
+        ("(1, 2)", "Python's Tuple"),
+        ("TS in 'abc'", "no list after `in`"),
+        ("TS < 3 in (1, 2)", "chains `in`"),
+        ("None", "neither a number nor text"),
+        ("1j", "neither a number nor text"),
+        ("ceil_dif(1, 2)", "did you mean ceil_div?"),
+        ("ceil_div(1)", "it takes 2"),
+        ("min(1)", "at least 2"),
+        ("min + 1", "without parentheses"),
+        ("max(*x)", "not a plain function"),
+        ("has_extension(TS)", "write `has_extension("),
+        ("1if TS else 2", "is no expression"),
+        ("'\\d' == TS", "is no expression"),
+        ("\0", "is no expression"),
+        ("\ud800", "is no expression"),
+    ],
+)
+def test_refused_when_parsed(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        Expression.parse(text, where="constraints[3]")
+    line = str(caught.value)
+    assert line.startswith("constraints[3]: ")
+    assert message in line
+    assert "\n" not in line
+    assert len(line) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("N // (N - 4)", "`N // (N - 4)` divides by zero (N=4)"),
+        ("N % 0.0 == 1", "divides by zero"),
+        ("N ** 40", "beyond 2**62"),
+        ("N ** -1", "exponents are whole numbers from 0 to 64"),
+        ("1e300 * 10.0 ** N ** 3", "too large for a float"),
+        ("log2(4 - N)", "takes log2 of 0"),
+        ("ceil_div(N, 0.5)", "gives ceil_div 0.5, which is no whole number"),
+        ("T + 1", "calculates with the text 'float'"),
+        ("T < 'int'", "compares text with <"),
+        ("T or N", "uses the text 'float' as a condition"),
+        ("extensions == 3", "uses the list extensions as a value"),
+        ("HUGE + 1", "uses HUGE, which is out of bounds"),
+        ("n + 1", "`n + 1` uses n, which is not defined; did you mean N?"),
+        ("N > 0 or M", "uses M, which is not defined"),
+    ],
+)
+def test_refused_when_evaluated(text: str, message: str) -> None:
+    names = {"N": 4, "T": "float", "extensions": ("a",), "HUGE": 2**62 + 1}
+    with pytest.raises(ExpressionError) as caught:
+        truth = Expression.parse(text).evaluate(names)
+        assert truth is None, "only its use as a condition can fail"
+    assert message in str(caught.value)
+
+
+def test_a_hostile_text_costs_no_time() -> None:
+    """Nested chains and memberships would double the work per level if operands were computed twice."""
+    deep = "1"
+    for _ in range(24):
+        deep = f"(0 <= ({deep} in (0, a)) <= b < 5)"
+    begin = time.process_time()
+    value(deep, a=1, b=1)
+    Expression.parse(deep).mask({"a": np.arange(100), "b": 1})
+    with pytest.raises(ExpressionError):
+        Expression.parse("a" * 10_000_000)
+    assert time.process_time() - begin < 10  # 2**24 evaluations would take minutes
+
+
+def test_identity() -> None:
+    one, two = Expression.parse("a + 1", where="here"), Expression.parse(" a + 1 ", where="there")
+    assert one == two
+    assert len({one, two}) == 1
+    assert one.names == {"a"}
+    assert pickle.loads(pickle.dumps(one)).evaluate({"a": 2}) == 3
+    with pytest.raises(AttributeError):
+        one.text = "b"  # type: ignore[misc]
+
+
+def test_extensions_are_a_free_name() -> None:
+    assert Expression.parse("has_extension('cl_khr_fp64')").names == {"extensions"}
+
+
+# --- columns mean what scalars mean -------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-4, 9),
+    st.sampled_from([16, 64, 4096, 2**31, 2**53 + 1, 2**61, LIMIT, -LIMIT]),
+    st.sampled_from([0.5, -2.5, 3.0, 1e300, 1e-300, float(2**53)]),
+)
+COLUMNS = st.one_of(
+    *(st.lists(each, min_size=4, max_size=4) for each in (st.integers(-4, 9), st.integers(-LIMIT, LIMIT))),
+    st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=4, max_size=4),
+    st.lists(st.sampled_from(["x", "y", "long text"]), min_size=4, max_size=4),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.lists(st.one_of(NUMBERS, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
+    st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=4, max_size=4),
+)
+LEAVES = st.one_of(
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.sampled_from(["0", "1", "2", "7", "64", "2.5", "'x'", "'y'", str(2**40)]),
+)
+
+
+def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    def form(shape: str) -> st.SearchStrategy[str]:
+        return st.lists(inner, min_size=3, max_size=3).map(lambda parts: shape.format(*parts))
+
+    binary = [f"({{0}} {sign} {{1}})" for sign in "+ - * / // % ** == != < <= > >= and or".split()]
+    calls = [f"{name}({{0}}, {{1}})" for name in ("min", "max", "ceil_div", "round_up")]
+    single = ["(-{0})", "(not {0})", "abs({0})", "log2({0})", "is_power_of_two({0})"]
+    more = ["({0} if {1} else {2})", "({0} in ({1}, {2}))", "({0} not in ({1}, 4))", "({0} < {1} <= {2})"]
+    return st.sampled_from([*binary, *binary, *calls, *single, *more]).flatmap(form)
+
+
+TEXTS = st.recursive(LEAVES, _larger, max_leaves=9)
+
+
+def parsed(text: str) -> Expression | None:
+    """The expression; None where a constant part of the generated text cannot be computed."""
+    try:
+        return Expression.parse(text)
+    except ExpressionError:
+        return None
+
+
+@settings(max_examples=1500, deadline=None)
+@given(TEXTS, COLUMNS, COLUMNS, st.one_of(COLUMNS, NUMBERS), NUMBERS)
+def test_columns_and_scalars_agree(text: str, a: list, b: list, c: Any, d: Any) -> None:
+    expression = parsed(f"(({text}) == ({text})) and (({text}) or True)")
+    if expression is None:
+        return
+    plain = {"a": a, "b": b, "c": c, "d": d}
+    names = {name: column_of(given) if isinstance(given, list) else given for name, given in plain.items()}
+    inner = Expression.parse(text)
+    for tested in (expression, inner):
+        expected, failed = [], []
+        for row in range(4):
+            known = {name: given[row] if isinstance(given, list) else given for name, given in plain.items()}
+            try:
+                found = tested.evaluate(known)
+                failed.append(isinstance(found, str))  # text is no condition
+                expected.append(bool(found) and not failed[-1])
+            except ExpressionError:
+                failed.append(True)
+                expected.append(False)
+        rows = 4 if any(isinstance(names[name], np.ndarray) for name in tested.names) else 1
+        true, wrong = tested.decide(names)
+        assert true.tolist() == expected[:rows]
+        assert wrong.tolist() == failed[:rows]
+        if any(failed[:rows]):
+            with pytest.raises(ExpressionError):
+                tested.mask(names)
+        else:
+            assert tested.mask(names).tolist() == expected[:rows]
+
+
+@settings(max_examples=600, deadline=None)
+@given(TEXTS, st.lists(st.integers(0, 9), min_size=3, max_size=3), st.lists(NUMBERS, min_size=1, max_size=3), NUMBERS)
+def test_what_bounds_rule_out_is_false_for_every_value(text: str, a: list, b: list, c: Any) -> None:
+    expression = parsed(text)
+    if expression is None:
+        return
+    plain: dict[str, list] = {"a": a, "b": b, "c": [c], "d": ["x", "y"]}
+    bounds = {name: Bounds.of_values(listed) for name, listed in plain.items()}
+    false = surely_false(expression.tree, {**bounds, "a": Bounds.of_column(column_of(a))})
+    for row in np.flatnonzero(np.broadcast_to(false, (3,))):
+        for others in itertools.product(b, [c], ["x", "y"]):
+            assert not expression.evaluate(dict(zip("abcd", (a[row], *others), strict=True)))
+
+
+def test_overflow_in_a_column_is_seen() -> None:
+    big = np.array([1, 2**40, 2**61])
+    for text in ("a * a > 0", "a + a + a + a > 0", "-a - a - a - a < 0", "round_up(a, 2**60) * 4 > 0"):
+        true, failed = Expression.parse(text).decide({"a": big})
+        assert failed[2]
+        assert true[0]
+    with pytest.raises(ExpressionError, match=r"beyond 2\*\*62 \(a=1099511627776\)"):
+        Expression.parse("a * a > 0").mask({"a": big})
+
+
+def test_a_column_that_is_left_aside_does_not_fail() -> None:
+    wpt = np.array([0, 1, 2, 3])
+    assert Expression.parse("WPT != 0 and 16 % WPT == 0").mask({"WPT": wpt}).tolist() == [False, True, True, False]
+    assert Expression.parse("(16 // WPT if WPT else 5) == 5").mask({"WPT": wpt}).tolist() == [True, False, False, True]
+    assert Expression.parse("WPT == 0 or 0 < 16 // WPT < 9").mask({"WPT": wpt}).tolist() == [True, False, True, True]
+
+
+def test_small_types_do_not_wrap() -> None:
+    assert Expression.parse("a * a == 10000").mask({"a": np.array([100], dtype=np.int8)}).all()
+    with pytest.raises(ExpressionError, match="out of bounds"):
+        Expression.parse("a > 0").mask({"a": np.array([2**63], dtype=np.uint64)})
+
+
+def test_columns_of_several_lengths_are_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="one length"):
+        Expression.parse("a + b").mask({"a": np.arange(2), "b": np.arange(3)})
