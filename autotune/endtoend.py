@@ -94,7 +94,8 @@ def _launch_all(session: Session, program: Any, plan: Plan, buffers: dict[str, M
         session.set_arguments(kernel, [_argument(plan.arguments[name], buffers) for name in launch.arguments])
         event: Event = session.launch(kernel, launch.global_size, launch.local_size)
         if session.builds_at_launch:
-            session.wait_until_running(event)
+            if not session.wait_until_running(event):
+                raise WorkerError(f"{launch.entry} did not compile at its first launch")
             compiling += time.perf_counter() - begun
     session.finish()
     return compiling

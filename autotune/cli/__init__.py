@@ -1,0 +1,39 @@
+"""The command line: parsing and printing, one file per group of commands. `app` is the entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from autotune.cli.output import report, say
+from autotune.errors import AutotuneError
+
+
+class Commands(TyperGroup):
+    """Turns the errors of this package into one line on stderr and their exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was typed."""
+        try:
+            return super().invoke(ctx)
+        except AutotuneError as error:
+            report(error)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            say("interrupted")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
+)
+
+# Importing a group registers its commands with `app`, in the order in which --help lists them.
+from autotune.cli import searching, looking, checking, comparing, moving  # noqa: E402, F401, I001

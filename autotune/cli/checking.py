@@ -1,0 +1,140 @@
+"""`autotune check`: what the author of a study runs first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune import device as devices
+from autotune import library, reference, units
+from autotune.cli import app
+from autotune.cli.options import (
+    ChoiceOption,
+    DeviceOption,
+    JsonOption,
+    PythonOption,
+    SizeOption,
+    StudyArgument,
+    load_study,
+    parse_configuration,
+    size_text,
+)
+from autotune.cli.output import facts, say, table, write_json
+from autotune.errors import AutotuneError
+from autotune.model import Configuration, Outcome
+from autotune.problem import GENERIC_DEVICE, Problem
+from autotune.progress import configuration as shown
+
+
+@app.command(
+    help="""
+Check a study: what its author runs first.
+
+Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why; then
+builds one configuration, prints the build log, and verifies it against the reference.
+Exit code 2: the study or its kernel is wrong. Exit code 1: it builds and does not pass.
+
+\b
+Examples:
+  autotune check ./blur.toml --no-run
+  autotune check ./blur.toml --set WG=128 --set VW=4 --save-build build
+  autotune check matmul --size 65 --choice T=int
+"""
+)
+def check(
+    study: StudyArgument,
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=V", help="Check this value; the rest as by default. Repeatable."),
+    ] = None,
+    save_build: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Save source, options, build log and binary (PTX on NVIDIA).")
+    ] = None,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
+    ] = False,
+    allow_python: PythonOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what is written, then build and verify one configuration."""
+    tuned = load_study(study)
+    sizes = library.parse_size(size or [], tuned.sizes)
+    choices = library.parse_choices(choice or [], tuned.text)
+    info = devices.find_device(device) if device is not None or not no_run else GENERIC_DEVICE
+    problem = Problem(tuned, sizes, choices, info)
+    written = _written(problem)
+    if not as_json:
+        _print_written(problem, written)
+    configuration = parse_configuration(settings, tuned, problem.default, "--set")
+    problem.plan(configuration)
+    reference.check(problem)
+    built = {} if no_run else _build(problem, configuration, save_build, allow_python, quiet=as_json)
+    if as_json:
+        write_json(written | built)
+    elif no_run:
+        say("checked without running anything; leave out --no-run to build and verify one configuration")
+    if built and built["outcome"] != Outcome.OK.value:
+        raise AutotuneError(
+            f"{built['outcome']}: {built['reason']}",
+            where=shown(configuration),
+            hint="--save-build DIR keeps the build",
+        )
+
+
+def _written(problem: Problem) -> dict[str, Any]:
+    """What the file says, at this size."""
+    study = problem.study
+    return {
+        "study": study.name,
+        "file": str(study.text.path),
+        "kernel": str(study.text.kernel_path),
+        "size": problem.size,
+        "choices": problem.choices,
+        "device": problem.device.fingerprint,
+        "parameters": {name: list(parameter.values) for name, parameter in study.parameters.items()},
+        "default": problem.default,
+        "combinations": problem.space.combinations,
+        "valid_configurations": len(problem.space),
+        "exclusions": [{"name": e.name, "value": e.value, "reason": e.reason} for e in problem.space.exclusions()],
+    }
+
+
+def _print_written(problem: Problem, written: dict[str, Any]) -> None:
+    study = problem.study
+    device = "a typical GPU's limits (no device is used)" if problem.device is GENERIC_DEVICE else problem.device.name
+    facts(
+        [
+            ("study", f"{study.name}: {study.about}" if study.about else study.name),
+            ("file", written["file"]),
+            ("kernel", written["kernel"]),
+            ("size", size_text(problem.size)),
+            ("choices", size_text(problem.choices)),
+            ("device", device),
+        ]
+    )
+    print()
+    rows = [
+        (p.name, " ".join(map(str, p.values)), str(problem.default[p.name]), p.about) for p in study.parameters.values()
+    ]
+    table(("parameter", "values", "default", "about"), rows)
+    print()
+    rules = [constraint.reason for constraint in problem.constraints]
+    count, combinations = written["valid_configurations"], written["combinations"]
+    facts(
+        [
+            ("constraints", "\n".join(dict.fromkeys(rules))),
+            ("valid", f"{count:,} of {combinations:,} combinations ({units.share(count, combinations)})"),
+            ("excluded", "\n".join(str(exclusion) for exclusion in problem.space.exclusions())),
+        ]
+    )
+
+
+def _build(
+    problem: Problem, configuration: Configuration, save: Path | None, allow_python: bool, *, quiet: bool
+) -> dict[str, Any]:
+    raise NotImplementedError

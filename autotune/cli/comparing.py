@@ -1,0 +1,249 @@
+"""`autotune compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune import baselines, charts, compare, library, loop, progress, units
+from autotune import device as devices
+from autotune.cli import app
+from autotune.cli.options import (
+    ChoiceOption,
+    DatabaseOption,
+    DeviceOption,
+    JsonOption,
+    PythonOption,
+    StudyArgument,
+    load_study,
+    parse_sizes,
+)
+from autotune.cli.output import say, stderr, table, warn, write_json
+from autotune.cli.pictures import Extra, draw
+from autotune.cli.result import trial_json
+from autotune.compare import BY_DEVICE, BY_SIZE, Cell, size_label
+from autotune.endtoend import EndToEnd, end_to_end
+from autotune.errors import DeviceError, WorkerError
+from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.loop import Budget
+from autotune.model import DeviceInfo
+from autotune.problem import Problem
+from autotune.progress import configuration
+from autotune.samplers import DEFAULT_SAMPLER
+from autotune.store import Store
+
+
+@app.command(
+    name="compare",
+    help="""
+Show the best per value of one parameter, per size, or per device, as a table and as a chart.
+
+Every value gets the same number of trials: those that the store lacks are measured first, unless --no-search.
+A value that is not possible at a size is listed with the reason.
+
+\b
+Sizes, separated by commas or semicolons:
+  1024                     every size of the study is 1024
+  M=1600,N=1600,K=1007     these; after it, a semicolon: M=64,N=64;M=128,N=128
+  ladder                   a list of sizes that the study names
+
+\b
+Examples:
+  autotune compare matmul --by VARIANT --sizes 1024,2048 --chart variants.png
+  autotune compare matmul --by size --sizes 128,256,512,1024,2048 --baselines --chart sizes.svg
+  autotune compare sgemm --by device --no-search
+""",
+)
+def compare_values(
+    study: StudyArgument,
+    by: Annotated[str, typer.Option("--by", metavar="PARAMETER|device|size", help="What to compare.")],
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", metavar="SIZES", help="Default: the study's default size.")
+    ] = None,
+    device: DeviceOption = None,
+    choice: ChoiceOption = None,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Trials per value, stored ones included.")] = 20,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE.png|FILE.svg", help="Draw the comparison into this file.")
+    ] = None,
+    no_search: Annotated[bool, typer.Option("--no-search", help="Measure nothing, show what is stored.")] = False,
+    with_baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines",
+            help="For matrix products: NumPy's BLAS and Strassen's algorithm on the host, and the device end to end.",
+        ),
+    ] = False,
+    sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed: same proposals.")] = None,
+    allow_python: PythonOption = False,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search what is missing, then print the table and draw the chart."""
+    tuned = load_study(study)
+    compare.require_subject(tuned, by)
+    if chart is not None:
+        charts.check_path(chart)
+    if with_baselines:
+        baselines.require_product(tuned)
+    wanted = parse_sizes(sizes, tuned)
+    choices = library.parse_choices(choice or [], tuned.text)
+    chosen = _devices(device, by)
+    with Store.open(database) as store:
+        search = None if no_search else _searcher(store, Settings(allow_python=allow_python), sampler, seed)
+        cells = compare.compare(tuned, by, wanted, choices, chosen, store, trials=trials, search=search)
+    extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
+    if as_json:
+        write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [_extra_json(x) for x in extras]})
+    else:
+        _print(cells, extras, costs, by)
+    if chart is not None:
+        words = [f"{name}={value}" for name, value in choices.items()]
+        subtitle = "; ".join([f"{info.name}, driver {info.driver}" for info in chosen] + words)
+        draw(chart, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
+        say(f"chart written to {chart}")
+    if all(cell.best is None for cell in cells):
+        say("error: no verified configuration" + ("; leave out --no-search to measure some" if no_search else ""))
+        raise typer.Exit(1)
+
+
+def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
+    """The devices to compare on: all models here by device, else the one chosen."""
+    if by != BY_DEVICE or selector is not None:
+        return [devices.find_device(part) for part in selector.split(",")] if selector else [devices.find_device(None)]
+    found: dict[str, DeviceInfo] = {}
+    for info in devices.list_devices():
+        found.setdefault(info.fingerprint, info)
+    if not found:
+        raise DeviceError("no device here", hint="autotune devices says how to get one")
+    return list(found.values())
+
+
+def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
+    def search(problem: Problem, trials: int) -> None:
+        fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
+        what = " ".join([problem.study.name, size_label(problem.size), *fixed])
+        say(f"{what}: {trials} trials on {problem.device.name}")
+        with (
+            DeviceEvaluator(problem, [problem.device], settings) as evaluator,
+            progress.show(stderr(), problem.flops) as report,
+        ):
+            result = loop.run(
+                problem, evaluator, store, sampler=sampler, seed=seed, budget=Budget(trials=trials), on_progress=report
+            )
+        if result.reason == "interrupted":
+            raise KeyboardInterrupt
+
+    return search
+
+
+def _baselines(
+    cells: Sequence[Cell], device: DeviceInfo, *, measure: bool
+) -> tuple[list[Extra], list[tuple[Cell, EndToEnd]]]:
+    """Host baselines and, for the fastest configuration of each size, the device end to end."""
+    extras: list[Extra] = []
+    costs: list[tuple[Cell, EndToEnd]] = []
+    for size in compare.sizes_of(cells):
+        here = [cell for cell in cells if cell.size == size and cell.problem is not None]
+        if not here or here[0].problem is None:
+            continue
+        say(f"baselines at {size_label(size)}")
+        extras += [Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
+        passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
+        fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
+        if fastest is None or fastest.problem is None or fastest.best is None or not measure:
+            continue
+        try:
+            cost = end_to_end(fastest.problem.plan(fastest.best.configuration), device)
+        except WorkerError as error:
+            warn(str(error))
+            continue
+        costs.append((fastest, cost))
+        extras.append(Extra("OpenCL, end to end", size, cost.total * 1e9))
+    return extras, costs
+
+
+def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple[Cell, EndToEnd]], by: str) -> None:
+    headings = ("size", by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
+    if by == BY_SIZE:
+        headings = headings[1:]
+    rows = []
+    for size in compare.sizes_of(cells):
+        here = [cell for cell in cells if cell.size == size]
+        times = [cell.best.time_ns for cell in here if cell.best is not None]
+        for cell in here:
+            rows.append(_row(cell, min(times, default=0.0), by))
+        known = next((cell for cell in here if cell.problem is not None), None)
+        rows += [_extra_row(extra, known, min(times, default=0.0), by) for extra in extras if extra.size == size]
+    table(headings, rows, right=("time", "GFLOPS", "GB/s", "of best", "trials"))
+    if costs:
+        print()
+        names = ("size", "set-up", "transfer", "kernel", "read back", "end to end", "kernel alone")
+        table(names, [_cost_row(cell, cost) for cell, cost in costs], right=names[1:])
+
+
+def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
+    place = () if by == BY_SIZE else (size_label(cell.size),)
+    tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
+    if cell.best is None or cell.problem is None:
+        return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
+    chosen = {name: value for name, value in cell.best.configuration.items() if name != by}
+    return (
+        *place,
+        cell.value,
+        units.time(cell.best.time_ns),
+        *_rates(cell.problem, cell.problem.flops(cell.best.configuration), cell.best.time_ns, cell),
+        units.share(least, cell.best.time_ns),
+        tried,
+        configuration(chosen),
+    )
+
+
+def _rates(problem: Problem, flops: float | None, ns: float, cell: Cell) -> tuple[str, str]:
+    chosen = cell.best.configuration if cell.best is not None else problem.default
+    rates = (units.giga_rate(flops, ns), units.giga_rate(problem.bytes(chosen), ns))
+    gflops, moved = ("-" if rate is None else units.number(rate) for rate in rates)
+    return gflops, moved
+
+
+def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple[str, ...]:
+    label = f"{size_label(extra.size)} {extra.label}" if by == BY_SIZE else extra.label
+    place = () if by == BY_SIZE else (size_label(extra.size),)
+    flops = known.problem.flops(known.problem.default) if known is not None and known.problem is not None else None
+    rate = units.giga_rate(flops, extra.time_ns)
+    return (
+        *place,
+        label,
+        units.time(extra.time_ns),
+        "-" if rate is None else units.number(rate),
+        "-",
+        units.share(least, extra.time_ns),
+        "",
+        "",
+    )
+
+
+def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
+    steps = (cost.setup, cost.transfer, cost.kernel, cost.read_back, cost.total)
+    alone = cell.best.time_ns if cell.best is not None else float("nan")
+    return (size_label(cell.size), *(units.time(s * 1e9) for s in steps), units.time(alone))
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    return {
+        "value": cell.value,
+        "size": cell.size,
+        "device": cell.device,
+        "trials": cell.trials,
+        "valid_configurations": cell.valid,
+        "reason": cell.reason,
+        "best": trial_json(cell.problem, cell.best) if cell.problem is not None else None,
+    }
+
+
+def _extra_json(extra: Extra) -> dict[str, Any]:
+    return {"label": extra.label, "size": extra.size, "time_ns": extra.time_ns}

@@ -1,0 +1,73 @@
+"""`autotune export` and `import`: every trial as JSON lines, and back."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from autotune.cli import app
+from autotune.cli.options import DatabaseOption
+from autotune.cli.output import say
+from autotune.errors import UsageError
+from autotune.store import Store
+
+
+@app.command(
+    name="export",
+    help="""
+Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
+
+\b
+Examples:
+  autotune export > trials.jsonl
+  autotune export trials.jsonl
+""",
+)
+def export_trials(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdout.")] = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Lines to a file or to stdout."""
+    count = 0
+    with Store.open(database) as store, _opened(file, "w") as out:
+        for line in store.export_lines():
+            count += 1
+            out.write(line.rstrip("\n") + "\n")
+    say(f"{count} trials exported" + (f" to {file}" if file else ""))
+
+
+@app.command(
+    name="import",
+    help="""
+Add the trials that `autotune export` wrote; those already here are not added again.
+
+\b
+Examples:
+  autotune import trials.jsonl
+  ssh lab autotune export | autotune import
+""",
+)
+def import_trials(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdin.")] = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Lines from a file or from stdin."""
+    with Store.open(database) as store, _opened(file, "r") as lines:
+        try:
+            count = store.import_lines(lines)
+        except UnicodeDecodeError as error:
+            raise UsageError("is no text in UTF-8", where=str(file or "stdin")) from error
+    say(f"{count} new trials imported")
+
+
+def _opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:
+    if file is None or str(file) == "-":
+        return nullcontext(sys.stdout if mode == "w" else sys.stdin)
+    try:
+        return file.open(mode, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be opened: {error.strerror}", where=str(file)) from error

@@ -1,0 +1,161 @@
+"""Options that several commands share, and turning their texts into what the rooms below take."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from autotune import library
+from autotune.cli.output import warn
+from autotune.errors import UsageError
+from autotune.library import did_you_mean
+from autotune.model import DeviceInfo, Value
+from autotune.study import Parameter, Study
+
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint."),
+]
+SizeOption = Annotated[
+    list[str] | None,
+    typer.Option("--size", metavar="M=1024,N=512", help="Problem size; a plain number sets every size. Repeatable."),
+]
+ChoiceOption = Annotated[
+    list[str] | None,
+    typer.Option("--choice", metavar="T=float", help="A choice of the study, such as the element type. Repeatable."),
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+PythonOption = Annotated[
+    bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
+]
+
+
+def load_study(name: str) -> Study:
+    """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
+    text = library.find_study(name)
+    if text.shadows is not None:
+        warn(f"{text.path} is used, not the bundled study of the same name")
+    return Study.from_text(text)
+
+
+def assignments(texts: Sequence[str] | None, option: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield (name, values) of `A=1,2,B=3` texts: a word without `=` is a further value of the name before it."""
+    for text in texts or ():
+        found: list[tuple[str, list[str]]] = []
+        for word in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = word.partition("=")
+            if equals and name and value:
+                found.append((name.strip(), [value.strip()]))
+            elif not equals and found:
+                found[-1][1].append(word)
+            else:
+                raise UsageError(f"cannot read {word!r}", where=option, hint=f"write {option} NAME=VALUE")
+        yield from found
+
+
+def parse_fix(texts: Sequence[str] | None, study: Study) -> dict[str, list[Value]]:
+    """Return the values to keep of each parameter: `TS=16,32` or `TS=16,WPT=4`. Raises UsageError."""
+    fixed: dict[str, list[Value]] = {}
+    for name, values in assignments(texts, "--fix"):
+        kept = [_value(parameter(study, name, "--fix"), value, "--fix") for value in values]
+        fixed.setdefault(name, []).extend(kept)
+    return fixed
+
+
+def parse_configuration(
+    texts: Sequence[str] | None, study: Study, rest: Mapping[str, Value], option: str
+) -> dict[str, Value]:
+    """Return the configuration `rest` with what the texts set: `TS=16,WPT=4`. Raises UsageError."""
+    configuration = dict(rest)
+    for name, values in assignments(texts, option):
+        if len(values) != 1:
+            raise UsageError(
+                f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}={values[0]}"
+            )
+        configuration[name] = _value(parameter(study, name, option), values[0], option)
+    return configuration
+
+
+def parameter(study: Study, name: str, option: str) -> Parameter:
+    """Return a parameter by name. Raises UsageError with the known names."""
+    if name not in study.parameters:
+        raise UsageError(
+            f"no parameter named {name!r}{did_you_mean(name, study.parameters)}",
+            where=option,
+            hint=f"parameters of {study.name}: {', '.join(study.parameters)}",
+        )
+    return study.parameters[name]
+
+
+def _value(of: Parameter, text: str, option: str) -> Value:
+    for value in of.values:
+        if str(value) == text:
+            return value
+    raise UsageError(f"{of.name} cannot be {text!r}", where=option, hint=f"it can be {', '.join(map(str, of.values))}")
+
+
+def parse_sizes(text: str | None, study: Study) -> list[dict[str, int]]:
+    """Return the sizes that `--sizes` lists, without repeats; the study's default size where it is not given.
+
+    Items are separated by `;`, or by `,` where none sets a name: a plain number (every size of the study), the
+    name of a size list of the study, or `M=1600,N=1600,K=1007` (the rest at their defaults).
+    """
+    if text is None:
+        return [dict(study.sizes)]
+    found: list[dict[str, int]] = []
+    for group in filter(None, (part.strip() for part in text.split(";"))):
+        for item in [group] if "=" in group else [part.strip() for part in group.split(",") if part.strip()]:
+            found.extend(_sizes(item, study))
+    if not found:
+        raise UsageError("no size given", where="--sizes", hint="write --sizes 1024,2048")
+    return [size for place, size in enumerate(found) if size not in found[:place]]
+
+
+def _sizes(item: str, study: Study) -> list[dict[str, int]]:
+    if "=" in item or item[0] in "-0123456789":
+        try:
+            return [library.parse_size(item, study.sizes)]
+        except UsageError as error:
+            error.where = "--sizes"
+            raise
+    if item not in study.size_lists:
+        raise UsageError(
+            f"no list of sizes named {item!r}{did_you_mean(item, study.size_lists)}",
+            where="--sizes",
+            hint=f"lists of {study.name}: {', '.join(study.size_lists) or 'none'}; or write numbers, or M=1600,N=1600",
+        )
+    return [{**study.sizes, **size} for size in study.size_lists[item]]
+
+
+def size_text(size: Mapping[str, int]) -> str:
+    """`M=1024,N=512`, as the options take it."""
+    return ",".join(f"{name}={value}" for name, value in size.items())
+
+
+def command(
+    name: str,
+    study: str,
+    device: DeviceInfo | None,
+    size: Mapping[str, int],
+    choices: Mapping[str, Value],
+    database: str | None,
+) -> str:
+    """The start of a command line that asks about this problem, ready for more options."""
+    words = ["autotune", name, study]
+    if device is not None:
+        words += ["-d", device.fingerprint]
+    if size:
+        words += ["--size", size_text(size)]
+    for choice, value in choices.items():
+        words += ["--choice", f"{choice}={value}"]
+    if database is not None:
+        words += ["--db", database]
+    return shlex.join(words)

@@ -1,0 +1,97 @@
+"""Printing: data to stdout, everything else to stderr; tables, JSON and errors in one place."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from autotune.errors import AutotuneError
+
+WIDE = 240
+"""Columns of a table that goes to a file or a pipe: nothing is cut there."""
+
+
+def stdout() -> Console:
+    """A console on today's stdout, wide where that is no terminal."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE, highlight=False)
+
+
+def stderr() -> Console:
+    """A console on today's stderr."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def say(text: str) -> None:
+    """Print a line about the work, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning line on stderr."""
+    say(f"warning: {text}")
+
+
+def report(error: AutotuneError) -> None:
+    """Print `error: ...` on stderr as one line, and its detail (a build log) below."""
+    say("error: " + " ".join(str(error).split()))
+    if error.detail:
+        say(error.detail.rstrip())
+
+
+def write(text: str) -> None:
+    """Print data on stdout as it is."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def write_json(value: Any) -> None:
+    """Print JSON on stdout; NaN becomes null."""
+    write(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """`value` in what JSON knows: mappings, lists, texts, finite numbers, null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Iterable):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and value - value != 0:  # NaN and the infinities
+        return None
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """Print a table on stdout; columns named in `right` hold numbers."""
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        shown.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    _print(shown)
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and values in two columns on stdout; rows without a value are left out."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        if value:
+            grid.add_row(Text(name, "bold"), Text(value))
+    _print(grid)
+
+
+def _print(shown: Table) -> None:
+    """Print a table without the blanks that pad its lines."""
+    console = stdout()
+    with console.capture() as captured:
+        console.print(shown)
+    write("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -1,0 +1,164 @@
+"""What a search found, as a person and as a program reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune import units
+from autotune.cli.options import command
+from autotune.cli.output import facts
+from autotune.loop import Result
+from autotune.model import Measurement, Trial
+from autotune.problem import Problem
+from autotune.progress import configuration
+from autotune.statistics import median_interval
+
+
+def print_result(result: Result, study: str, database: str | None) -> None:
+    """Print the best, how it compares, what failed, where the time went, and what to type next."""
+    counted = f"{result.trials} new trials" + (f" and {result.reused} stored" if result.reused else "")
+    rows = [("search", f"{counted} in {units.duration(result.elapsed_s)}; ended: {result.reason}")]
+    if result.best is not None:
+        rows += _best_rows(result, result.best)
+    rows += _failure_rows(result)
+    rows += [("time spent", usage_text(result)), ("longer", _longer(result))]
+    if result.best is not None:
+        rows.append(("next", next_command(result, study, database)))
+    facts(rows)
+
+
+def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
+    tied = [configuration(trial.configuration) for trial in result.ties]
+    more = f"\nand {len(tied) - 3} more" if len(tied) > 3 else ""
+    return [
+        ("best", configuration(best.configuration)),
+        ("time", timing_text(best)),
+        ("rate", rates_text(result.problem, best)),
+        ("default", _against_default(result, best)),
+        ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
+    ]
+
+
+def timing_text(trial: Trial) -> str:
+    """Median, its interval, number of runs, cache: `1.234 ms (1.230 ms to 1.240 ms, 32 runs, warm cache)`."""
+    measurement = trial.retimed or trial.measurement
+    if measurement is None:
+        return ""
+    low, high = median_interval(measurement.samples_ns)
+    return (
+        f"{units.time(measurement.median_ns)} (median; 95 % interval {units.time(low)} to {units.time(high)}; "
+        f"{len(measurement.samples_ns)} runs, {measurement.cache} cache)"
+    )
+
+
+def rates_text(problem: Problem, trial: Trial) -> str:
+    """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it."""
+    flops = units.rate(problem.flops(trial.configuration), trial.time_ns, "GFLOPS")
+    moved = units.rate(problem.bytes(trial.configuration), trial.time_ns, "GB/s")
+    return ", ".join(part for part in (flops, moved) if part)
+
+
+def _against_default(result: Result, best: Trial) -> str:
+    default = result.default
+    if default is None:
+        return "not measured"
+    if default.time_ns != default.time_ns:
+        return f"{default.outcome.value}: {default.reason}"
+    if default.configuration == best.configuration:
+        return "the best is the study's default configuration"
+    return (
+        f"{units.time(default.time_ns)}: the best is {default.time_ns / best.time_ns:.2f} x as fast "
+        f"as the study's default configuration ({configuration(default.configuration)})"
+    )
+
+
+def _failure_rows(result: Result) -> list[tuple[str, str]]:
+    rows = []
+    for outcome, count in result.failures.items():
+        example = result.examples.get(outcome)
+        shown = f"; e.g. {configuration(example.configuration)}: {_one_line(example.reason)}" if example else ""
+        rows.append((outcome.value, f"{count} x{shown}"))
+    return rows
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def usage_text(result: Result) -> str:
+    """Where the wall time of the device workers went, and the share in which kernels executed."""
+    steps = {name: result.usage.get(name, 0.0) for name in ("build", "verify", "time", "idle")}
+    whole = sum(steps.values())
+    parts = [f"{name} {units.duration(s)} ({units.share(s, whole)})" for name, s in steps.items() if s > 0]
+    busy = result.usage.get("device", 0.0)
+    parts += [f"device busy {units.share(busy, whole)}"] if busy else []
+    ahead = result.usage.get("built_ahead", 0.0)
+    parts += [f"built ahead {units.duration(ahead)}"] if ahead else []
+    return ", ".join(parts)
+
+
+def _longer(result: Result) -> str:
+    space = len(result.problem.space)
+    left = space - result.trials - result.reused
+    if left <= 0:
+        return f"nothing left: all {space:,} valid configurations are tried"
+    tried = f"{space - left:,} of {space:,} valid configurations tried"
+    if not result.trials:
+        return tried
+    seconds = left * result.elapsed_s / result.trials
+    return f"{tried}; the rest would take about {units.duration(seconds)}; --timeout 5m goes on from here"
+
+
+def next_command(result: Result, study: str, database: str | None) -> str:
+    """The command that prints the winner as `-D` options."""
+    problem = result.problem
+    defaults = {name: values[0] for name, values in problem.study.choices.items()}
+    chosen = {name: value for name, value in problem.choices.items() if value != defaults[name]}
+    size = problem.size if problem.size != problem.study.sizes else {}
+    return command("best", study, problem.device, size, chosen, database) + " --format defines"
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """The result as one JSON object; times in nanoseconds, spent time in seconds."""
+    problem = result.problem
+    return {
+        "study": problem.study.name,
+        "device": problem.device.fingerprint,
+        "size": problem.size,
+        "choices": problem.choices,
+        "reason": result.reason,
+        "trials": result.trials,
+        "reused": result.reused,
+        "valid_configurations": len(problem.space),
+        "elapsed_s": result.elapsed_s,
+        "best": trial_json(problem, result.best),
+        "default": trial_json(problem, result.default),
+        "ties": [trial.configuration for trial in result.ties],
+        "failures": {
+            outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}
+            for outcome, count in result.failures.items()
+        },
+        "usage_s": result.usage,
+    }
+
+
+def _example(trial: Trial | None) -> dict[str, Any] | None:
+    return None if trial is None else {"configuration": trial.configuration, "reason": trial.reason}
+
+
+def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
+    """A trial with its time, interval and rates."""
+    if trial is None:
+        return None
+    measurement = trial.retimed or trial.measurement or Measurement(())
+    return {
+        "configuration": trial.configuration,
+        "outcome": trial.outcome.value,
+        "reason": trial.reason,
+        "time_ns": trial.time_ns,
+        "interval_ns": median_interval(measurement.samples_ns),
+        "runs": len(measurement.samples_ns),
+        "cache": measurement.cache,
+        "gflops": units.giga_rate(problem.flops(trial.configuration), trial.time_ns),
+        "gbytes_per_s": units.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
+    }

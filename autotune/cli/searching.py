@@ -1,0 +1,149 @@
+"""`autotune search`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autotune import device as devices
+from autotune import library, loop, progress, units
+from autotune.cli import app
+from autotune.cli.options import (
+    ChoiceOption,
+    DatabaseOption,
+    DeviceOption,
+    JsonOption,
+    PythonOption,
+    SizeOption,
+    StudyArgument,
+    load_study,
+    parse_configuration,
+    parse_fix,
+    size_text,
+)
+from autotune.cli.output import say, stderr, write_json
+from autotune.cli.result import as_json, print_result
+from autotune.errors import AutotuneError, StudyError, UsageError
+from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.loop import Budget, Result
+from autotune.model import Outcome
+from autotune.problem import Problem
+from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
+from autotune.store import Store
+
+DEFAULT_SECONDS = 45.0
+"""The budget where none is given: with start and end the search is over within a minute on two CPU cores."""
+
+EXAMPLE = """
+Search the parameters of a study on a device, store every trial, and print the best.
+
+A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
+best so far. Without --trials, --timeout or --until-stale it takes about 45 seconds.
+
+\b
+Examples:
+  autotune search
+  autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
+  autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+"""
+
+
+@app.command(help=EXAMPLE)
+def search(
+    study: StudyArgument = "sgemm",
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    trials: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N new trials.")] = None,
+    timeout: Annotated[str | None, typer.Option(metavar="5m", help="Stop after this time: 90s, 5m, 1h30m.")] = None,
+    until_stale: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stop after N trials without a better one.")
+    ] = None,
+    sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
+    seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed and same results: same proposals.")] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
+    ] = None,
+    start: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=V,...", help="A configuration to try early; the rest as by default. Repeatable."),
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try stored failures again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
+    cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
+    allow_python: PythonOption = False,
+    database: DatabaseOption = None,
+    as_json_: JsonOption = False,
+) -> None:
+    """Search, report on stderr, print the result."""
+    if sampler not in SAMPLERS:
+        raise UsageError(
+            f"no sampler named {sampler!r}{library.did_you_mean(sampler, SAMPLERS)}",
+            where="--sampler",
+            hint=f"known: {', '.join(SAMPLERS)}",
+        )
+    budget = _budget(trials, timeout, until_stale)
+    tuned = load_study(study)
+    sizes = library.parse_size(size or [], tuned.sizes)
+    choices = library.parse_choices(choice or [], tuned.text)
+    fixed = parse_fix(fix, tuned)
+    with Store.open(database) as store:
+        chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
+        problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
+        starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
+        for configuration in starts:
+            problem.plan(configuration)  # raises SpaceError with the constraint it breaks
+        _announce(problem, len(chosen))
+        with (
+            DeviceEvaluator(problem, chosen, Settings(allow_python=allow_python)) as evaluator,
+            progress.show(stderr(), problem.flops) as report,
+        ):
+            result = loop.run(
+                problem,
+                evaluator,
+                store,
+                sampler=sampler,
+                seed=seed,
+                budget=budget,
+                start=starts,
+                retry_failed=retry_failed,
+                fresh=fresh,
+                cold=cold,
+                on_progress=report,
+            )
+    if as_json_:
+        write_json(as_json(result))
+    else:
+        print_result(result, study, database)
+    if result.reason == "interrupted":
+        raise typer.Exit(130)
+    if result.best is None:
+        raise _nothing_passed(result, study)
+
+
+def _nothing_passed(result: Result, study: str) -> AutotuneError:
+    """The error of a search without a verified configuration: where nothing builds, the kernel is wrong."""
+    hint = f"autotune check {study} builds one and shows its log"
+    example = result.examples.get(Outcome.COMPILE_ERROR)
+    if example is None or set(result.failures) != {Outcome.COMPILE_ERROR}:
+        return AutotuneError("no configuration passed", hint=hint)
+    kernel = str(result.problem.study.text.kernel_path)
+    return StudyError(f"no configuration builds: {example.reason}", where=kernel, hint=hint, detail=example.build_log)
+
+
+def _budget(trials: int | None, timeout: str | None, until_stale: int | None) -> Budget:
+    seconds = units.parse_duration(timeout) if timeout is not None else None
+    if trials is None and seconds is None and until_stale is None:
+        seconds = DEFAULT_SECONDS
+    return Budget(trials=trials, seconds=seconds, until_stale=until_stale)
+
+
+def _announce(problem: Problem, count: int) -> None:
+    several = f"{count} x " if count > 1 else ""
+    place = f" at {size_text(problem.size)}" if problem.size else ""
+    say(
+        f"{problem.study.name}{place} on {several}{problem.device.name} ({problem.device.fingerprint}): "
+        f"{len(problem.space):,} valid configurations"
+    )

@@ -1,0 +1,407 @@
+"""The commands as a user types them: in this process, on the real device, with a database of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from autotune.cli import app
+from tests.studies import SOURCE
+
+STUDY = """
+name = "saxpy"
+about = "y = alpha * x + y"
+kernel = "saxpy.cl"
+
+[sizes]
+N = 1000
+[size_lists]
+ladder = [{ N = 100 }, { N = 1000 }]
+
+[choices]
+T = ["float", "double"]
+
+[parameters.WPT]
+values = [1, 2, 4]
+about = "elements per work-item"
+[parameters.WG]
+values = [32, 64, 8192]
+default = 64
+
+[[constraints]]
+require = "WPT * WG <= 8192"
+reason = "a work-group covers at most 8192 elements"
+
+[arguments.alpha]
+type = "float"
+value = "2.5"
+[arguments.x]
+type = "T"
+shape = ["N"]
+access = "in"
+[arguments.y]
+type = "T"
+shape = ["N"]
+access = "inout"
+
+[[launch]]
+entry = "saxpy"
+global = ["round_up(ceil_div(N, WPT), WG)"]
+local = ["WG"]
+arguments = ["N", "alpha", "x", "y"]
+
+[reference]
+numpy = { y = "alpha * x + y" }
+
+[tolerance]
+relative = 1e-6
+absolute = 1e-6
+
+[work]
+flops = "2 * N"
+bytes = "12 * N"
+"""
+
+VALID = 6  # of 9: no device here takes a work-group of 8192
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "own.db"))
+    (tmp_path / "saxpy.toml").write_text(STUDY)
+    (tmp_path / "saxpy.cl").write_text(SOURCE)
+
+
+def run(*words: str, code: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(app, list(words), input=stdin)
+    assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
+    return result
+
+
+def one_error(result: Result) -> str:
+    """The only line that says error; nothing of it is on stdout, and no traceback anywhere."""
+    assert "Traceback" not in result.output
+    assert not re.search("^error", result.stdout, re.MULTILINE)
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+def change(old: str, new: str) -> None:
+    """Edit the study; the edit must take."""
+    path = Path("saxpy.toml")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+
+
+# What a user does ------------------------------------------------------------------------------------------
+
+
+def test_search_prints_the_best_and_the_next_command_and_goes_on() -> None:
+    first = run("search", "./saxpy.toml", "--trials", "2", "--seed", "1")
+    for part in ("2 new trials", "WPT=", "95 % interval", "GFLOPS", "GB/s", "default", "build", f"of {VALID} valid"):
+        assert part in first.stdout
+    assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines", first.stdout)
+    assert "trials" in first.stderr
+    second = run("search", "./saxpy.toml", "--timeout", "1m")
+    assert f"{VALID - 2} new trials and 2 stored" in second.stdout
+    assert "nothing left" in second.stdout
+    assert "space exhausted" in second.stdout
+
+
+def test_best_gives_what_the_search_found_in_every_format() -> None:
+    found = json.loads(run("search", "./saxpy.toml", "--json").stdout)
+    best = json.loads(run("best", "./saxpy.toml", "--format", "json").stdout)
+    assert best["configuration"] == found["best"]["configuration"]
+    defines = run("best", "./saxpy.toml", "--format", "defines").stdout
+    assert all(f"-D{name}={value}" in defines for name, value in best["configuration"].items())
+    assert "exact" in run("best", "./saxpy.toml").stdout
+    assert "default" in run("best", "./saxpy.toml", "--choice", "T=double").stderr
+
+
+def test_search_as_json_has_numbers_and_nothing_else_on_stdout() -> None:
+    found = json.loads(run("search", "./saxpy.toml", "--trials", "3", "--json", "--size", "N=500").stdout)
+    assert found["size"] == {"N": 500}
+    assert found["trials"] == 3
+    assert set(found["best"]["configuration"]) == {"WPT", "WG"}
+    assert found["best"]["time_ns"] > 0
+    assert found["best"]["gflops"] == pytest.approx(2 * 500 / found["best"]["time_ns"])
+    assert found["valid_configurations"] == VALID
+    assert set(found["usage_s"]) >= {"build", "verify", "time"}
+
+
+def test_fix_and_start_and_choice() -> None:
+    words = ("--fix", "WG=32,64", "--fix", "WPT=4", "--start", "WG=32", "--choice", "T=double", "--json")
+    found = json.loads(run("search", "./saxpy.toml", *words).stdout)
+    assert found["trials"] == 2
+    assert found["choices"] == {"T": "double"}
+    assert found["best"]["configuration"]["WPT"] == 4
+
+
+def test_a_search_in_which_nothing_passes_ends_with_1_and_the_reasons() -> None:
+    change('"alpha * x + y"', '"alpha * x - y"')
+    result = run("search", "./saxpy.toml", "--trials", "2", code=1)
+    assert "no configuration passed" in one_error(result)
+    assert re.search(r"wrong_result +2 x; e\.g\. WPT=", result.stdout)
+
+
+def test_history_lists_trials_with_reasons_and_spread() -> None:
+    run("search", "./saxpy.toml", "--trials", "2")
+    change('"alpha * x + y"', '"alpha * x - y"')
+    run("search", "./saxpy.toml", "--trials", "1", code=1)
+    shown = run("history", "./saxpy.toml").stdout
+    assert len(re.findall(r" ok +\S+ [µmn]?s +± [\d.]+ %", shown)) == 2
+    assert "wrong_result" in shown
+    rows = json.loads(run("history", "--json", "--failed").stdout)
+    assert [row["outcome"] for row in rows] == ["wrong_result"]
+    assert rows[0]["configuration"] == {"WPT": 1, "WG": 64}
+    assert len(json.loads(run("history", "--json", "--limit", "1").stdout)) == 1
+
+
+def test_history_of_nothing_says_so() -> None:
+    assert "no trial is stored" in run("history").stderr
+    assert run("history", "--json").stdout == "[]\n"
+
+
+def test_export_and_import_lose_nothing_and_add_nothing_twice() -> None:
+    run("search", "./saxpy.toml", "--trials", "2")
+    lines = run("export").stdout
+    assert len(lines.splitlines()) == 2
+    run("export", "trials.jsonl")
+    assert Path("trials.jsonl").read_text() == lines
+    assert "2 new trials" in run("import", "trials.jsonl", "--db", "other.db").stderr
+    assert "0 new trials" in run("import", "--db", "other.db", stdin=lines).stderr
+    assert run("export", "--db", "other.db").stdout == lines
+
+
+def test_devices_as_a_table_and_as_json() -> None:
+    found = json.loads(run("devices", "--json").stdout)
+    assert found
+    assert {"fingerprint", "index", "name", "driver", "local_memory"} <= set(found[0])
+    assert found[0]["fingerprint"] in run("devices").stdout
+
+
+def test_studies_lists_bundled_and_own_ones_with_their_counts() -> None:
+    Path("studies").mkdir()
+    Path("studies/mine.toml").write_text(STUDY.replace('"saxpy"', '"mine"', 1).replace("saxpy.cl", "../saxpy.cl"))
+    Path("studies/broken.toml").write_text("name = ")
+    run("search", "mine", "--trials", "2")
+    rows = {row["study"]: row for row in json.loads(run("studies", "--json").stdout)}
+    assert {"sgemm", "matmul", "matmul_rect", "product_sum", "element_mult", "mine", "broken"} <= set(rows)
+    assert (rows["mine"]["valid"], rows["mine"]["trials"]) == (VALID, 2)
+    assert rows["sgemm"]["trials"] == 0
+    assert rows["sgemm"]["valid"] >= 10_000
+    assert "not valid TOML" in rows["broken"]["error"]
+    shown = run("studies").stdout
+    assert f"{VALID} valid configurations, 2 trials stored" in shown
+    assert "not valid TOML" in shown
+
+
+def test_a_study_that_hides_a_bundled_one_is_announced() -> None:
+    Path("studies").mkdir()
+    Path("studies/matmul.toml").write_text(STUDY.replace('"saxpy"', '"matmul"', 1).replace("saxpy.cl", "../saxpy.cl"))
+    assert "not the bundled study" in run("check", "matmul", "--no-run").stderr
+
+
+# check -----------------------------------------------------------------------------------------------------
+
+
+def test_check_without_running_counts_and_explains() -> None:
+    shown = run("check", "./saxpy.toml", "--no-run").stdout
+    for part in ("y = alpha * x + y", "elements per work-item", f"{VALID} of 9 combinations", "WG=8192: "):
+        assert part in shown
+
+
+def test_check_builds_and_verifies_and_saves(tmp_path: Path) -> None:
+    result = run("check", "./saxpy.toml", "--set", "WPT=2,WG=32", "--save-build", "build", "--size", "65")
+    assert "verified" in result.stdout
+    assert "WPT=2 WG=32" in result.stdout
+    saved = list(Path("build").iterdir())
+    assert any(file.suffix == ".cl" and "saxpy" in file.read_text() for file in saved)
+    assert len(saved) >= 2
+
+
+def test_check_as_json() -> None:
+    found = json.loads(run("check", "./saxpy.toml", "--json").stdout)
+    assert found["outcome"] == "ok"
+    assert found["valid_configurations"] == VALID
+    assert {k: found["exclusions"][0][k] for k in ("name", "value")} == {"name": "WG", "value": 8192}
+
+
+def test_check_of_a_wrong_kernel_ends_with_1() -> None:
+    change('"alpha * x + y"', '"alpha * x - y"')
+    assert "wrong_result" in one_error(run("check", "./saxpy.toml", code=1))
+
+
+def test_no_run_runs_nothing_of_the_files() -> None:
+    Path("evil.py").write_text("import pathlib\npathlib.Path('run').touch()\ndef f(**k): return {}\n")
+    change('numpy = { y = "alpha * x + y" }', 'python = "evil.py:f"')
+    run("check", "./saxpy.toml", "--no-run")
+    assert not Path("run").exists()
+    assert "--allow-python" in one_error(run("check", "./saxpy.toml", code=2))
+    assert not Path("run").exists()
+
+
+# compare ---------------------------------------------------------------------------------------------------
+
+
+def test_compare_by_parameter_spends_equal_trials_and_draws() -> None:
+    result = run("compare", "./saxpy.toml", "--by", "WG", "--trials", "2", "--chart", "wg.svg", "--json")
+    cells = json.loads(result.stdout)["cells"]
+    assert [(cell["value"], cell["trials"]) for cell in cells] == [("32", 2), ("64", 2), ("8192", 0)]
+    assert cells[0]["best"]["configuration"]["WG"] == 32
+    assert "not possible" in cells[2]["reason"]
+    picture = Path("wg.svg").read_text()
+    assert "saxpy: best per WG" in picture
+    assert "GFLOPS" in picture
+    again = run("compare", "./saxpy.toml", "--by", "WG", "--trials", "2")
+    assert "trials on" not in again.stderr
+    assert "not possible" in again.stdout
+
+
+def test_compare_by_size_over_a_list_of_the_study() -> None:
+    run("compare", "./saxpy.toml", "--by", "size", "--sizes", "ladder", "--trials", "1", "--chart", "sizes.png")
+    assert Path("sizes.png").read_bytes().startswith(b"\x89PNG")
+    shown = run("compare", "./saxpy.toml", "--by", "size", "--sizes", "100,1000", "--no-search").stdout
+    assert re.search(r"^N=100 .*WPT=", shown, re.MULTILINE)
+
+
+def test_compare_matmul_with_host_baselines_and_end_to_end() -> None:
+    words = ("--by", "size", "--sizes", "64", "--trials", "1", "--baselines")
+    shown = run("compare", "matmul", *words).stdout
+    for part in ("NumPy BLAS (host)", "Strassen (host)", "OpenCL, end to end", "set-up", "read back", "kernel alone"):
+        assert part in shown
+
+
+def test_compare_with_nothing_stored_ends_with_1() -> None:
+    assert "no verified configuration" in one_error(run("compare", "./saxpy.toml", "--by", "WG", "--no-search", code=1))
+
+
+# Bad input: one line, exit code 2 --------------------------------------------------------------------------
+
+BROKEN_STUDIES = {
+    "malformed TOML": ("[sizes]", "[sizes", "not valid TOML"),
+    "unknown key": ("about =", "abuot =", r"abuot: unknown key .did you mean 'about'"),
+    "no parameter": ("WPT * WG <= 8192", "WPT * WGG <= 8192", r"names 'WGG'.*did you mean 'WG'"),
+    "nothing valid": ("WPT * WG <= 8192", "WPT * WG <= 8", "no configuration is valid"),
+    "kernel missing": ('"saxpy.cl"', '"nowhere.cl"', "no file 'nowhere.cl'"),
+    "reference": ('"alpha * x + y"', '"alpha * z + y"', "unknown name 'z'"),
+}
+
+
+@pytest.mark.parametrize("command", ["check --no-run", "search --trials 1"])
+@pytest.mark.parametrize("name", BROKEN_STUDIES)
+def test_a_broken_study_is_one_line(name: str, command: str) -> None:
+    old, new, message = BROKEN_STUDIES[name]
+    change(old, new)
+    verb, *options = command.split()
+    assert re.search(message, one_error(run(verb, "./saxpy.toml", *options, code=2)))
+
+
+@pytest.mark.parametrize("command", ["check", "search --trials 2"])
+def test_a_syntax_error_in_the_kernel_is_one_line_and_the_log(command: str) -> None:
+    Path("saxpy.cl").write_text(SOURCE.replace("int i", "int i i"))
+    verb, *options = command.split()
+    result = run(verb, "./saxpy.toml", *options, code=2)
+    assert "saxpy.cl" in one_error(result)
+    assert "expected" in result.stderr.split("error: ", 1)[1]
+
+
+BAD_WORDS = {
+    "search nosuch": "no study named 'nosuch'",
+    "search mtmul": "did you mean 'matmul'",
+    "search ./nosuch.toml": "no such study file",
+    "search ./saxpy.toml --size M=4": "no size named 'M'",
+    "search ./saxpy.toml --size N=0": "not a size",
+    "search ./saxpy.toml --size N=1.5": "not a size",
+    "search ./saxpy.toml -d 99": "no device '99'",
+    "search ./saxpy.toml -d nosuch": "no device 'nosuch'",
+    "search ./saxpy.toml --choice T=int": "it can be float, double",
+    "search ./saxpy.toml --choice U=int": "no choice",
+    "search ./saxpy.toml --fix WG=33": "it can be 32, 64, 8192",
+    "search ./saxpy.toml --fix WGG=32": "did you mean 'WG'",
+    "search ./saxpy.toml --fix WG": "--fix NAME=VALUE",
+    "search ./saxpy.toml --start WG=8192": "not a valid configuration",
+    "search ./saxpy.toml --start WG=32,64": "2 values",
+    "search ./saxpy.toml --sampler magic": "known: .*random",
+    "search ./saxpy.toml --timeout soon": "5m",
+    "best nosuch": "no study named",
+    "best ./saxpy.toml --format yaml": "formats: .*json",
+    "best ./saxpy.toml --size N=x": "not a size",
+    "best ./saxpy.toml -d 99": "no device '99'",
+    "check nosuch": "no study named",
+    "check ./saxpy.toml --set WG=1": "it can be",
+    "check ./saxpy.toml --no-run --size X=1": "no size named",
+    "history nosuch": "no study named",
+    "compare ./saxpy.toml --by WGG": "did you mean 'WG'",
+    "compare ./saxpy.toml --by WG --sizes big": "no list of sizes named 'big'",
+    "compare ./saxpy.toml --by WG --sizes 0": "not a size",
+    "compare ./saxpy.toml --by WG --chart a.pdf": "png or .svg",
+    "compare ./saxpy.toml --by WG --chart no/a.png": "mkdir",
+    "compare ./saxpy.toml --by WG --baselines": "no matrix product",
+    "import nowhere.jsonl": "cannot be opened",
+    "history --db mysql://here/x": "mysql",
+}
+
+
+@pytest.mark.parametrize("words", BAD_WORDS)
+def test_bad_words_are_one_line(words: str) -> None:
+    assert re.search(BAD_WORDS[words], one_error(run(*words.split(), code=2)))
+
+
+@pytest.mark.parametrize("words", ["search --no-such-option", "search --trials 0", "nosuch", "compare matmul"])
+def test_what_the_parser_refuses_ends_with_2(words: str) -> None:
+    result = run(*words.split(), code=2)
+    assert "Error: " in result.stderr
+    assert result.stdout == ""
+
+
+DATABASE_COMMANDS = ["search ./saxpy.toml --trials 1", "best ./saxpy.toml", "history", "studies", "export"]
+
+
+@pytest.mark.parametrize("command", DATABASE_COMMANDS)
+def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
+    Path("text.db").write_text("no database " * 100)
+    with sqlite3.connect("newer.db") as connection:
+        connection.execute("CREATE TABLE old (a)")
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    messages = {"text.db": "not an SQLite database", ".": "is a directory", "newer.db": "newer.db"}
+    if not command.startswith("best"):  # which writes nothing, and answers where there is no database
+        messages |= {"/proc/own.db": "/proc/own.db", "no/own.db": "mkdir -p no"}
+    for place, message in messages.items():
+        assert message in one_error(run(*command.split(), "--db", place, code=2))
+
+
+def test_a_line_that_is_no_trial_names_its_number() -> None:
+    assert "line 1" in one_error(run("import", code=2, stdin="{}\n"))
+
+
+# Help ------------------------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, Any]:
+    import typer.main
+
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def test_every_command_of_the_readme_is_there() -> None:
+    wanted = {"search", "best", "devices", "studies", "check", "history", "compare", "export", "import"}
+    assert set(commands()) == wanted
+
+
+@pytest.mark.parametrize(
+    "name", ["search", "best", "devices", "studies", "check", "history", "compare", "export", "import"]
+)
+def test_help_has_an_example(name: str) -> None:
+    shown = run(name, "--help").stdout
+    assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
