@@ -6,6 +6,7 @@ Runs in a fresh process (`python -m autotune.endtoend`), so that the driver star
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.engine.supervise import python_path
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
 from autotune.opencl import Event, Memory, Session
@@ -44,7 +46,8 @@ def end_to_end(plan: Plan, device: DeviceInfo) -> EndToEnd:
     """Run a verified plan once in a fresh process. Raises WorkerError where that process fails or overruns."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "autotune.endtoend"],
+            [sys.executable, "-P", "-m", "autotune.endtoend"],
+            env={**os.environ, **python_path()},
             input=pickle.dumps((plan, device)),
             capture_output=True,
             timeout=LIMIT_S,

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -33,8 +34,57 @@ def show(console: Console, flops: Flops, *, clock: Callable[[], float] = time.mo
     if not console.is_terminal:
         yield _Lines(console, flops, clock)
         return
-    with Live(console=console, refresh_per_second=8, transient=True) as live:
-        yield lambda progress: live.update(_display(progress, flops))
+    display = _Display(flops, clock)
+    with Live(display, console=console, refresh_per_second=8, transient=True):
+        yield display
+
+
+class _Display:
+    """Draws the latest progress, with the clock running on between two reports."""
+
+    def __init__(self, flops: Flops, clock: Callable[[], float]) -> None:
+        self._flops = flops
+        self._clock = clock
+        self._progress: Progress | None = None
+        self._at = 0.0
+        self._spinner = Spinner("dots")
+
+    def __call__(self, progress: Progress) -> None:
+        self._progress, self._at = progress, self._clock()
+
+    def __rich__(self) -> RenderableType:
+        if self._progress is None:
+            return _line(f"{self._frame()} starting: device, data, the first configuration", "")
+        return self._drawn(self._progress, self._clock() - self._at)
+
+    def _drawn(self, progress: Progress, since_s: float) -> Group:
+        top = Table.grid(padding=(0, 2), expand=True)
+        top.add_column(no_wrap=True)
+        top.add_column(ratio=1)
+        for _ in range(3):
+            top.add_column(no_wrap=True)
+        bar = ProgressBar(total=1.0, completed=_done(progress, since_s))
+        top.add_row(
+            _line(f"{self._frame()} {progress.phase}", "bold"),
+            bar,
+            _count(progress),
+            _rate(progress),
+            _left(progress, since_s),
+        )
+        lines: list[RenderableType] = [top, _line(_best(progress.best, self._flops), "green")]
+        if progress.best is not None:
+            lines.append(_line("  " + configuration(progress.best.configuration), "dim"))
+        failures = _failures(progress.failures)
+        if failures:
+            lines.append(_line(failures, "yellow"))
+        return Group(*lines)
+
+    def _frame(self) -> str:
+        return str(self._spinner.render(self._clock()))
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
 class _Lines:
@@ -65,44 +115,27 @@ class _Lines:
         self._console.print(", ".join(part for part in parts if part), highlight=False, markup=False, soft_wrap=True)
 
 
-def _display(progress: Progress, flops: Flops) -> Group:
-    top = Table.grid(padding=(0, 2), expand=True)
-    top.add_column(no_wrap=True)
-    top.add_column(ratio=1)
-    for _ in range(3):
-        top.add_column(no_wrap=True)
-    bar = ProgressBar(total=1.0, completed=_done(progress))
-    top.add_row(Text(progress.phase, "bold"), bar, _count(progress), _rate(progress), _left(progress))
-    lines = [top, Text(_best(progress.best, flops), "green", no_wrap=True, overflow="ellipsis")]
-    if progress.best is not None:
-        lines.append(Text("  " + configuration(progress.best.configuration), "dim", no_wrap=True, overflow="ellipsis"))
-    failures = _failures(progress.failures)
-    if failures:
-        lines.append(Text(failures, "yellow", no_wrap=True, overflow="ellipsis"))
-    return Group(*lines)
-
-
-def _done(progress: Progress) -> float:
+def _done(progress: Progress, since_s: float) -> float:
     """The share of the search that is behind us, by trials or by time, whichever is further."""
     shares = [progress.done / progress.total] if progress.total else []
     if progress.left_s is not None and progress.elapsed_s + progress.left_s > 0:
-        shares.append(progress.elapsed_s / (progress.elapsed_s + progress.left_s))
+        shares.append((progress.elapsed_s + since_s) / (progress.elapsed_s + progress.left_s))
     return min(1.0, max(shares, default=0.0))
 
 
 def _count(progress: Progress) -> str:
     total = f"/{progress.total}" if progress.total else ""
-    return f"{progress.done}{total} trials"
+    return f"{progress.done}{total} trial{'' if (progress.total or progress.done) == 1 else 's'}"
 
 
 def _rate(progress: Progress) -> str:
     return f"{progress.rate:.1f} configurations/s"
 
 
-def _left(progress: Progress) -> str:
+def _left(progress: Progress, since_s: float = 0.0) -> str:
     if progress.left_s is None:
         return ""
-    return f"{units.duration(math.ceil(progress.left_s))} left"
+    return f"{units.duration(math.ceil(max(0.0, progress.left_s - since_s)))} left"
 
 
 def _best(best: Trial | None, flops: Flops) -> str:

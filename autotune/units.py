@@ -46,7 +46,7 @@ def time(ns: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Wall time: `4.2 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
+    """Wall time: `4.2 s`, `42 s`, `3 min 05 s`, `2 h 10 min`, `64 days`."""
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -54,7 +54,14 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400:,} days"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 trial`, `1,200 trials`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def giga_rate(amount: float | None, ns: float) -> float | None:

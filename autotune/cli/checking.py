@@ -113,7 +113,7 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
             ("file", written["file"]),
             ("kernel", written["kernel"]),
             ("size", size_text(problem.size)),
-            ("choices", size_text(problem.choices)),
+            ("choices", shown(problem.choices)),
             ("device", device),
         ]
     )

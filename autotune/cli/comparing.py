@@ -127,7 +127,7 @@ def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) 
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, size_label(problem.size), *fixed])
-        say(f"{what}: {trials} trials on {problem.device.name}")
+        say(f"{what}: {units.count(trials, 'trial')} on {problem.device.name}")
         with (
             DeviceEvaluator(problem, [problem.device], settings) as evaluator,
             progress.show(stderr(), problem.flops) as report,
@@ -168,9 +168,8 @@ def _baselines(
 
 
 def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple[Cell, EndToEnd]], by: str) -> None:
-    headings = ("size", by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
-    if by == BY_SIZE:
-        headings = headings[1:]
+    place = () if by == BY_SIZE else ("size",)
+    headings = (*place, by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
     rows = []
     for size in compare.sizes_of(cells):
         here = [cell for cell in cells if cell.size == size]

@@ -9,6 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
+from autotune import units
 from autotune.cli import app
 from autotune.cli.options import DatabaseOption
 from autotune.cli.output import say
@@ -37,7 +38,7 @@ def export_trials(
         for line in store.export_lines():
             count += 1
             out.write(line.rstrip("\n") + "\n")
-    say(f"{count} trials exported" + (f" to {file}" if file else ""))
+    say(f"{units.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
 
 
 @app.command(
@@ -61,7 +62,7 @@ def import_trials(
             count = store.import_lines(lines)
         except UnicodeDecodeError as error:
             raise UsageError("is no text in UTF-8", where=str(file or "stdin")) from error
-    say(f"{count} new trials imported")
+    say(f"{units.count(count, 'new trial')} imported")
 
 
 def _opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:

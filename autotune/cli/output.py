@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,10 +40,10 @@ def warn(text: str) -> None:
 
 
 def report(error: AutotuneError) -> None:
-    """Print `error: ...` on stderr as one line, and its detail (a build log) below."""
+    """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
     say("error: " + " ".join(str(error).split()))
     if error.detail:
-        say(error.detail.rstrip())
+        say(textwrap.indent(error.detail.rstrip(), "  "))
 
 
 def write(text: str) -> None:

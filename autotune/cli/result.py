@@ -16,12 +16,12 @@ from autotune.statistics import median_interval
 
 def print_result(result: Result, study: str, database: str | None) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next."""
-    counted = f"{result.trials} new trials" + (f" and {result.reused} stored" if result.reused else "")
+    counted = units.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {units.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
         rows += _best_rows(result, result.best)
     rows += _failure_rows(result)
-    rows += [("time spent", usage_text(result)), ("longer", _longer(result))]
+    rows += [("time spent", usage_text(result)), ("longer", _longer(result, study, database))]
     if result.best is not None:
         rows.append(("next", next_command(result, study, database)))
     facts(rows)
@@ -97,25 +97,29 @@ def usage_text(result: Result) -> str:
     return ", ".join(parts)
 
 
-def _longer(result: Result) -> str:
-    space = len(result.problem.space)
-    left = space - result.trials - result.reused
-    if left <= 0:
+def _longer(result: Result, study: str, database: str | None) -> str:
+    """What searching longer would take, and the command that goes on from here."""
+    space, tried = len(result.problem.space), result.trials + result.reused
+    if tried >= space:
         return f"nothing left: all {space:,} valid configurations are tried"
-    tried = f"{space - left:,} of {space:,} valid configurations tried"
-    if not result.trials:
-        return tried
-    seconds = left * result.elapsed_s / result.trials
-    return f"{tried}; the rest would take about {units.duration(seconds)}; --timeout 5m goes on from here"
+    text = f"{tried:,} of {space:,} valid configurations are tried"
+    if result.trials:
+        rate = result.trials / result.elapsed_s
+        text += f", {units.number(60 * rate, 2)} a minute: all would take {units.duration((space - tried) / rate)}"
+    return f"{text}\n{_command('search', result, study, database)} --timeout 5m"
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
     """The command that prints the winner as `-D` options."""
+    return _command("best", result, study, database) + " --format defines"
+
+
+def _command(name: str, result: Result, study: str, database: str | None) -> str:
     problem = result.problem
     defaults = {name: values[0] for name, values in problem.study.choices.items()}
     chosen = {name: value for name, value in problem.choices.items() if value != defaults[name]}
     size = problem.size if problem.size != problem.study.sizes else {}
-    return command("best", study, problem.device, size, chosen, database) + " --format defines"
+    return command(name, study, problem.device, size, chosen, database)
 
 
 def as_json(result: Result) -> dict[str, Any]:
