@@ -29,7 +29,10 @@
 #define VECTOR_B 1  // floats in one global load of B; divides N
 #endif
 #ifndef VECTOR_N
-#define VECTOR_N 4  // adjacent columns of C in a work-item: the width of its arithmetic
+#define VECTOR_N 4  // adjacent columns of C in a work-item: floats in one read of B's slice
+#endif
+#ifndef FMA_WIDTH
+#define FMA_WIDTH 4  // floats in one multiplication of the source: the vector unit of a CPU
 #endif
 #ifndef STAGES
 #define STAGES 2  // slices in local memory at once; 1: copy, then multiply
@@ -42,9 +45,6 @@
 #endif
 #ifndef PAD_A
 #define PAD_A 4  // floats added to a row of A's slice, against bank conflicts
-#endif
-#ifndef PAD_B
-#define PAD_B 0
 #endif
 #ifndef FMA_ORDER
 #define FMA_ORDER 0  // order of the multiplications in the source: ROW, SERPENTINE or COLUMN
@@ -67,11 +67,9 @@
 #define THREADS (THREADS_M * THREADS_N)
 #define LANES_N (32 / LANES_M)
 #define VECTOR_M 4  // adjacent rows of C in a work-item
-#define VECTORS_N (WPT_N / VECTOR_N)
 #define STRIDE_A (TILE_M + PAD_A)
-#define STRIDE_B (TILE_N + PAD_B)
 #define SLICE_A (TILE_K * STRIDE_A)
-#define SLICE_B (TILE_K * STRIDE_B)
+#define SLICE_B (TILE_K * TILE_N)
 #define STAGE (SLICE_A + SLICE_B)
 
 #define JOIN_(a, b) a##b
@@ -88,24 +86,28 @@ typedef FLOATS(VECTOR_A) vector_a;
 typedef FLOATS(VECTOR_B) vector_b;
 typedef FLOATS(VECTOR_M) vector_m;
 typedef FLOATS(VECTOR_N) vector_n;
+typedef FLOATS(FMA_WIDTH) vector_f;
+
+// The vector that begins at x.
+#define AT(vector, x) (*(vector *)&(x))
 
 #include "sgemm_copy.cl"
 
 // The part of one row of the slices that this work-item multiplies. Its rows and columns come in vectors that
 // lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors of local memory.
 typedef struct {
-  float a[WPT_M];
-  vector_n b[VECTORS_N];
+  float a[WPT_M] __attribute__((aligned(16)));
+  float b[WPT_N] __attribute__((aligned(64)));
 } fragment;
 
 static inline void read_fragment(fragment *f, __local const float *a, __local const float *b)
 {
   UNROLL
   for (int i = 0; i < WPT_M; i += VECTOR_M)
-    *(vector_m *)(f->a + i) = *(__local const vector_m *)(a + i * LANES_M);
+    AT(vector_m, f->a[i]) = *(__local const vector_m *)(a + i * LANES_M);
   UNROLL
-  for (int j = 0; j < VECTORS_N; ++j)
-    f->b[j] = *(__local const vector_n *)(b + j * VECTOR_N * LANES_N);
+  for (int j = 0; j < WPT_N; j += VECTOR_N)
+    AT(vector_n, f->b[j]) = *(__local const vector_n *)(b + j * LANES_N);
 }
 
 // Compilers for NVIDIA move the read of a slice's first fragment behind the turn of the loop, where its latency shows.
@@ -117,21 +119,23 @@ static inline void keep_order(void)
 }
 
 // sums += column of A x row of B. The order decides which operands stay in the register file's reuse cache.
-static inline void multiply(vector_n sums[WPT_M][VECTORS_N], const fragment *f)
+static inline void multiply(float sums[WPT_M][WPT_N], const fragment *f)
 {
 #if FMA_ORDER == COLUMN
   UNROLL
-  for (int j = 0; j < VECTORS_N; ++j)
+  for (int j = 0; j < WPT_N; j += FMA_WIDTH)
     UNROLL
-    for (int i = 0; i < WPT_M; ++i)
-      sums[i][j] += f->a[i] * f->b[j];
+    for (int step = 0; step < WPT_M; ++step) {
+      const int i = j / FMA_WIDTH % 2 ? WPT_M - 1 - step : step;
+      AT(vector_f, sums[i][j]) += f->a[i] * AT(const vector_f, f->b[j]);
+    }
 #else
   UNROLL
   for (int i = 0; i < WPT_M; ++i)
     UNROLL
-    for (int step = 0; step < VECTORS_N; ++step) {
-      const int j = FMA_ORDER == SERPENTINE && i % 2 ? VECTORS_N - 1 - step : step;
-      sums[i][j] += f->a[i] * f->b[j];
+    for (int step = 0; step < WPT_N; step += FMA_WIDTH) {
+      const int j = FMA_ORDER == SERPENTINE && i % 2 ? WPT_N - FMA_WIDTH - step : step;
+      AT(vector_f, sums[i][j]) += f->a[i] * AT(const vector_f, f->b[j]);
     }
 #endif
 }
@@ -164,12 +168,12 @@ void sgemm(const int M, const int N, const int K,
   const int row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M + id % 32 / LANES_N * VECTOR_M;
   const int column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N + id % LANES_N * VECTOR_N;
 
-  vector_n sums[WPT_M][VECTORS_N];
+  float sums[WPT_M][WPT_N] __attribute__((aligned(64)));
   UNROLL
   for (int i = 0; i < WPT_M; ++i)
     UNROLL
-    for (int j = 0; j < VECTORS_N; ++j)
-      sums[i][j] = 0.0f;
+    for (int j = 0; j < WPT_N; j += FMA_WIDTH)
+      AT(vector_f, sums[i][j]) = 0.0f;
 
   copier copy;
   start_copier(&copy, A, B, M, N, K, first_row, first_column, begin, id);
@@ -182,7 +186,7 @@ void sgemm(const int M, const int N, const int K,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < TILE_K; ++k) {
       fragment f;
-      read_fragment(&f, slices + k * STRIDE_A + row, slices + SLICE_A + k * STRIDE_B + column);
+      read_fragment(&f, slices + k * STRIDE_A + row, slices + SLICE_A + k * TILE_N + column);
       multiply(sums, &f);
     }
   }
@@ -211,7 +215,7 @@ void sgemm(const int M, const int N, const int K,
     close_batch();
     UNROLL
     for (int k = 0; k < TILE_K - 1; ++k) {
-      read_fragment(&fragments[(k + 1) % 2], full + (k + 1) * STRIDE_A + row, full + SLICE_A + (k + 1) * STRIDE_B + column);
+      read_fragment(&fragments[(k + 1) % 2], full + (k + 1) * STRIDE_A + row, full + SLICE_A + (k + 1) * TILE_N + column);
       multiply(sums, &fragments[k % 2]);
     }
     if (more)
@@ -233,17 +237,17 @@ void sgemm(const int M, const int N, const int K,
     const int m = first_row + row + i / VECTOR_M * VECTOR_M * LANES_M + i % VECTOR_M;
     if (m < M) {
       UNROLL
-      for (int j = 0; j < VECTORS_N; ++j) {
-        const int n = first_column + column + j * VECTOR_N * LANES_N;
+      for (int j = 0; j < WPT_N; j += VECTOR_N) {
+        const int n = first_column + column + j * LANES_N;
         __global float *c = C + (size_t)m * N + n;
         if (N % VECTOR_N == 0) {
           if (n < N)
-            *(__global vector_n *)c = sums[i][j];
+            *(__global vector_n *)c = AT(vector_n, sums[i][j]);
         } else {
           UNROLL
           for (int x = 0; x < VECTOR_N; ++x)
             if (n + x < N)
-              c[x] = ((float *)&sums[i][j])[x];
+              c[x] = sums[i][j + x];
         }
       }
     }
