@@ -141,8 +141,7 @@ def test_refused_when_parsed(text: str, message: str) -> None:
 def test_refused_when_evaluated(text: str, message: str) -> None:
     names = {"N": 4, "T": "float", "extensions": ("a",), "HUGE": 2**62 + 1}
     with pytest.raises(ExpressionError) as caught:
-        truth = Expression.parse(text).evaluate(names)
-        assert truth is None, "only its use as a condition can fail"
+        Expression.parse(text).evaluate(names)
     assert message in str(caught.value)
 
 
@@ -199,7 +198,8 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     def form(shape: str) -> st.SearchStrategy[str]:
         return st.lists(inner, min_size=3, max_size=3).map(lambda parts: shape.format(*parts))
 
-    binary = [f"({{0}} {sign} {{1}})" for sign in "+ - * / // % ** == != < <= > >= and or".split()]
+    signs = ["+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"]
+    binary = [f"({{0}} {sign} {{1}})" for sign in signs]
     calls = [f"{name}({{0}}, {{1}})" for name in ("min", "max", "ceil_div", "round_up")]
     single = ["(-{0})", "(not {0})", "abs({0})", "log2({0})", "is_power_of_two({0})"]
     more = ["({0} if {1} else {2})", "({0} in ({1}, {2}))", "({0} not in ({1}, 4))", "({0} < {1} <= {2})"]

@@ -1,0 +1,329 @@
+"""The space of valid configurations, against brute force, and at sizes where brute force ends."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.errors import ExpressionError, SpaceError
+from autotune.expression import Expression
+from autotune.space import Constraint, Space
+from autotune.space.build import build
+
+XGEMM = {
+    "MWG": [16, 32, 64, 128],
+    "NWG": [16, 32, 64, 128],
+    "KWG": [16, 32],
+    "MDIMC": [8, 16, 32],
+    "NDIMC": [8, 16, 32],
+    "MDIMA": [8, 16, 32],
+    "NDIMB": [8, 16, 32],
+    "KWI": [2],
+    "VWM": [1, 2, 4, 8],
+    "VWN": [1, 2, 4, 8],
+    "STRM": [0, 1],
+    "STRN": [0, 1],
+    "SA": [0, 1],
+    "SB": [0, 1],
+}
+XGEMM_CONSTRAINTS = [
+    "KWG % KWI == 0",
+    "MWG % (MDIMC * VWM) == 0",
+    "NWG % (NDIMC * VWN) == 0",
+    "MWG % (MDIMA * VWM) == 0",
+    "NWG % (NDIMB * VWN) == 0",
+    "KWG % ((MDIMC * NDIMC) / MDIMA) == 0",
+    "KWG % ((MDIMC * NDIMC) / NDIMB) == 0",
+]
+NINE = {name: list(range(1, 11)) for name in "abcdefghi"}
+
+
+def constraint(text: str, reason: str = "") -> Constraint:
+    return Constraint(Expression.parse(text), reason)
+
+
+def space(parameters: dict[str, list], *texts: str, **constants: Any) -> Space:
+    return Space.build(parameters, [constraint(text) for text in texts], constants)
+
+
+@pytest.fixture(scope="module")
+def xgemm() -> Space:
+    return space(XGEMM, *XGEMM_CONSTRAINTS)
+
+
+# --- against brute force ------------------------------------------------------------------------------
+
+VALUES = st.sampled_from(
+    [[1, 2, 4, 8], [0, 1, 2], [1, 2, 3, 4, 5], [16, 32, 64], [0.5, 1.0, 2.5], ["x", "y"], ["x", 1]]
+)
+SHAPES = [
+    "{0} * {1} <= {2} * K",
+    "{0} % {1} == 0",
+    "{0} + {1} + {2} == K",
+    "{0} != {1}",
+    "{0} == 'x' or {1} < {2}",
+    "{0} == 0 or K % {0} == {1}",
+    "{0} <= {1} <= {2}",
+    "({0} if {1} == 1 else {2}) > 1",
+    "{0} in (1, 2, 'x') and not {1} in (K, {2})",
+    "ceil_div(K, {0}) * {1} < 9",
+    "max({0}, {1}) * min({1}, {2}) > 2",
+    "{0} // ({1} - 1) > 0",
+    "is_power_of_two({0}) == ({1} > {2} / 2)",
+    "{0} * {1} * {2} % 6 == 0",
+    "K > 4",
+]
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[dict[str, list], list[Constraint], int]:
+    names = "abcde"[: draw(st.integers(1, 5))]
+    parameters = {name: draw(VALUES) for name in names}
+    texts = [
+        draw(st.sampled_from(SHAPES)).format(*[draw(st.sampled_from(names)) for _ in range(3)])
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    return parameters, [constraint(text, "because") for text in texts], draw(st.sampled_from([4, 6, 12]))
+
+
+def brute_force(parameters: dict[str, list], constraints: list[Constraint], k: int) -> tuple[list[dict], bool]:
+    """The configurations that no constraint forbids, and whether one of them cannot be decided."""
+    valid, undecided = [], False
+    for values in itertools.product(*parameters.values()):
+        configuration = dict(zip(parameters, values, strict=True))
+        results: list[bool | None] = []
+        for each in constraints:
+            try:
+                results.append(bool(each.require.evaluate({"K": k, **configuration})))
+            except ExpressionError:
+                results.append(None)
+        if all(result is not False for result in results):
+            valid.append(configuration)
+            undecided |= None in results
+    return valid, undecided
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems(), st.randoms(use_true_random=False))
+def test_the_space_is_what_brute_force_finds(
+    problem: tuple[dict[str, list], list[Constraint], int], random: Any
+) -> None:
+    parameters, constraints, k = problem
+    valid, undecided = brute_force(*problem)
+    if undecided or not valid:
+        with pytest.raises(ExpressionError if undecided else SpaceError):
+            Space.build(parameters, constraints, {"K": k})
+        return
+    built = Space.build(parameters, constraints, {"K": k})
+    table = built.indices()
+    rows = np.arange(len(built))
+    assert sorted(map(str, map(built.configuration, rows))) == sorted(map(str, valid))
+    assert (built.rows(table) == rows).all()
+    assert all(built.row(built.configuration(row)) == row for row in rows[:20])
+    everything = np.array(list(itertools.product(*[range(len(listed)) for listed in built.values])), dtype=np.int16)
+    assert (built.rows(everything) >= 0).sum() == len(valid)
+    in_order = table[:, [built.names.index(name) for name in built.bound]].tolist()
+    assert in_order == sorted(in_order)
+    row = random.randrange(len(built))
+    apart = (table != table[row]).sum(axis=1)
+    for distance in (1, 2, 9):
+        assert built.neighbours(row, distance).tolist() == np.flatnonzero((apart > 0) & (apart <= distance)).tolist()
+    missing = [
+        (name, value)
+        for name, listed in parameters.items()
+        for value in listed
+        if not any(type(each[name]) is type(value) and each[name] == value for each in valid)
+    ]
+    assert [(each.name, each.value) for each in built.exclusions()] == missing
+
+
+# --- sizes at which brute force ends --------------------------------------------------------------------
+
+
+def test_clblast_xgemm(xgemm: Space) -> None:
+    assert xgemm.combinations == 663_552
+    assert len(xgemm) == 120_800
+    grids = dict(zip(XGEMM, np.meshgrid(*[np.array(v) for v in XGEMM.values()], indexing="ij"), strict=True))
+    names = {name: grid.reshape(-1) for name, grid in grids.items()}
+    valid = np.logical_and.reduce([Expression.parse(text).mask(names) for text in XGEMM_CONSTRAINTS])
+    everything = np.stack(np.unravel_index(np.arange(663_552), [len(v) for v in XGEMM.values()]), axis=1).astype(
+        np.int16
+    )
+    assert ((xgemm.rows(everything) >= 0) == valid).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "valid"),
+    [
+        (["+".join(NINE) + " <= 14"], 2002),  # C(14, 9)
+        (["a <= b <= c <= d <= e <= f <= g <= h <= i"], 48_620),  # C(18, 9)
+        (["*".join(NINE) + " <= 100"], 51_340),
+        (["(" + "*".join(NINE) + ") % 9973 == 7"], 2025),  # no constraint ends before the last parameter
+        (["a + i == 11", "b + h == 11", "c + g == 11", "d + f == 11", "e == 5 or a > 5"], 55_000),
+        (["+".join(NINE) + " <= 20", "+".join(reversed(NINE)) + " >= 18", "*".join(NINE) + " <= 4000"], 143_560),
+    ],
+)
+def test_a_billion_combinations(texts: list[str], valid: int) -> None:
+    tracemalloc.start()
+    built = space(NINE, *texts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert built.combinations == 10**9
+    assert len(built) == valid
+    assert peak < 100e6
+    sampled = built.indices(built.sample(np.random.default_rng(0), 1000))
+    names = {name: np.array(NINE[name])[column] for name, column in zip(built.names, sampled.T, strict=True)}
+    assert all(Expression.parse(text).mask(names).all() for text in texts)
+
+
+def test_a_billion_valid_configurations() -> None:
+    built = space(NINE | {"j": ["x", "y"]}, "a + b <= 11", "j == 'x' or c > 5")
+    assert len(built) == 55 * 15 * 10**6
+    with pytest.raises(SpaceError, match="825000000 valid configurations are too many to list"):
+        built.indices()
+    rows = built.sample(np.random.default_rng(0), 1000)
+    assert len(set(rows.tolist())) == 1000
+    assert (built.rows(built.indices(rows)) == rows).all()
+    last = built.configuration(len(built) - 1)
+    assert built.row(last) == len(built) - 1
+    assert len(built.neighbours(0)) == len(set(built.neighbours(0).tolist()))
+
+
+def test_what_no_diagram_can_hold_is_refused() -> None:
+    many = {f"p{i}": list(range(40)) for i in range(8)}
+    exact = " + ".join(f"{41**i} * p{i}" for i in range(8))  # keeps every partial configuration apart
+    with pytest.raises(SpaceError, match="more than 10000 partial configurations up to"):
+        build(many, [constraint(f"({exact}) % 1009 == 0 or ({exact}) % 997 == 0")], {}, max_transitions=10_000)
+
+
+def test_more_rows_than_an_integer_holds_are_refused() -> None:
+    with pytest.raises(SpaceError, match=r"more than 2\*\*62"):
+        space({f"p{i}": [1, 2, 3, 4] for i in range(40)})
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_the_same_whatever_the_order_of_constraints(xgemm: Space) -> None:
+    again = space(XGEMM, *reversed(XGEMM_CONSTRAINTS))
+    assert again.bound == xgemm.bound
+    assert (again.indices() == xgemm.indices()).all()
+
+
+def test_membership_of_other_things(xgemm: Space) -> None:
+    good = xgemm.configuration(1234)
+    assert good in xgemm
+    assert list(good) == list(XGEMM)
+    assert all(type(value) is int for value in good.values())
+    assert good | {"MWG": 17} not in xgemm
+    assert good | {"MWG": "16"} not in xgemm
+    assert good | {"MORE": 1} not in xgemm
+    assert {"MWG": 16} not in xgemm
+    assert None not in xgemm
+    outside = xgemm.indices(np.array([5], dtype=np.int64))
+    for wrong in (-1, 99):
+        outside[0, 0] = wrong
+        assert xgemm.rows(outside).tolist() == [-1]
+
+
+@pytest.mark.parametrize("row", [-1, 120_800])
+def test_rows_outside_are_refused(xgemm: Space, row: int) -> None:
+    with pytest.raises(IndexError):
+        xgemm.configuration(row)
+    with pytest.raises(IndexError):
+        xgemm.neighbours(row)
+
+
+def test_a_sample_is_uniform_and_distinct() -> None:
+    built = space({"a": list(range(10)), "b": list(range(10))}, "a + b < 10")
+    rng = np.random.default_rng(1)
+    counts = np.bincount(np.concatenate([built.sample(rng, 5) for _ in range(2200)]), minlength=55)
+    assert counts.min() > 130  # 200 expected, standard deviation 14
+    assert counts.max() < 270
+    assert sorted(built.sample(rng, 99).tolist()) == list(range(55))
+
+
+def test_a_space_of_listed_configurations() -> None:
+    listed = np.array([[2, 0], [0, 1], [0, 0], [1, 1]], dtype=np.int16)
+    built = Space.of_indices({"a": [1, 2, 3], "V": ["x", "y"]}, listed)
+    assert len(built) == 4
+    assert [built.configuration(row) for row in built.rows(listed)] == [
+        {"a": 3, "V": "x"},
+        {"a": 1, "V": "y"},
+        {"a": 1, "V": "x"},
+        {"a": 2, "V": "y"},
+    ]
+    assert {"a": 3, "V": "y"} not in built
+    with pytest.raises(SpaceError, match="none is listed"):
+        Space.of_indices({"a": [1]}, np.zeros((0, 1), dtype=np.int16))
+
+
+def test_no_parameters() -> None:
+    built = space({})
+    assert len(built) == 1
+    assert built.configuration(0) == {}
+    assert built.row({}) == 0
+    assert built.neighbours(0).tolist() == []
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "texts", "message"),
+    [
+        ({"a": [1, 2], "b": [1]}, ["a > b + N", "b < 9"], "no configuration is valid: r0 (a > b + N; N=4)"),
+        (
+            {"a": [1, 2], "b": [1, 2]},
+            ["a > b", "a < 9", "b > a"],
+            "no configuration is valid: r0 (a > b) and r2 (b > a)",
+        ),
+        ({"a": [1, 2]}, ["N < 3"], "no configuration is valid: r0 (N < 3; N=4)"),
+        ({"a": []}, [], "parameter a has no values"),
+        ({"a": [1, 2, 1.0]}, [], "parameter a has a value twice: 1, 2, 1.0"),
+        ({"a": list(range(40_000))}, [], "parameter a has 40000 values"),
+    ],
+)
+def test_spaces_that_are_refused(parameters: dict[str, list], texts: list[str], message: str) -> None:
+    with pytest.raises(SpaceError) as caught:
+        Space.build(parameters, [constraint(text, f"r{i}") for i, text in enumerate(texts)], {"N": 4})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_constraint_on_an_unknown_name() -> None:
+    with pytest.raises(ExpressionError, match="`WTP > 1` uses WTP, which is not defined; did you mean WPT"):
+        space({"WPT": [1, 2]}, "WTP > 1")
+
+
+def test_a_constraint_that_fails_for_a_configuration_that_nothing_forbids() -> None:
+    with pytest.raises(ExpressionError, match=r"divides by zero \(TS=8, WPT=0\)"):
+        space({"TS": [8, 16], "WPT": [0, 1]}, "TS % WPT == 0")
+    assert len(space({"TS": [8, 16], "WPT": [0, 1]}, "TS % WPT == 0", "WPT > 0")) == 2
+
+
+def test_exclusions_say_why() -> None:
+    built = Space.build(
+        {"VARIANT": ["NAIVE", "B_IN_LOCAL"], "TS": [8, 16, 32, 64], "WPT": [1, 2, 3, 4]},
+        [
+            constraint("VARIANT != 'B_IN_LOCAL' or 4*Y <= local_memory", "all of B must fit in local memory"),
+            constraint("TS * TS // WPT <= max_work_group_size", "one work-item per element of a tile"),
+            constraint("TS % WPT == 0", "WPT divides the tile"),
+            constraint("WPT < 4 or TS < 8", "no tile of 8 or more"),
+        ],
+        {"Y": 100000, "local_memory": 49152, "max_work_group_size": 256},
+    )
+    assert list(map(str, built.exclusions())) == [
+        "VARIANT=B_IN_LOCAL: all of B must fit in local memory (4*Y <= local_memory; Y=100000, local_memory=49152)",
+        "TS=32: one work-item per element of a tile (TS * TS // WPT <= max_work_group_size; max_work_group_size=256)"
+        " and no tile of 8 or more (WPT < 4)",
+        "TS=64: one work-item per element of a tile (TS * TS // WPT <= max_work_group_size; max_work_group_size=256)",
+        "WPT=3: WPT divides the tile (TS % WPT == 0)",
+        "WPT=4: no tile of 8 or more (TS < 8)",
+    ]
