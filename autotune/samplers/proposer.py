@@ -90,7 +90,8 @@ class Proposer:
 
     def expected_gain(self, trials: int) -> float | None:
         """Estimated share of the best time that the next `trials` will save, 0..1; None: cannot be said."""
-        return None
+        self._sampler.history.update(self._study)
+        return self._sampler.expected_gain(trials)
 
     def _frozen(self, row: int, trial: Trial) -> optuna.trial.FrozenTrial:
         codec = self._sampler.codec

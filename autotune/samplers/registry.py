@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import optuna
 
+from autotune.samplers.bayes import BayesSampler
 from autotune.samplers.codec import Codec
 from autotune.samplers.rows import GridSampler, RandomSampler, RowSampler
 from autotune.samplers.stock import StockSampler
@@ -27,9 +28,10 @@ def _tpe(space: Space, seed: int) -> RowSampler:
 
 
 SAMPLERS: dict[str, SamplerEntry] = {
+    "bayes": SamplerEntry("Gaussian process over all valid", lambda s, seed: BayesSampler(Codec(s), seed)),
     "random": SamplerEntry("uniform over what is untried", lambda s, seed: RandomSampler(Codec(s), seed)),
     "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
     "grid": SamplerEntry("every valid configuration, in order", lambda s, seed: GridSampler(Codec(s), seed)),
 }
 
-DEFAULT_SAMPLER = "tpe"
+DEFAULT_SAMPLER = "bayes"

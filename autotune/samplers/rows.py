@@ -38,6 +38,10 @@ class RowSampler(BaseSampler):
     def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
         """Pick an untried row that agrees with the `fixed` Optuna parameters (mostly none)."""
 
+    def expected_gain(self, trials: int) -> float | None:
+        """Share of the best time that the next `trials` are expected to save; None: cannot be said."""
+        return None
+
     def random(self, trial: FrozenTrial) -> np.random.Generator:
         """The generator of one proposal."""
         return np.random.default_rng([self.seed, trial.number])

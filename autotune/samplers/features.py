@@ -1,0 +1,87 @@
+"""What the model sees of a configuration: numbers in which distance means something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.model import Configuration, Value
+from autotune.space import Space
+
+LISTED_KINDS = 4
+"""Integers from 0 up with at most this many values may well be names of variants: they get indicators too."""
+
+
+class Features:
+    """Maps configurations to vectors, one or more coordinates for each parameter with a choice.
+
+    Numbers above 0 give their log2, other numbers their position in the list, both scaled to 0..1 over the
+    parameter's values. Integers that are not all powers of two also give their number of trailing zero bits:
+    what is aligned to a warp, a cache line or a vector is often fast where its neighbours are not. Text, and
+    a few integers counted from 0, give one indicator for each value. Names of parameters are never looked at.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._columns = [column for column, values in enumerate(space.values) if len(values) > 1]
+        self._tables = [table(space.values[column]) for column in self._columns]
+        self.size = sum(found.shape[1] for found in self._tables)
+
+    def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Vectors of some rows of the space, shape (n, size)."""
+        return self.of_indices(self._space.indices(rows))
+
+    def of_indices(self, indices: NDArray[np.int16]) -> NDArray[np.float64]:
+        """Vectors of some value indices, shape (n, parameters) to (n, size)."""
+        parts = [found[indices[:, column]] for column, found in zip(self._columns, self._tables, strict=True)]
+        return np.hstack([np.zeros((len(indices), 0)), *parts])
+
+    def of(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
+        """Vectors of configurations whose values need not be among those of the space, shape (n, size)."""
+        parts = []
+        listed = list(configurations)
+        for column in self._columns:
+            name, values = self._space.names[column], self._space.values[column]
+            parts.append(table(values, [configuration[name] for configuration in listed]))
+        return np.hstack([np.zeros((len(listed), 0)), *parts])
+
+
+def table(values: Sequence[Value], of: Sequence[Value] | None = None) -> NDArray[np.float64]:
+    """The coordinates of values, scaled as the listed ones span them: shape (len(of), coordinates)."""
+    of = values if of is None else of
+    if any(isinstance(value, str) for value in values):
+        return _indicators(values, of)
+    numbers = [float(value) for value in values]
+    if min(numbers) > 0:
+        columns = [_scaled([math.log2(max(float(v), 1e-300)) for v in of], [math.log2(v) for v in numbers])]
+    else:
+        places = np.argsort(np.argsort(numbers)).astype(float)
+        order = np.argsort(numbers)
+        found = np.interp([float(v) for v in of], np.array(numbers)[order], places[order])
+        columns = [_scaled(list(found), list(places))]
+    if all(isinstance(value, int) for value in values):
+        whole = [int(value) for value in values]
+        if min(whole) > 0 and any(value & (value - 1) for value in whole):
+            columns.append(_scaled([_zeros(v) for v in of], [_zeros(v) for v in whole]))
+        if min(whole) == 0 and 2 < len(whole) <= LISTED_KINDS:
+            return np.hstack([np.column_stack(columns), _indicators(values, of)])
+    return np.column_stack(columns)
+
+
+def _scaled(of: Sequence[float], listed: Sequence[float]) -> NDArray[np.float64]:
+    low, high = min(listed), max(listed)
+    return (np.array(of, dtype=np.float64) - low) / ((high - low) or 1.0)
+
+
+def _zeros(value: Value) -> float:
+    """Trailing zero bits of a positive integer."""
+    number = int(value)
+    return float((number & -number).bit_length() - 1) if number > 0 else 0.0
+
+
+def _indicators(values: Sequence[Value], of: Sequence[Value]) -> NDArray[np.float64]:
+    """One coordinate per listed value; two different values are at distance 1."""
+    return np.array([[float(one == other) for other in values] for one in of]) / math.sqrt(2.0)
