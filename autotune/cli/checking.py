@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,10 +23,13 @@ from autotune.cli.options import (
     size_text,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.errors import AutotuneError
-from autotune.model import Configuration, Outcome
+from autotune.cli.result import rates_text, timing_text, trial_json
+from autotune.errors import AutotuneError, StudyError
+from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.model import Configuration, Outcome, Trial
 from autotune.problem import GENERIC_DEVICE, Problem
 from autotune.progress import configuration as shown
+from autotune.savebuild import save_build
 
 
 @app.command(
@@ -137,4 +141,38 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
 def _build(
     problem: Problem, configuration: Configuration, save: Path | None, allow_python: bool, *, quiet: bool
 ) -> dict[str, Any]:
-    raise NotImplementedError
+    """Build and verify one configuration as a search does. Raises StudyError, with the log, where it does not build."""
+    with DeviceEvaluator(problem, [problem.device], Settings(allow_python=allow_python)) as evaluator:
+        evaluator.submit(configuration)
+        trial = evaluator.collect()
+    saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
+    if not quiet:
+        print()
+        facts(_built_rows(problem, trial, saved))
+    if trial.outcome is Outcome.COMPILE_ERROR:
+        kernel = str(problem.study.text.kernel_path)
+        raise StudyError(f"does not build: {trial.reason}", where=kernel, detail=trial.build_log)
+    shown_trial = trial_json(problem, trial) or {}
+    return {
+        **shown_trial,
+        "max_error": trial.max_error,
+        "build_log": trial.build_log,
+        "environment": trial.environment,
+        "saved": [str(path) for path in saved],
+    }
+
+
+def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[tuple[str, str]]:
+    passed = trial.outcome is Outcome.OK
+    error = f", largest error {units.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
+    told = {name: str(value) for name, value in trial.environment.items()}
+    return [
+        ("configuration", shown(trial.configuration)),
+        ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
+        ("time", timing_text(trial) if passed else ""),
+        ("rate", rates_text(problem, trial) if passed else ""),
+        ("build", units.duration(trial.build_s)),
+        ("driver says", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
+        ("build log", "" if trial.outcome is Outcome.COMPILE_ERROR else trial.build_log.strip() or "empty"),
+        ("saved", "\n".join(map(str, saved))),
+    ]
