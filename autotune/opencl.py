@@ -7,6 +7,7 @@ there that stalls the next one for a minute.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import time
@@ -131,7 +132,11 @@ def _pci(device: cl.Device) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KernelLimits:
-    """What the driver says of one built kernel: sizes in bytes; zero where it says nothing."""
+    """What the driver says of one built kernel: memory in bytes; zero where it says nothing.
+
+    `work_group_size` is the size that the kernel was built for where its source requires one: NVIDIA reports
+    256 for every such kernel, and runs it at 1024.
+    """
 
     work_group_size: int
     local_memory: int
@@ -169,8 +174,9 @@ class Program:
         """Return the limits of one of its kernels."""
         ask = cl.kernel_work_group_info
         with _reported():
+            required = math.prod(kernel.get_work_group_info(ask.COMPILE_WORK_GROUP_SIZE, self._device))
             return KernelLimits(
-                kernel.get_work_group_info(ask.WORK_GROUP_SIZE, self._device),
+                required or kernel.get_work_group_info(ask.WORK_GROUP_SIZE, self._device),
                 kernel.get_work_group_info(ask.LOCAL_MEM_SIZE, self._device),
                 kernel.get_work_group_info(ask.PRIVATE_MEM_SIZE, self._device),
             )
