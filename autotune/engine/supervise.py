@@ -57,15 +57,16 @@ class WorkerProcess:
             command = [sys.executable, "-P", "-m", "autotune.worker", role, str(theirs.fileno()), str(os.getpid())]
             self._process = subprocess.Popen(
                 command,
-                env={**os.environ, **_python_path(), **environment},
+                env={**os.environ, **python_path(), **environment},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+        self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._phase = "start"
+        self.phase = "start"
         self._said = 0  # bytes of the log that belong to what is over
 
     def send(self, message: Any) -> None:
@@ -82,14 +83,14 @@ class WorkerProcess:
             try:
                 if not self._connection.poll(max(0.0, deadline - time.monotonic())):
                     self.kill()
-                    raise WorkerOverran(self._phase, limit_s)
+                    raise WorkerOverran(self.phase, limit_s)
                 message = self._connection.recv()
             except (EOFError, OSError):
                 raise self._died() from None
             if not isinstance(message, Phase):
                 self._said = self._log.stat().st_size
                 return message
-            self._phase, limit_s = message.name, message.limit_s
+            self.phase, limit_s = message.name, message.limit_s
             deadline = time.monotonic() + limit_s
 
     def stop(self) -> None:
@@ -109,10 +110,10 @@ class WorkerProcess:
             code = 0
         self.kill()
         lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
-        return WorkerDied(self._phase, max(0, -code), lines[-1].strip() if lines else "")
+        return WorkerDied(self.phase, max(0, -code), lines[-1].strip() if lines else "")
 
 
-def _python_path() -> dict[str, str]:
+def python_path() -> dict[str, str]:
     """Let the worker find this package where it runs from a checkout that is not installed."""
     root = Path(autotune.__file__).parent.parent
     if root.name in ("site-packages", "dist-packages"):

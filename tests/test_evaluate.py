@@ -1,0 +1,285 @@
+"""The fault table on a real device (PoCL): whatever a kernel does costs one trial and never the search."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune.device import list_devices
+from autotune.engine.report import Limits
+from autotune.errors import StudyError
+from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.model import DeviceInfo, Outcome, Trial
+from autotune.problem import Problem
+from autotune.study import Study
+
+STUDY = """
+name = "faults"
+kernel = "faults.cl"
+[sizes]
+N = 512
+[parameters.VARIANT]
+values = ["GOOD", "SYNTAX", "SEGFAULT", "ENDLESS", "AFTER", "BEFORE", "NANS", "WRONG", "UNWRITTEN", "LOCAL",
+          "REQUIRED", "INPUT", "RACE", "INOUT", "OPTION", "ABORT"]
+[[options]]
+flag = "-no-such-option"
+when = "VARIANT == 'OPTION'"
+[arguments.a]
+type = "float"
+shape = ["N"]
+access = "in"
+data = { distribution = "uniform", low = 1.0, high = 2.0, seed = 1 }
+[arguments.c]
+type = "float"
+shape = ["N"]
+allocate = ["N + 64"]
+access = "out"
+[arguments.d]
+type = "int"
+shape = ["N"]
+access = "inout"
+data = { distribution = "integers", low = 0, high = 100, seed = 2 }
+[arguments.memory]
+type = "int"
+shape = ["4"]
+access = "scratch"
+[[launch]]
+entry = "faults"
+global = ["N"]
+local = ["16"]
+arguments = ["N", "a", "c", "d", "memory"]
+[reference]
+numpy = { c = "a * 2", d = "d + 1" }
+[tolerance]
+relative = 1e-5
+"""
+
+NAMES = STUDY.split("values = [")[1].split("]")[0].replace('"', "").replace("\n", "").replace(" ", "").split(",")
+
+KERNEL = (
+    "".join(f"#define {name} {number}\n" for number, name in enumerate(NAMES))
+    + """
+#if VARIANT == REQUIRED
+__attribute__((reqd_work_group_size(8, 1, 1)))
+#endif
+kernel void faults(int n, global float *a, global float *c, global int *d, global int *memory) {
+    int i = get_global_id(0);
+    float value = a[i] * 2;
+#if VARIANT == SYNTAX
+    int 3;
+#elif VARIANT == SEGFAULT
+    c[(long)(i + 1) << 40] = 1;
+#elif VARIANT == ENDLESS
+    volatile int on = 1;
+    while (on);
+#elif VARIANT == AFTER
+    if (i == 0) c[n + 64] = 1;
+#elif VARIANT == BEFORE
+    if (i == 0) a[-1] = 1;
+#elif VARIANT == NANS
+    if (i == 5) value = NAN;
+#elif VARIANT == WRONG
+    if (i == 7) value = 3;
+#elif VARIANT == UNWRITTEN
+    if (i == 9) return;
+#elif VARIANT == LOCAL
+    local int big[1000000];
+    big[i] = i;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    memory[1] = big[i * 7 % 1000];
+#elif VARIANT == INPUT
+    if (i == 7) a[i] += 1;
+#elif VARIANT == RACE
+    if (i == 3 && memory[0] == 1) value = 0;
+    if (i == 3) memory[0] = 1;
+#elif VARIANT == ABORT
+    if (i == 0) __builtin_trap();
+#endif
+    c[i] = value;
+    d[i] += 1;
+}
+"""
+)
+
+LIMITS = Limits(build_s=20.0, floor_s=0.5, first_s=2.0)
+
+
+@pytest.fixture(scope="module")
+def device() -> DeviceInfo:
+    return next(device for device in list_devices() if device.kind == "cpu")
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory, device: DeviceInfo) -> Problem:
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "faults.toml").write_text(STUDY)
+    (folder / "faults.cl").write_text(KERNEL)
+    return Problem(Study.load(str(folder / "faults.toml")), device=device)
+
+
+@pytest.fixture(scope="module")
+def evaluator(
+    problem: Problem, device: DeviceInfo, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DeviceEvaluator]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS))
+    with evaluator:
+        assert run(evaluator, "GOOD").outcome is Outcome.OK
+        yield evaluator
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of the test's own: neither `evaluator` nor a search beside the tests holds it up."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
+    evaluator.submit({"VARIANT": variant})
+    return evaluator.collect()
+
+
+@pytest.mark.parametrize(
+    ("variant", "outcome", "reason"),
+    [
+        ("SYNTAX", Outcome.COMPILE_ERROR, "CL_BUILD_PROGRAM_FAILURE (-11): error:"),
+        ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
+        ("ENDLESS", Outcome.TIMEOUT, "no answer within 0.5 s while the worker ran the kernel"),
+        ("LOCAL", Outcome.LAUNCH_ERROR, "bytes of local memory, the device has"),
+        ("REQUIRED", Outcome.LAUNCH_ERROR, "work-group of 16 is too large: faults allows 8 here"),
+        ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
+        ("ABORT", Outcome.CRASH, "SIG"),
+        ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: 4 bytes changed)"),
+        ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: 4 bytes changed)"),
+        ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c; first c[7] = 3.0, expected"),
+        ("NANS", Outcome.WRONG_RESULT, "1 of 512 values of c, 1 of them NaN; first c[5] = nan, expected"),
+        ("UNWRITTEN", Outcome.WRONG_RESULT, "c[9] = nan (never written), expected"),
+        ("INPUT", Outcome.WRONG_RESULT, "kernel overwrote its input a"),
+        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong after the timed runs: wrong result: 1 of 512"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_an_outcome_and_the_next_trial_is_right(
+    evaluator: DeviceEvaluator, variant: str, outcome: Outcome, reason: str
+) -> None:
+    trial = run(evaluator, variant)
+    assert (trial.outcome, reason in trial.reason) == (outcome, True), trial.reason
+    assert trial.measurement is None
+    assert trial.configuration == {"VARIANT": variant}
+    assert run(evaluator, "INOUT").outcome in (Outcome.OK, Outcome.STOPPED)
+
+
+def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: DeviceInfo) -> None:
+    evaluator.best_ns = None
+    trial = run(evaluator, "GOOD")
+    assert trial.outcome is Outcome.OK
+    assert trial.measurement is not None
+    assert trial.measurement.samples_ns
+    assert trial.max_error is not None
+    assert trial.max_error <= 1
+    assert trial.driver == device.driver
+    assert trial.build_s > 0
+    assert trial.verify_s > 0
+    assert trial.time_s > 0
+    assert trial.started is not None
+    assert trial.finished is not None
+    assert trial.started < trial.finished
+    assert evaluator.best_ns == trial.time_ns
+
+
+def test_a_configuration_that_is_not_valid_is_a_launch_error(evaluator: DeviceEvaluator) -> None:
+    assert run(evaluator, "NO_SUCH").outcome is Outcome.LAUNCH_ERROR
+
+
+def test_finalists_are_timed_again_and_one_that_fails_is_left_out(evaluator: DeviceEvaluator) -> None:
+    variants = [{"VARIANT": "GOOD"}, {"VARIANT": "SEGFAULT"}, {"VARIANT": "INOUT"}]
+    good, broken, other = evaluator.retime(variants, budget_s=0.1)
+    assert broken is None
+    assert good is not None
+    assert other is not None
+    assert len(good.samples_ns) == len(other.samples_ns) >= 3
+
+
+def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator) -> None:
+    usage = evaluator.usage()
+    assert set(usage) == {"build", "verify", "time", "idle", "built_ahead", "device"}
+    assert usage["build"] > 0
+    assert usage["built_ahead"] == 0
+    assert 0 < usage["device"] < usage["verify"] + usage["time"]
+
+
+def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:
+    """The process id of the device worker, once it is in this phase."""
+    while True:
+        worker = evaluator._runners[0]._worker
+        if worker is not None and worker.phase == phase:
+            return worker.pid
+        os.sched_yield()
+
+
+def test_a_killed_worker_gets_its_trial_again_and_the_second_time_it_is_a_crash(evaluator: DeviceEvaluator) -> None:
+    evaluator.submit({"VARIANT": "ENDLESS"})
+    first = worker_of(evaluator, "verify")
+    os.kill(first, signal.SIGKILL)
+    second = first
+    while second == first:
+        second = worker_of(evaluator, "verify")
+    os.kill(second, signal.SIGKILL)
+    trial = evaluator.collect()
+    assert trial.outcome is Outcome.CRASH
+    assert "SIGKILL" in trial.reason
+
+
+def test_a_reference_that_fails_is_raised_by_collect(
+    problem: Problem, device: DeviceInfo, tmp_path: Path, own_lock: None
+) -> None:
+    (tmp_path / "bad.toml").write_text(STUDY.replace("a * 2", "a[:3]"))
+    (tmp_path / "faults.cl").write_text(KERNEL)
+    broken = Problem(Study.load(str(tmp_path / "bad.toml")), device=device)
+    with DeviceEvaluator(broken, [device]) as evaluator, pytest.raises(StudyError, match=r"has shape \(3,\)"):
+        run(evaluator, "GOOD")
+
+
+def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS)) as evaluator:
+        evaluator.submit({"VARIANT": "ENDLESS"})
+        process = worker_of(evaluator, "verify")
+        folder = evaluator._folder.path
+        assert folder.exists()
+    assert not folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+SEARCH = """
+import sys
+from autotune.device import list_devices
+from autotune.evaluate import DeviceEvaluator
+from autotune.problem import Problem
+from autotune.study import Study
+device = next(device for device in list_devices() if device.kind == "cpu")
+evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])
+evaluator.submit({"VARIANT": "ENDLESS"})
+while (worker := evaluator._runners[0]._worker) is None or worker.phase != "verify":
+    pass
+print(worker.pid, flush=True)
+evaluator.collect()
+"""
+
+
+def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lock: None) -> None:
+    command = [sys.executable, "-c", SEARCH, str(problem.study.text.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
+        assert search.stdout is not None
+        worker = int(search.stdout.readline())
+        descriptor = os.pidfd_open(worker)
+        search.kill()
+    assert select.select([descriptor], [], [], 2.0)[0], "the worker outlived its search by two seconds"
+    os.close(descriptor)
