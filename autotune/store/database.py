@@ -49,7 +49,7 @@ def display(location: Location) -> str:
         return location.path
     try:
         return make_url(location.url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return "--db"
 
 
@@ -103,7 +103,7 @@ def _begin_sqlite(connection: Any) -> None:
 def _server_url(text: str) -> URL:
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise StoreError("is no URL of a database", where="--db", hint="write postgresql://user@host/name") from None
     if url.get_backend_name() != "postgresql":
         raise StoreError(

@@ -123,7 +123,7 @@ def import_lines(connection: Connection, lines: Iterable[str], first: int) -> in
             line = _parsed(text, number)
             if line.search.uuid not in known:
                 known[line.search.uuid] = _store_search(connection, line, number)
-            added += _store_trial(connection, line, *known[line.search.uuid])
+            added += _store_trial(connection, line, number, *known[line.search.uuid])
     return added
 
 
@@ -203,10 +203,10 @@ def _store_search(connection: Connection, line: Line, number: int) -> tuple[int,
     return search_id, queries.use_devices(connection, search_id, used)
 
 
-def _store_trial(connection: Connection, line: Line, search_id: int, device_ids: list[int]) -> int:
+def _store_trial(connection: Connection, line: Line, number: int, search_id: int, device_ids: list[int]) -> int:
     """Store a trial and its re-timings where they are new; return 1 for a new trial, else 0."""
     known = connection.execute(select(trials.c.id, trials.c.outcome).where(trials.c.uuid == line.uuid)).first()
-    columns = _columns(line, search_id, device_ids)
+    columns = _columns(line, number, search_id, device_ids)
     if known is None:
         trial_id = queries.inserted(connection, trials, columns)
     else:
@@ -221,8 +221,10 @@ def _store_trial(connection: Connection, line: Line, search_id: int, device_ids:
     return int(known is None)
 
 
-def _columns(line: Line, search_id: int, device_ids: list[int]) -> dict[str, Any]:
+def _columns(line: Line, number: int, search_id: int, device_ids: list[int]) -> dict[str, Any]:
     position = line.device_number
+    if position is not None and not 0 <= position < len(device_ids):
+        raise StoreError(f"device_number: {position} is none of its {len(device_ids)} devices", where=f"line {number}")
     measured = None
     if line.samples_ns is not None:
         measured = Measurement(tuple(line.samples_ns), tuple(line.warmup_ns or ()), line.cache or "warm")
@@ -236,7 +238,7 @@ def _columns(line: Line, search_id: int, device_ids: list[int]) -> dict[str, Any
         | measurement_columns(measured)
         | {
             "search_id": search_id,
-            "device_id": device_ids[position] if position is not None and 0 <= position < len(device_ids) else None,
+            "device_id": None if position is None else device_ids[position],
             "configuration": ordered(line.configuration),
             "configuration_hash": digest(line.configuration),
             "outcome": line.outcome.value,

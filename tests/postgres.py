@@ -1,0 +1,62 @@
+"""A PostgreSQL server of the tests' own, where its programs and a driver are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Start a server in an empty folder and yield its URL; skip the test where there is none to start."""
+    pytest.importorskip("psycopg")
+    programs = [shutil.which(name) for name in ("initdb", "postgres")]
+    if None in programs:
+        pytest.skip("needs PostgreSQL's initdb and postgres")
+    initdb, postgres = map(str, programs)
+    identity = _ordinary_user(folder)
+    common: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **identity}
+    data = folder / "data"
+    subprocess.run([initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync"], check=True, **common)
+    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
+    with subprocess.Popen([postgres, "-D", data, *options], **common) as process:
+        try:
+            _wait(folder)
+            yield f"postgresql://tester@/postgres?host={folder}"
+        finally:
+            process.terminate()
+
+
+def clear(url: str) -> None:
+    """Empty the database."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+
+
+def _ordinary_user(folder: Path) -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return {}
+    shutil.chown(folder, "nobody")
+    return {"user": "nobody"}
+
+
+def _wait(folder: Path) -> None:
+    import psycopg
+
+    for _ in range(1000):
+        try:
+            psycopg.connect(f"postgresql://tester@/postgres?host={folder}").close()
+            return
+        except psycopg.OperationalError:
+            subprocess.run(["sleep", "0.01"], check=True)
+    raise TimeoutError("PostgreSQL did not start")

@@ -1,0 +1,65 @@
+"""Devices, keys and trials to store in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from autotune.key import ProblemKey
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.store import Store
+
+DEVICE = DeviceInfo(
+    index=0,
+    name="NVIDIA H200",
+    vendor="NVIDIA Corporation",
+    platform="NVIDIA CUDA",
+    driver="550.1",
+    kind="gpu",
+    opencl_version="3.0",
+    compute_units=132,
+    memory=140 * 2**30,
+    local_memory=48 * 2**10,
+    max_work_group_size=1024,
+    max_work_item_sizes=(1024, 1024, 64),
+    clock=1980,
+    extensions=("cl_khr_fp64",),
+    uuid="u0",
+    pci="0000:0a:00.0",
+    compute_capability="9.0",
+)
+KEY = ProblemKey("scale", "k" * 32, "s" * 32, DEVICE.fingerprint, {"M": 64, "N": 32}, {"T": "float"})
+
+
+def newer_driver(driver: str) -> DeviceInfo:
+    """The same card under another driver."""
+    return replace(DEVICE, driver=driver)
+
+
+def ok(configuration: Mapping[str, int | float | str], *samples_ns: int) -> Trial:
+    """A verified trial with these samples."""
+    return Trial(configuration, Outcome.OK, measurement=Measurement(samples_ns))
+
+
+def put(
+    store: Store,
+    trials: Sequence[Trial],
+    *,
+    key: ProblemKey = KEY,
+    device: DeviceInfo = DEVICE,
+    environment: Mapping[str, str] | None = None,
+    fresh: bool = False,
+) -> int:
+    """Store trials as one search that ended; return its number."""
+    search = store.start_search(key, device, sampler="random", seed=1, environment=environment, fresh=fresh)
+    for trial in trials:
+        store.finish(store.begin(search, trial.configuration), trial)
+    store.end_search(search, "done")
+    return search
+
+
+def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
+    """Store trials in the database at a path, as `put` does."""
+    with Store.open(str(path)) as store:
+        put(store, trials, **options)  # type: ignore[arg-type]

@@ -1,0 +1,451 @@
+"""What is stored stays stored: round trips, kills, two writers, and clear words for databases that will not do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autotune import location
+from autotune.errors import StoreError
+from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store, database
+from tests import postgres
+from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("postgres")
+    for place in (folder, *folder.parents[:2]):
+        place.chmod(0o755)  # the server runs as an ordinary user
+    with postgres.server(folder) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty database of each kind."""
+    place = str(tmp_path / "own.db")
+    if request.param == "postgresql":
+        place = request.getfixturevalue("postgres_url")
+        postgres.clear(place)
+    with Store.open(place) as opened:
+        yield opened
+
+
+# What is stored comes back --------------------------------------------------------------------------------
+
+texts = st.text(max_size=20)
+names = st.text("ABCxyz_", min_size=1, max_size=5)
+values = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text("abc", max_size=5)
+nanoseconds = st.lists(st.integers(1, 10**15), max_size=8).map(tuple)
+measurements = st.builds(Measurement, nanoseconds, nanoseconds, st.sampled_from(["warm", "cold"]))
+instants = st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)).map(
+    lambda moment: moment.replace(fold=0)
+)
+trials = st.builds(
+    Trial,
+    configuration=st.dictionaries(names, values, min_size=1, max_size=4),
+    outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.PENDING]),
+    reason=texts,
+    measurement=st.none() | measurements,
+    max_error=st.none() | st.floats(allow_nan=False),
+    build_s=st.floats(0, 1e6),
+    verify_s=st.floats(0, 1e6),
+    time_s=st.floats(0, 1e6),
+    build_log=texts,
+    driver=st.text(min_size=1, max_size=10),
+    device_index=st.none() | st.integers(0, 7),
+    started=instants,
+    finished=instants,
+    environment=st.dictionaries(names, values, max_size=3),
+)
+
+
+def cleaned(trial: Trial) -> Trial:
+    """PostgreSQL holds no NUL, and we hold the same text everywhere."""
+    texts = {name: getattr(trial, name).replace("\0", "\N{REPLACEMENT CHARACTER}") for name in TEXTS}
+    return replace(trial, **texts)
+
+
+TEXTS = ("reason", "build_log", "driver")
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(trials, max_size=4))
+def test_a_trial_comes_back_as_it_was(tmp_path: Path, given_trials: list[Trial]) -> None:
+    path = tmp_path / "round.db"
+    path.unlink(missing_ok=True)
+    with Store.open(str(path)) as store:
+        put(store, given_trials)
+        stored = store.trials(KEY)
+        assert sorted(map(repr, stored)) == sorted(map(repr, map(cleaned, given_trials)))
+        order = [list(trial.configuration) for trial in stored]
+        assert sorted(order) == sorted(list(trial.configuration) for trial in given_trials)
+        lines = list(store.export_lines())
+    other = tmp_path / "other.db"
+    other.unlink(missing_ok=True)
+    with Store.open(str(other)) as copy:
+        assert copy.import_lines(lines) == len(given_trials)
+        assert list(copy.export_lines()) == lines
+        assert copy.import_lines(lines) == 0
+        assert list(copy.export_lines()) == lines
+
+
+def test_what_a_trial_does_not_tell_is_filled_in(store: Store) -> None:
+    put(store, [ok({"A": 1}, 5)])
+    (trial,) = store.trials(KEY)
+    assert trial.driver == DEVICE.driver
+    assert trial.started is not None
+    assert trial.finished is not None
+    assert trial.started <= trial.finished
+
+
+def test_text_that_no_database_holds_is_replaced(store: Store) -> None:
+    put(store, [Trial({"A": 1}, Outcome.COMPILE_ERROR, reason="bad \0 byte", build_log="\udcff")])
+    (trial,) = store.trials(KEY)
+    assert (trial.reason, trial.build_log) == ("bad \N{REPLACEMENT CHARACTER} byte", "?")
+
+
+def test_an_error_that_is_no_number_is_without_bound(store: Store) -> None:
+    put(store, [Trial({"A": 1}, Outcome.WRONG_RESULT, max_error=float("nan"))])
+    assert store.trials(KEY)[0].max_error == float("inf")
+    (line,) = store.export_lines()
+    assert '"max_error":"inf"' in line
+
+
+def test_numbers_of_an_environment_that_json_lacks_become_text(store: Store) -> None:
+    put(store, [Trial({"A": 1}, Outcome.OK, environment={"clock": float("nan"), "registers": 32})])
+    assert store.trials(KEY)[0].environment == {"clock": "nan", "registers": 32}
+
+
+def test_each_trial_knows_the_device_it_ran_on(store: Store) -> None:
+    other = replace(DEVICE, index=1, uuid="u1", driver="551")
+    search = store.start_search(KEY, [DEVICE, other], sampler="random", seed=None)
+    for index in (0, 1):
+        store.finish(store.begin(search, {"A": index}), Trial({"A": index}, Outcome.OK, device_index=index))
+    assert [trial.driver for trial in store.trials(KEY)] == ["550.1", "551"]
+
+
+def test_trials_are_of_exactly_this_problem(store: Store) -> None:
+    put(store, [ok({"A": 1}, 5)])
+    for name, value in {"kernel_hash": "x", "study_hash": "x", "device": "x", "size": {"M": 1}, "choices": {}}.items():
+        assert store.trials(KEY._replace(**{name: value})) == []
+    reordered = KEY._replace(size=dict(reversed(KEY.size.items())))
+    assert len(store.trials(reordered)) == 1
+
+
+def test_every_attempt_is_kept_in_order(store: Store) -> None:
+    put(store, [Trial({"A": 1}, Outcome.TIMEOUT), ok({"A": 1}, 5)])
+    assert [trial.outcome for trial in store.trials(KEY)] == [Outcome.TIMEOUT, Outcome.OK]
+
+
+def test_a_fresh_search_leaves_older_trials_out_and_deletes_none(store: Store) -> None:
+    put(store, [ok({"A": 1}, 5)])
+    put(store, [ok({"A": 2}, 6)])
+    assert len(store.trials(KEY)) == 2
+    put(store, [ok({"A": 3}, 7)], fresh=True)
+    put(store, [ok({"A": 4}, 8)])
+    assert [trial.configuration["A"] for trial in store.trials(KEY)] == [3, 4]
+    assert [row.generation for row in store.history()] == [1, 1, 0, 0]
+
+
+def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
+    search = put(store, [ok({"A": 1, "B": 2}, 50), ok({"A": 2, "B": 2}, 40)])
+    for samples in ((60, 61, 62), (70, 71, 72)):
+        store.retime(search, {"B": 2, "A": 1}, Measurement(samples))
+    retimed = {trial.configuration["A"]: trial for trial in store.trials(KEY)}
+    assert retimed[1].retimed == Measurement((70, 71, 72))
+    assert retimed[1].time_ns == 71
+    assert retimed[2].retimed is None
+    assert [line.count('"taken"') for line in store.export_lines()] == [2, 0]
+
+
+def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
+    search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
+    with pytest.raises(ValueError, match="no verified trial"):
+        store.retime(search, {"A": 1}, Measurement((1,)))
+    with pytest.raises(ValueError, match="samples"):
+        store.retime(search, {"A": 1}, Measurement(()))
+
+
+def test_a_trial_is_finished_once(store: Store) -> None:
+    search = put(store, [])
+    number = store.begin(search, {"A": 1})
+    store.finish(number, ok({"A": 1}, 5))
+    with pytest.raises(ValueError, match="finished before"):
+        store.finish(number, ok({"A": 1}, 6))
+    assert store.trials(KEY)[0].time_ns == 5
+
+
+def test_related_is_the_same_kernel_elsewhere(store: Store) -> None:
+    size = KEY._replace(size={"M": 1, "N": 1})
+    device = KEY._replace(device="nvidia-a100-108cu-80g")
+    for key in (KEY, size, device, KEY._replace(kernel_hash="x"), KEY._replace(choices={"T": "int"})):
+        put(store, [ok({"A": 1}, 5)], key=key)
+    store.start_search(KEY._replace(size={"M": 2, "N": 2}), DEVICE, sampler="random", seed=1)
+    assert [key for key, _ in store.related(KEY)] == [size, device]
+    assert all(len(found) == 1 for _, found in store.related(KEY))
+
+
+def test_history_is_newest_first_with_what_is_pending(store: Store) -> None:
+    search = put(store, [ok({"A": 1}, 5), ok({"A": 2}, 5)])
+    store.begin(search, {"A": 3})
+    put(store, [ok({"A": 4}, 5)], key=KEY._replace(study="other"))
+    assert [row.trial.configuration["A"] for row in store.history("scale")] == [3, 2, 1]
+    assert [row.trial.configuration["A"] for row in store.history(None, 2)] == [4, 3]
+    row = store.history("scale")[0]
+    assert (row.key, row.device_name, row.sampler, row.trial.outcome) == (KEY, DEVICE.name, "random", Outcome.PENDING)
+    assert store.counts() == {"other": 1, "scale": 2}
+
+
+# Nothing is lost ------------------------------------------------------------------------------------------
+
+WRITER = """
+import os, signal, sys
+from autotune.store import Store
+from tests.stored import DEVICE, KEY, ok
+first, count, kill = map(int, sys.argv[2:])
+with Store.open(sys.argv[1]) as store:
+    search = store.start_search(KEY, DEVICE, sampler="random", seed=first)
+    for number in range(first, first + count):
+        trial = store.begin(search, {"A": number})
+        store.finish(trial, ok({"A": number}, number + 1))
+    if kill:
+        store.begin(search, {"A": -1})
+        os.kill(os.getpid(), signal.SIGKILL)
+    store.end_search(search, "done")
+"""
+
+
+def writer(place: str, first: int, count: int, *, kill: bool = False) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-c", WRITER, place, str(first), str(count), str(int(kill))]
+    return subprocess.Popen(words, cwd=Path(__file__).parent.parent)
+
+
+def test_a_killed_search_loses_no_finished_trial(tmp_path: Path) -> None:
+    place = str(tmp_path / "killed.db")
+    with writer(place, 0, 20, kill=True) as process:
+        assert process.wait() == -signal.SIGKILL
+    with Store.open(place) as store:
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == list(range(20))
+        assert store.history()[0].trial.outcome is Outcome.PENDING
+
+
+def test_two_searches_on_a_new_database_lose_nothing(tmp_path: Path) -> None:
+    place = str(tmp_path / "shared.db")
+    with writer(place, 0, 100) as one, writer(place, 1000, 100) as two:
+        assert (one.wait(), two.wait()) == (0, 0)
+    with Store.open(place) as store:
+        found = {trial.configuration["A"] for trial in store.trials(KEY)}
+    assert found == {*range(100), *range(1000, 1100)}
+
+
+# Lines of JSON --------------------------------------------------------------------------------------------
+
+
+def exported(tmp_path: Path) -> list[str]:
+    put_in(tmp_path / "from.db", [ok({"A": 1}, 5), ok({"A": 2}, 6)])
+    with Store.open(str(tmp_path / "from.db")) as store:
+        return list(store.export_lines())
+
+
+def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
+    lines = exported(tmp_path)
+    assert store.import_lines([lines[1], "\n"]) == 1
+    assert store.import_lines([lines[1], lines[0]]) == 1
+    assert {trial.configuration["A"] for trial in store.trials(KEY)} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda line: line[:40], "line 2: is no JSON"),
+        (lambda line: "[1]", "line 2: is no JSON object"),
+        (lambda line: line.replace('"format":1', '"format":2'), "line 2: is of format 2, newer than 1"),
+        (lambda line: line.replace('"outcome":"ok"', '"outcome":"fine"'), "line 2: outcome:"),
+        (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[6.5]'), "line 2: samples_ns.0:"),
+        (lambda line: line.replace('"study":', '"stidy":'), "line 2: study:"),
+        (lambda line: line.replace('"driver":"550.1"', '"driver":7'), "line 2: driver:"),
+        (lambda line: line.replace('"clock":1980,', ""), "line 2: search.devices:"),
+        (lambda line: line.replace('"device_number":0', '"device_number":4'), "line 2: device_number:"),
+        (lambda line: line.replace('"started":"20', '"started":"x'), "line 2: started:"),
+    ],
+)
+def test_a_bad_line_is_named(store: Store, tmp_path: Path, damage: Callable[[str], str], message: str) -> None:
+    line = exported(tmp_path)[1]
+    damaged = damage(line)
+    assert damaged != line
+    with pytest.raises(StoreError) as raised:
+        store.import_lines(["\n", damaged])
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_later_export_completes_an_earlier_one(store: Store, tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "live.db")) as live:
+        search = live.start_search(KEY, DEVICE, sampler="random", seed=1)
+        number = live.begin(search, {"A": 1})
+        assert store.import_lines(live.export_lines()) == 1
+        assert store.trials(KEY) == []
+        live.finish(number, ok({"A": 1}, 5))
+        live.retime(search, {"A": 1}, Measurement((6,)))
+        live.end_search(search, "done")
+        assert store.import_lines(live.export_lines()) == 0
+        assert list(store.export_lines()) == list(live.export_lines())
+    assert store.trials(KEY)[0].time_ns == 6
+
+
+# Databases that will not do -------------------------------------------------------------------------------
+
+
+def refusal(place: object) -> str:
+    with pytest.raises(StoreError) as raised:
+        Store.open(str(place)).close()
+    assert raised.value.exit_code == 2
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    assert "is a directory" in refusal(tmp_path)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    assert f"mkdir -p {tmp_path / 'no'}" in refusal(tmp_path / "no" / "x.db")
+
+
+def test_no_database(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("name = 'not a database'\n" * 100)
+    assert "is not an SQLite database" in refusal(tmp_path / "x.db")
+
+
+def test_a_damaged_database(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    put_in(path, [ok({"A": number}, 5) for number in range(50)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + os.urandom(len(whole) - 4096))
+    assert "is damaged" in refusal(path)
+
+
+def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
+    (tmp_path / "x.db").touch()
+    with Store.open(str(tmp_path / "x.db")) as store:
+        assert store.counts() == {}
+
+
+def test_the_tables_of_another_program(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    assert "holds tables of another program" in refusal(tmp_path / "x.db")
+
+
+def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
+    put_in(tmp_path / "x.db", [])
+    connection = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    assert "is locked by another process" in refusal(tmp_path / "x.db")
+    connection.close()
+
+
+AS_NOBODY = """
+import os, pwd, sys
+from autotune.store import Store
+Store.open(sys.argv[2]).close()  # imports all that nobody else may read
+if os.geteuid() == 0:  # whom no permission stops
+    os.setuid(pwd.getpwnam("nobody").pw_uid)
+Store.open(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("protect", ["file", "folder"])
+def test_a_database_that_cannot_be_written(tmp_path: Path, protect: str) -> None:
+    path = tmp_path / "own" / "x.db"
+    path.parent.mkdir()
+    put_in(path, [])
+    path.chmod(0o444)
+    path.parent.chmod(0o755 if protect == "file" else 0o555)
+    for place in (tmp_path, *tmp_path.parents[:3]):
+        place.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(path), str(tmp_path / "other.db")],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    path.parent.chmod(0o755)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("autotune.errors.StoreError: ")
+    assert "read-only" in last
+
+
+def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {tmp_path.resolve()}/far\\040away nfs4 rw 0 0\n")
+    monkeypatch.setattr(location, "MOUNTS", mounts)
+    (tmp_path / "far away").mkdir()
+    assert "network file system (nfs4)" in refusal(tmp_path / "far away" / "x.db")
+    assert location.file_system(str(tmp_path / "far")) == "ext4"
+    mounts.unlink()
+    assert location.file_system(str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (":memory:", "keeps nothing"),
+        ("sqlite://", "keeps nothing"),
+        ("mysql://host/name", "'mysql'"),
+        ("://x", "no URL of a database"),
+        ("postgresql://host:port/x", "no URL of a database"),
+    ],
+)
+def test_urls_that_are_refused(url: str, message: str) -> None:
+    assert message in refusal(url)
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    line = refusal(f"postgresql://me:secret@/name?host={tmp_path}")
+    assert "cannot be used" in line
+    assert "secret" not in line
+
+
+def test_a_url_of_sqlite_is_its_path(tmp_path: Path) -> None:
+    put_in(tmp_path / "x.db", [ok({"A": 1}, 5)])
+    with Store.open(f"sqlite:///{tmp_path / 'x.db'}") as store:
+        assert store.counts() == {"scale": 1}
+
+
+def test_the_default_place_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+
+    monkeypatch.delenv("AUTOTUNE_DB", raising=False)
+    for home in (str(tmp_path / "data"), "relative", ""):
+        monkeypatch.setenv("XDG_DATA_HOME", home)
+        assert location.default_path() == str(Path(platformdirs.user_data_dir("autotune")) / "autotune.db")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Store.open(None).close()
+    assert (tmp_path / "data" / "autotune" / "autotune.db").is_file()
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "named.db"))
+    Store.open(None).close()
+    assert (tmp_path / "named.db").is_file()
+
+
+def test_a_driver_update_makes_another_device_row(store: Store) -> None:
+    put(store, [ok({"A": 1}, 5)])
+    put(store, [ok({"A": 2}, 5)], device=newer_driver("560"))
+    assert [trial.driver for trial in store.trials(KEY)] == ["550.1", "560"]
