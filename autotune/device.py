@@ -103,6 +103,13 @@ def _version(device: DeviceInfo) -> list[int]:
     return [*numbers, 0 if "rc" in device.driver else 1]
 
 
+def require_usable(device: DeviceInfo) -> None:
+    """Raise SetupError where this machine lacks what building for the device takes: a linker, for PoCL."""
+    lines = _linker() if _is_pocl(device) else []
+    if lines:
+        raise SetupError(lines[0])
+
+
 def diagnose() -> list[str]:
     """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
     devices = list_devices()

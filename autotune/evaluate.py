@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import reference
+from autotune.device import require_usable
 from autotune.engine.crew import Keeper
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
@@ -102,6 +103,7 @@ class DeviceEvaluator:
     """
 
     def __init__(self, problem: Problem, devices: Sequence[DeviceInfo], settings: Settings | None = None) -> None:
+        require_usable(devices[0])
         self._problem = problem
         self._devices = list(devices)
         self._settings = settings or Settings()
