@@ -69,6 +69,7 @@ def test_value(text: str | int | float, expected: Any) -> None:
         ("", "empty"),
         ("TS +", "is no expression: invalid syntax"),
         ("TS = 4", "is no expression"),
+        ("TS > 4 && WPT < 3", "write `and`, `or`, `not`"),
         ("9**9**9", "exponents are whole numbers from 0 to 64"),
         ("2**63", "beyond 2**62"),
         ("9" * 3000, "beyond 2**62"),

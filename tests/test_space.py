@@ -308,6 +308,12 @@ def test_a_constraint_that_fails_for_a_configuration_that_nothing_forbids() -> N
     assert len(space({"TS": [8, 16], "WPT": [0, 1]}, "TS % WPT == 0", "WPT > 0")) == 2
 
 
+@pytest.mark.parametrize("fact", [None, 2**63, float("nan")])
+def test_a_constant_that_no_expression_can_use(fact: Any) -> None:
+    with pytest.raises(ExpressionError, match="uses local_memory, which is"):
+        space({"TS": [8, 16]}, "4 * TS < local_memory", local_memory=fact)
+
+
 def test_exclusions_say_why() -> None:
     built = Space.build(
         {"VARIANT": ["NAIVE", "B_IN_LOCAL"], "TS": [8, 16, 32, 64], "WPT": [1, 2, 3, 4]},

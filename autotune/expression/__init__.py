@@ -7,7 +7,9 @@ truth values; they, `if` and chained comparisons leave aside what they do not ne
     language.py    Expression: parse, evaluate, mask
     syntax.py      text -> tree, by an allow-list and under bounds
     nodes.py       the tree on scalars and on columns
-    operators.py   the operators on scalars and on columns
+    scalars.py     what the operators mean
+    operators.py   the same on columns, and the table of all operators
+    columns.py     the columns of one evaluation, and which rows have failed
     bounds.py      what the tree may give where some names are only known to lie between bounds
     partial.py     the tree with what is known already put in
 """

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.expression.nodes import Apply, Both, Chain, Choice, Constant, Either, Member, Name, Node
-from autotune.expression.operators import MAX_EXPONENT, Column
+from autotune.expression.operators import Column
+from autotune.expression.scalars import MAX_EXPONENT
 
 _EXACT = 2.0**53
 Reals = NDArray[np.float64]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.expression.operators import LIMIT, TRUTH, Column, FaultError, Operand, Operator, Scalar, bounded
+from autotune.expression.operators import TRUTH, Column, Operand, Operator
+from autotune.expression.scalars import LIMIT, FaultError, Scalar, bounded
 
 Rows = NDArray[np.bool_]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import ExpressionError
 from autotune.expression import columns, nodes
-from autotune.expression.operators import FaultError, truth
+from autotune.expression.scalars import FaultError, truth
 from autotune.expression.syntax import parse
 
 
@@ -58,12 +58,19 @@ class Expression:
     def evaluate(self, names: Mapping[str, Any]) -> int | float | bool | str:
         """Return the value for scalar `names`; ExpressionError for an unknown name, a zero divisor, a bound."""
         known = {name: columns.plain(self._look_up(names, name)) for name in self.names}
+        self.check(known)
         try:
-            for name, value in known.items():
-                columns.check(name, value)
             return self.tree.scalar(known)
         except FaultError as fault:
             raise self._error(fault, known) from None
+
+    def check(self, names: Mapping[str, Any]) -> None:
+        """ExpressionError where one of these scalars is no number within bounds, no text and no tuple."""
+        try:
+            for name, value in names.items():
+                columns.check(name, value)
+        except FaultError as fault:
+            raise self._error(fault, names) from None
 
     def mask(self, names: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Return for each row whether the expression is true (a number: non-zero), shape (rows,).

@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 
 from autotune.expression.columns import Frame, Rows
-from autotune.expression.operators import COMPARISONS, Column, FaultError, Operand, Operator, Scalar, truth
+from autotune.expression.operators import COMPARISONS, Column, Operand, Operator
+from autotune.expression.scalars import FaultError, Scalar, truth
 
 
 class Node:

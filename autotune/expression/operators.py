@@ -5,12 +5,11 @@ The scalar form defines the meaning. The column form gives the same results for 
 the caller then goes row by row through the scalar form. A row that cannot be computed is marked, not
 raised, so that `and`, `or` and `if` may still leave it aside.
 
-Whole numbers stay within +-2**62, so that a sum never wraps in int64 unseen; floats stay finite.
+Whole numbers stay within +-2**62 (scalars.py), so that a sum never wraps in int64 unseen.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,19 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LIMIT = 2**62
-MAX_EXPONENT = 64
+from autotune.expression import scalars
+from autotune.expression.scalars import LIMIT, Scalar, truth
+
 _EXACT = 2**53  # whole numbers up to here are exact in float64
 
-Scalar = bool | int | float | str
 Column = NDArray[Any]
 Operand = Scalar | Column
 Answer = tuple[Column, Column | None] | None
 """A column and the rows it does not hold for (None: it holds for all); or None: go row by row."""
-
-
-class FaultError(Exception):
-    """Why one row cannot be computed: a phrase whose subject is the expression."""
 
 
 @dataclass(frozen=True)
@@ -43,114 +38,6 @@ class Operator:
     columns: Callable[..., Answer]
     least: int = 2
     most: int = 2
-
-
-# --- scalars ------------------------------------------------------------------------------------------
-
-
-def bounded(value: Any) -> Any:
-    """Return a number as it is; FaultError where it leaves +-2**62 or is no finite float."""
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise FaultError("gives a number too large for a float")
-    elif not -LIMIT <= value <= LIMIT:
-        raise FaultError("gives a whole number beyond 2**62")
-    return value
-
-
-def truth(value: Scalar) -> bool:
-    """Whether a number is non-zero; text has no truth value (it is mostly a forgotten `NAME ==`)."""
-    if isinstance(value, str):
-        raise FaultError(f"uses the text {value!r} as a condition")
-    return bool(value)
-
-
-def _number(value: Scalar) -> int | float:
-    if isinstance(value, str):
-        raise FaultError(f"calculates with the text {value!r}")
-    return value
-
-
-def _whole(value: Scalar, name: str) -> int:
-    if not isinstance(value, int):
-        raise FaultError(f"gives {name} {value!r}, which is no whole number (// divides without remainder)")
-    return value
-
-
-def _calculate(function: Callable[[Any, Any], Any]) -> Callable[[Scalar, Scalar], Scalar]:
-    def scalar(a: Scalar, b: Scalar) -> Scalar:
-        try:
-            return bounded(function(_number(a), _number(b)))  # type: ignore[no-any-return]
-        except ZeroDivisionError:
-            raise FaultError("divides by zero") from None
-
-    return scalar
-
-
-def _power(a: Scalar, b: Scalar) -> Scalar:
-    base = _number(a)
-    if not isinstance(b, int) or not 0 <= b <= MAX_EXPONENT:
-        raise FaultError(f"raises to the power {b!r}; exponents are whole numbers from 0 to {MAX_EXPONENT}")
-    try:
-        return bounded(base**b)  # type: ignore[no-any-return]
-    except OverflowError:
-        raise FaultError("gives a number too large for a float") from None
-
-
-def _ordered(sign: str, function: Callable[[Any, Any], bool]) -> Callable[[Scalar, Scalar], bool]:
-    def scalar(a: Scalar, b: Scalar) -> bool:
-        if isinstance(a, str) or isinstance(b, str):
-            raise FaultError(f"compares text with {sign}; text compares with ==, != and in")
-        return function(a, b)
-
-    return scalar
-
-
-def _negative(a: Scalar) -> Scalar:
-    return -_number(a)
-
-
-def _positive(a: Scalar) -> Scalar:
-    return +_number(a)
-
-
-def _absolute(a: Scalar) -> Scalar:
-    return abs(_number(a))
-
-
-def _minimum(*values: Scalar) -> Scalar:
-    return min(_number(value) for value in values)
-
-
-def _maximum(*values: Scalar) -> Scalar:
-    return max(_number(value) for value in values)
-
-
-def _ceil_div(a: Scalar, b: Scalar) -> int:
-    whole, divisor = _whole(a, "ceil_div"), _whole(b, "ceil_div")
-    if divisor == 0:
-        raise FaultError("divides by zero")
-    return -(-whole // divisor)
-
-
-def _round_up(a: Scalar, b: Scalar) -> Scalar:
-    whole, step = _whole(a, "round_up"), _whole(b, "round_up")
-    return bounded(_ceil_div(whole, step) * step)  # type: ignore[no-any-return]
-
-
-def _log2(a: Scalar) -> float:
-    value = _number(a)
-    if value <= 0:
-        raise FaultError(f"takes log2 of {value}")
-    return math.log2(value)
-
-
-def _is_power_of_two(a: Scalar) -> bool:
-    value = _whole(a, "is_power_of_two")
-    return value > 0 and value & (value - 1) == 0
-
-
-# --- columns ------------------------------------------------------------------------------------------
 
 
 def kind(value: Operand) -> str:
@@ -290,37 +177,37 @@ def _row_by_row(*_: Operand) -> Answer:
     return None
 
 
-POWER_OF_TWO_COLUMNS = _unary(lambda x: (x > 0) & ((x & (x - 1)) == 0), kinds="i")
+_power_of_two_columns = _unary(lambda x: (x > 0) & ((x & (x - 1)) == 0), kinds="i")
 
 BINARY = {
-    "+": Operator("+", _calculate(operator.add), _linear(np.add)),
-    "-": Operator("-", _calculate(operator.sub), _linear(np.subtract)),
-    "*": Operator("*", _calculate(operator.mul), _product),
-    "/": Operator("/", _calculate(operator.truediv), _division(np.true_divide, exact=True)),
-    "//": Operator("//", _calculate(operator.floordiv), _division(np.floor_divide, exact=False)),
-    "%": Operator("%", _calculate(operator.mod), _division(np.remainder, exact=False)),
-    "**": Operator("**", _power, _row_by_row),
+    "+": Operator("+", scalars.calculation(operator.add), _linear(np.add)),
+    "-": Operator("-", scalars.calculation(operator.sub), _linear(np.subtract)),
+    "*": Operator("*", scalars.calculation(operator.mul), _product),
+    "/": Operator("/", scalars.calculation(operator.truediv), _division(np.true_divide, exact=True)),
+    "//": Operator("//", scalars.calculation(operator.floordiv), _division(np.floor_divide, exact=False)),
+    "%": Operator("%", scalars.calculation(operator.mod), _division(np.remainder, exact=False)),
+    "**": Operator("**", scalars.power, _row_by_row),
 }
 COMPARISONS = {
     "==": Operator("==", operator.eq, _comparison(np.equal, text=True)),
     "!=": Operator("!=", operator.ne, _comparison(np.not_equal, text=True)),
-    "<": Operator("<", _ordered("<", operator.lt), _comparison(np.less, text=False)),
-    "<=": Operator("<=", _ordered("<=", operator.le), _comparison(np.less_equal, text=False)),
-    ">": Operator(">", _ordered(">", operator.gt), _comparison(np.greater, text=False)),
-    ">=": Operator(">=", _ordered(">=", operator.ge), _comparison(np.greater_equal, text=False)),
+    "<": Operator("<", scalars.ordering("<", operator.lt), _comparison(np.less, text=False)),
+    "<=": Operator("<=", scalars.ordering("<=", operator.le), _comparison(np.less_equal, text=False)),
+    ">": Operator(">", scalars.ordering(">", operator.gt), _comparison(np.greater, text=False)),
+    ">=": Operator(">=", scalars.ordering(">=", operator.ge), _comparison(np.greater_equal, text=False)),
 }
 UNARY = {
-    "-": Operator("-", _negative, _unary(np.negative, kinds="if"), 1, 1),
-    "+": Operator("+", _positive, _unary(np.positive, kinds="if"), 1, 1),
+    "-": Operator("-", scalars.negative, _unary(np.negative, kinds="if"), 1, 1),
+    "+": Operator("+", scalars.positive, _unary(np.positive, kinds="if"), 1, 1),
 }
 TRUTH = Operator("truth", truth, _unary(lambda x: x != 0, kinds="if"), 1, 1)
 NOT = Operator("not", lambda a: not truth(a), _unary(lambda x: x == 0, kinds="if"), 1, 1)
 FUNCTIONS = {
-    "abs": Operator("abs", _absolute, _unary(np.abs, kinds="if"), 1, 1),
-    "ceil_div": Operator("ceil_div", _ceil_div, _ceil_div_columns),
-    "is_power_of_two": Operator("is_power_of_two", _is_power_of_two, POWER_OF_TWO_COLUMNS, 1, 1),
-    "log2": Operator("log2", _log2, _row_by_row, 1, 1),
-    "max": Operator("max", _maximum, _extreme(np.maximum), 2, 100),
-    "min": Operator("min", _minimum, _extreme(np.minimum), 2, 100),
-    "round_up": Operator("round_up", _round_up, _round_up_columns),
+    "abs": Operator("abs", scalars.absolute, _unary(np.abs, kinds="if"), 1, 1),
+    "ceil_div": Operator("ceil_div", scalars.ceil_div, _ceil_div_columns),
+    "is_power_of_two": Operator("is_power_of_two", scalars.is_power_of_two, _power_of_two_columns, 1, 1),
+    "log2": Operator("log2", scalars.log2, _row_by_row, 1, 1),
+    "max": Operator("max", scalars.maximum, _extreme(np.maximum), 2, 100),
+    "min": Operator("min", scalars.minimum, _extreme(np.minimum), 2, 100),
+    "round_up": Operator("round_up", scalars.round_up, _round_up_columns),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autotune.expression.nodes import Both, Choice, Constant, Either, Name, Node
-from autotune.expression.operators import FaultError, truth
+from autotune.expression.scalars import FaultError, truth
 
 
 def put_in(tree: Node, constants: Mapping[str, Any]) -> Node:

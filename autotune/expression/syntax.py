@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import warnings
 from itertools import pairwise
 
 from autotune.errors import ExpressionError
 from autotune.expression import nodes
 from autotune.expression.nodes import Node
-from autotune.expression.operators import BINARY, COMPARISONS, FUNCTIONS, NOT, UNARY, FaultError, bounded
+from autotune.expression.operators import BINARY, COMPARISONS, FUNCTIONS, NOT, UNARY
+from autotune.expression.scalars import FaultError, bounded
 
 MAX_LENGTH = 4_000
 MAX_NODES = 500
@@ -44,6 +46,7 @@ _INSTEAD = {
     "IsNot": "use !=",
     "Attribute": "names have no parts",
 }
+_C_HINT = "write `and`, `or`, `not` and `a if c else b`"
 _CALLABLE = sorted([*FUNCTIONS, "has_extension"])
 _NOT_COUNTED = (ast.operator, ast.cmpop, ast.unaryop, ast.boolop, ast.expr_context)
 
@@ -66,7 +69,7 @@ def parse(text: str, where: str) -> Node:
     try:
         return _tree(text)
     except SyntaxError as error:
-        what, hint = f"is no expression: {error.msg}", ""
+        what, hint = f"is no expression: {error.msg}", _C_HINT if re.search(r"&&|\|\||!(?!=)|\?", text) else ""
     except (ValueError, OverflowError):
         what, hint = "is no expression: it holds a character or a number that cannot be read", ""
     except (RecursionError, MemoryError):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from autotune.errors import SpaceError
 from autotune.expression import unknown_name
 from autotune.expression.bounds import Bounds, surely_false
-from autotune.expression.columns import column_of
+from autotune.expression.columns import column_of, plain
 from autotune.expression.nodes import Name, Node, compute, decide
 from autotune.expression.operators import Column
 from autotune.expression.partial import put_in, reduce
@@ -95,7 +95,8 @@ def build(
         require = constraint.require
         for name in sorted(require.names - values.keys() - constants.keys()):
             raise unknown_name(require.text, name, [*values, *constants], where=require.where)
-        known = {name: constants[name] for name in require.names - values.keys()}
+        known = {name: plain(constants[name]) for name in require.names - values.keys()}
+        require.check(known)
         conditions.append(Condition(number, put_in(require.tree, known)))
     sizes = {name: len(listed) for name, listed in values.items()}
     order = binding_order(sizes, [_scope(condition.tree) for condition in conditions])
