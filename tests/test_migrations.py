@@ -1,0 +1,110 @@
+"""Databases of every version since the first open, and end up the same as a new one."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect
+
+from autotune import lookup
+from autotune.errors import StoreError
+from autotune.library import find_study
+from autotune.location import SCHEMA_VERSION
+from autotune.migrations import MIGRATIONS
+from autotune.model import Outcome
+from autotune.store import Store
+from autotune.store.tables import metadata
+from tests.stored import KEY, ok, put_in
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_the_version_is_the_number_of_migrations() -> None:
+    assert len(MIGRATIONS) == SCHEMA_VERSION
+
+
+def test_every_version_has_its_old_file() -> None:
+    assert {path.name for path in DATA.glob("version_*.db")} == {f"version_{n + 1}.db" for n in range(SCHEMA_VERSION)}
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_an_old_database_opens_with_everything_in_it(tmp_path: Path, version: int) -> None:
+    """The old files hold one search of KEY: A=1 re-timed, A=2 failed, A=3 pending; written by that version."""
+    path = tmp_path / "old.db"
+    shutil.copy(DATA / f"version_{version}.db", path)
+    with Store.open(str(path)) as store:
+        one, two = store.trials(KEY)
+        assert (one.configuration, one.outcome, one.time_ns) == ({"A": 1, "B": "x"}, Outcome.OK, 90)
+        assert one.measurement is not None
+        assert one.measurement.samples_ns == (100, 101, 102)
+        assert (two.outcome, two.reason) == (Outcome.LAUNCH_ERROR, "CL_INVALID_WORK_GROUP_SIZE")
+        assert len(list(store.export_lines())) == 3
+    assert columns(path) == columns(new(tmp_path))
+
+
+def test_the_tables_are_what_the_migrations_made(tmp_path: Path) -> None:
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+    made = inspect(create_engine(f"sqlite:///{new(tmp_path)}"))
+    told = inspect(engine)
+    assert set(made.get_table_names()) - {"schema_version"} == set(told.get_table_names())
+    for table in metadata.tables:
+        assert shape(made, table) == shape(told, table)
+
+
+def shape(inspector: object, table: str) -> list[object]:
+    """Columns with their types, and indexes."""
+    found = [
+        (column["name"], str(column["type"]).replace("BIGINT", "INTEGER").replace("DOUBLE", "REAL"), column["nullable"])
+        for column in inspector.get_columns(table)  # type: ignore[attr-defined]
+        if column["name"] != "id"
+    ]
+    indexes = inspector.get_indexes(table)  # type: ignore[attr-defined]
+    return [found, sorted((index["name"], index["column_names"]) for index in indexes)]
+
+
+def new(tmp_path: Path) -> Path:
+    Store.open(str(tmp_path / "new.db")).close()
+    return tmp_path / "new.db"
+
+
+def columns(path: Path) -> dict[str, list[str]]:
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
+    connection.close()
+    return found
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "newer.db"
+    put_in(path, [ok({"A": 1}, 5)])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE schema_version SET version = 99")
+    connection.commit()
+    connection.close()
+    text = find_study("matmul")
+    for action in (
+        lambda: Store.open(str(path)),
+        lambda: lookup.best(text, {"M": 1, "N": 1, "K": 1}, {"T": "float"}, "x-1cu", database=str(path)),
+    ):
+        with pytest.raises(StoreError, match="is of version 99, newer than this program's") as raised:
+            action()
+        assert raised.value.exit_code == 2
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(connection: object) -> None:
+        MIGRATIONS[0](connection)  # type: ignore[arg-type]
+        raise InterruptedError
+
+    monkeypatch.setattr("autotune.migrations.MIGRATIONS", (half,))
+    with pytest.raises(InterruptedError):
+        Store.open(str(tmp_path / "x.db"))
+    assert columns(tmp_path / "x.db") == {}
+    monkeypatch.undo()
+    with Store.open(str(tmp_path / "x.db")) as store:
+        assert store.counts() == {}
