@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import autotune
 from autotune.cli import app
+from autotune.device import find_device
 from tests.studies import SOURCE
 
 STUDY = """
@@ -150,6 +157,36 @@ def test_a_search_in_which_nothing_passes_ends_with_1_and_the_reasons() -> None:
     result = run("search", "./saxpy.toml", "--trials", "2", code=1)
     assert "no configuration passed" in one_error(result)
     assert re.search(r"wrong_result +2 x; e\.g\. WPT=", result.stdout)
+
+
+def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
+    change("[1, 2, 4]", str(list(range(1, 1000))))
+    words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]
+    paths = {"PYTHONPATH": str(Path(autotune.__file__).parent.parent)}
+    with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=os.environ | paths) as search:
+        assert search.stderr is not None
+        while "trials, best" not in (line := search.stderr.readline()):
+            assert line, "the search ended by itself"
+        threads = Path(f"/proc/{search.pid}/task").glob("*/children")
+        children = [child for thread in threads for child in thread.read_text().split()]
+        search.send_signal(signal.SIGINT)
+        out, errors = search.communicate(timeout=30)
+    assert search.returncode == 130, errors
+    assert "ended: interrupted" in out
+    assert "autotune best ./saxpy.toml" in out
+    assert "Traceback" not in errors
+    assert children
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert run("history", "saxpy").stdout.count(" ok ") >= 1
+
+
+def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_device(None).kind != "cpu":
+        pytest.skip("only PoCL links")
+    monkeypatch.setenv("PATH", "")
+    assert "`apt-get install gcc`" in one_error(run("search", "./saxpy.toml", code=3))
+    assert "`apt-get install gcc`" in run("devices").stderr
+    assert run("history", "--json").stdout == "[]\n"
 
 
 def test_history_lists_trials_with_reasons_and_spread() -> None:

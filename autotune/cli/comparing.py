@@ -26,7 +26,7 @@ from autotune.cli.pictures import Extra, draw
 from autotune.cli.result import trial_json
 from autotune.compare import BY_DEVICE, BY_SIZE, Cell, size_label
 from autotune.endtoend import EndToEnd, end_to_end
-from autotune.errors import DeviceError, WorkerError
+from autotune.errors import AutotuneError, WorkerError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.loop import Budget
 from autotune.model import DeviceInfo
@@ -107,19 +107,20 @@ def compare_values(
         draw(chart, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
         say(f"chart written to {chart}")
     if all(cell.best is None for cell in cells):
-        say("error: no verified configuration" + ("; leave out --no-search to measure some" if no_search else ""))
-        raise typer.Exit(1)
+        hint = "leave out --no-search to measure some" if no_search else "the table above says why"
+        raise AutotuneError("no verified configuration", hint=hint)
 
 
 def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
-    """The devices to compare on: all models here by device, else the one chosen."""
-    if by != BY_DEVICE or selector is not None:
-        return [devices.find_device(part) for part in selector.split(",")] if selector else [devices.find_device(None)]
-    found: dict[str, DeviceInfo] = {}
+    """The devices to compare on: those named, else by device one of each model here, else the best one."""
+    if selector is not None:
+        return [devices.find_device(part) for part in selector.split(",")]
+    best = devices.find_device(None)
+    if by != BY_DEVICE:
+        return [best]
+    found = {best.fingerprint: best}
     for info in devices.list_devices():
         found.setdefault(info.fingerprint, info)
-    if not found:
-        raise DeviceError("no device here", hint="autotune devices says how to get one")
     return list(found.values())
 
 

@@ -167,8 +167,9 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Rows of the store as a table or as JSON."""
-    name = library.find_study(study).name if study is not None else None
     with Store.open(database) as store:
+        # A study whose file is not here, but whose trials are, has a history all the same.
+        name = study if study is None or study in store.counts() else library.find_study(study).name
         rows = store.history(name, None if failed else limit)
     rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
     if as_json:

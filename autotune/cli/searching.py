@@ -22,12 +22,12 @@ from autotune.cli.options import (
     parse_fix,
     size_text,
 )
-from autotune.cli.output import say, stderr, write_json
+from autotune.cli.output import say, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.loop import Budget, Result
-from autotune.model import Outcome
+from autotune.model import DeviceInfo, Outcome
 from autotune.problem import Problem
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import Store
@@ -90,7 +90,7 @@ def search(
     choices = library.parse_choices(choice or [], tuned.text)
     fixed = parse_fix(fix, tuned)
     with Store.open(database) as store:
-        chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
+        chosen = _devices(device)
         problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
         starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
         for configuration in starts:
@@ -131,6 +131,17 @@ def _nothing_passed(result: Result, study: str) -> AutotuneError:
         return AutotuneError("no configuration passed", hint=hint)
     kernel = str(result.problem.study.text.kernel_path)
     return StudyError(f"no configuration builds: {example.reason}", where=kernel, hint=hint, detail=example.build_log)
+
+
+def _devices(selector: str | None) -> list[DeviceInfo]:
+    """The devices to search on. Says what keeps a GPU from being used where none was asked for by name."""
+    if selector is not None:
+        return devices.find_devices(selector)
+    chosen = devices.find_device(None)
+    devices.require_usable(chosen)
+    for line in devices.diagnose() if chosen.kind == "cpu" else ():
+        warn(line)
+    return [chosen]
 
 
 def _budget(trials: int | None, timeout: str | None, until_stale: int | None) -> Budget:
