@@ -24,15 +24,6 @@ from tests import postgres
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
 
 
-@pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("postgres")
-    for place in (folder, *folder.parents[:2]):
-        place.chmod(0o755)  # the server runs as an ordinary user
-    with postgres.server(folder) as url:
-        yield url
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty database of each kind."""

@@ -1,0 +1,358 @@
+"""A looked-up best: the right one, how it matches, and never a stale one without a word."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.errors import StoreError
+from autotune.key import ProblemKey, Value
+from autotune.library import StudyText, problem_key, space_hash
+from autotune.lookup import Best, Match, best, stored_devices
+from autotune.lookup.architecture import architecture, compute_units, kind, vendor
+from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store
+from tests import postgres
+from tests.stored import DEVICE, newer_driver, ok, put, put_in
+from tests.studies import SOURCE, table
+
+SIZE = {"N": 1000}
+CHOICES = {"T": "float"}
+GPU = DEVICE.fingerprint
+
+
+def text(source: str = SOURCE, **changes: Any) -> StudyText:
+    return StudyText("saxpy", Path("saxpy.toml"), table(**changes), Path("saxpy.cl"), source)
+
+
+def key(study: StudyText | None = None, *, n: int = 1000, device: str = GPU, choice: str = "float") -> ProblemKey:
+    return problem_key(study or text(), {"N": n}, {"T": choice}, device)
+
+
+def at(wpt: int, wg: int = 64) -> dict[str, Value]:
+    return {"WPT": wpt, "WG": wg, "FAST": 0}
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> Path:
+    return tmp_path / "own.db"
+
+
+def ask(place: Path, study: StudyText | None = None, *, n: int = 1000, device: str = GPU, **options: Any) -> Best:
+    return best(study or text(), {"N": n}, CHOICES, device, database=str(place), **options)
+
+
+# The right one --------------------------------------------------------------------------------------------
+
+
+def test_the_fastest_verified_configuration_with_its_interval(place: Path) -> None:
+    put_in(place, [ok(at(1), *range(90, 110)), ok(at(2), *range(70, 90)), ok(at(4), 95)], key=key())
+    found = ask(place, device=GPU)
+    assert (found.match, found.configuration) == (Match.EXACT, at(2))
+    assert (found.time_ns, found.interval_ns) == (79.5, (75, 84))
+    assert (found.device, found.measured_on, found.device_name) == (GPU, GPU, DEVICE.name)
+    assert (found.size, found.measured_size, found.choices) == (SIZE, SIZE, CHOICES)
+    assert (found.driver, found.trials, found.ties) == ("550.1", 3, 0)
+    assert found.measured.endswith("+00:00")
+    assert list(found.configuration) == ["WPT", "WG", "FAST"]
+
+
+def test_only_verified_trials_answer(place: Path) -> None:
+    others = [outcome for outcome in Outcome if outcome not in (Outcome.OK, Outcome.PENDING)]
+    fast = [Trial(at(1, 32 << n), outcome, measurement=Measurement((1,))) for n, outcome in enumerate(others[:3])]
+    fast += [Trial(at(2, 32 << n), outcome, measurement=Measurement((1,))) for n, outcome in enumerate(others[3:])]
+    put_in(place, [*fast, ok(at(4), 100)], key=key())
+    assert ask(place).configuration == at(4)
+
+
+def test_the_latest_measurement_counts_never_the_least(place: Path) -> None:
+    put_in(place, [ok(at(1), 50), ok(at(2), 80), ok(at(1), 100)], key=key())
+    assert ask(place).configuration == at(2)
+
+
+def test_a_retiming_outranks_the_first_measurement(place: Path) -> None:
+    with Store.open(str(place)) as store:
+        search = put(store, [ok(at(1), 50), ok(at(2), 60)], key=key())
+        store.retime(search, at(1), Measurement((70, 71, 72)))
+        store.retime(search, at(2), Measurement((65, 66, 67)))
+    found = ask(place)
+    assert (found.configuration, found.time_ns, found.ties) == (at(2), 66, 0)
+
+
+def test_overlapping_retimings_are_a_tie(place: Path) -> None:
+    with Store.open(str(place)) as store:
+        search = put(store, [ok(at(1), 50), ok(at(2), 60), ok(at(4), 55)], key=key())
+        store.retime(search, at(1), Measurement((70, 71, 72)))
+        store.retime(search, at(2), Measurement((71, 72, 73)))
+    found = ask(place, device=GPU)
+    assert found.configuration == at(4)  # never re-timed: its first median stands, and no tie can be told
+    assert found.ties == 0
+    with Store.open(str(place)) as store:
+        store.retime(search, at(4), Measurement((90, 91, 92)))
+    found = ask(place)
+    assert (found.configuration, found.ties) == (at(1), 1)
+    assert "a tie: one other configuration is as fast within the interval" in found.notes
+
+
+def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path) -> None:
+    put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
+    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT), ok(at(1), 50)], key=key(), fresh=True)
+    assert ask(place).configuration == at(2)
+
+
+def test_what_a_fresh_search_left_aside_still_answers(place: Path) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    put_in(place, [ok(at(2), 80)], key=key(), fresh=True)
+    assert ask(place).configuration == at(1)
+
+
+# How it falls short ---------------------------------------------------------------------------------------
+
+
+def test_another_driver(place: Path) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    found = ask(place, device=GPU)
+    assert found.match is Match.EXACT
+    assert found.notes == ("measured with driver 550.1; the driver here was not asked for (-d INDEX does)",)
+    assert ask_here(place, "550.1") == (Match.EXACT, (), at(1))
+    note = "measured with driver 550.1; this device now has 560"
+    assert ask_here(place, "560") == (Match.OTHER_DRIVER, (note,), at(1))
+
+
+def test_each_driver_has_its_own_best(place: Path) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    put_in(place, [ok(at(2), 80), ok(at(4), 90)], key=key(), device=newer_driver("560"))
+    assert ask_here(place, "560") == (Match.EXACT, (), at(2))
+    assert ask_here(place, "550.1") == (Match.EXACT, (), at(1))
+    assert ask(place).configuration == at(2)  # the driver used last
+    assert ask_here(place, "570")[2] == at(2)
+
+
+def ask_here(place: Path, driver: str) -> tuple[Match, tuple[str, ...], dict[str, Value]]:
+    found = best(text(), SIZE, CHOICES, GPU, database=str(place), device=newer_driver(driver))
+    return found.match, found.notes, dict(found.configuration)
+
+
+def test_a_changed_kernel_and_a_changed_study(place: Path) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    changed = text(SOURCE + "// new\n")
+    found = ask(place, changed)
+    assert (found.match, found.configuration) == (Match.CHANGED, at(1))
+    assert "the kernel has changed since it was measured" in found.notes
+    stricter = text(tolerance={"relative": 1e-7})
+    found = ask(place, stricter)
+    assert found.match is Match.CHANGED
+    assert any("the study (launches, " in note for note in found.notes)
+    put_in(place, [ok(at(2), 90)], key=key(changed))
+    assert ask(place, changed).match is Match.EXACT
+
+
+def test_a_changed_study_that_lost_a_value_does_not_get_it(place: Path) -> None:
+    put_in(place, [ok(at(8), 10), ok(at(4), 50)], key=key())
+    narrow = {"WPT": {"values": [1, 2, 4]}, "WG": {"values": [64]}, "FAST": {"values": [0, 1]}}
+    assert ask(place, text(SOURCE + "//", parameters=narrow)).configuration == at(4)
+
+
+def test_an_exact_match_obeys_the_constraints_of_today(place: Path) -> None:
+    put_in(place, [ok(at(8), 10), ok(at(4), 50)], key=key(), environment={"space": space_hash(text())})
+    assert ask(place).configuration == at(8)
+    stricter = text(constraints=[{"require": "WPT * WG < 512", "reason": "room for others"}])
+    found = ask(place, stricter)
+    assert (found.match, found.configuration) == (Match.EXACT, at(4))
+
+
+def test_the_nearest_size_with_a_configuration_that_is_valid_here(place: Path) -> None:
+    study = text(constraints=[{"require": "WPT * 100 <= N", "reason": "small sizes want small strides"}])
+    put_in(place, [ok(at(8), 10), ok(at(1), 50)], key=key(study, n=900))
+    put_in(place, [ok(at(2), 5)], key=key(study, n=100_000))
+    found = ask(place, study, n=500)
+    assert (found.match, found.configuration, found.measured_size) == (Match.NEAREST_SIZE, at(1), {"N": 900})
+    assert "measured at N=900, asked for N=500" in found.notes
+    assert (found.size, found.time_ns) == ({"N": 500}, 50)
+    assert ask(place, study, n=50_000).configuration == at(2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ("nvidia-h100-pcie-114cu-80g", Match.SAME_ARCHITECTURE),
+        ("nvidia-a100-sxm4-80gb-108cu-79g", Match.SAME_VENDOR),
+        ("nvidia-thing-of-tomorrow-500cu-900g", Match.SAME_VENDOR),
+        ("amd-gfx942-304cu-192g", Match.DEFAULT),
+        ("nvidia-grace-72cu", Match.DEFAULT),  # a CPU of the same vendor
+    ],
+)
+def test_another_device(place: Path, asked: str, match: Match) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    found = ask(place, device=asked)
+    assert found.match is match
+    if match is not Match.DEFAULT:
+        assert f"measured on {GPU}, asked for {asked}" in found.notes
+        assert (found.measured_on, found.device) == (GPU, asked)
+
+
+def test_the_nearest_of_all_that_may_answer(place: Path) -> None:
+    """Grades in their order, within one the nearest size, then unchanged text, then alike compute units."""
+    asked = "nvidia-h100-132cu-80g"
+    stored = [
+        (key(device=asked, n=4000), 1),
+        (key(text(SOURCE + "//"), device=asked), 2),
+        (key(device="nvidia-h200-132cu-140g"), 4),
+        (key(device="nvidia-a100-108cu-80g"), 8),
+    ]
+    for problem, wpt in reversed(stored):
+        put_in(place, [ok(at(wpt), 50)], key=problem)
+    put_in(place, [ok(at(1, 32), 1)], key=key(device="nvidia-h100-pcie-114cu-80g"))
+    expected = [Match.CHANGED, Match.NEAREST_SIZE, Match.SAME_ARCHITECTURE, Match.SAME_VENDOR]
+    seen = []
+    connection = sqlite3.connect(place)
+    for _, wpt in [stored[1], stored[0], stored[2]]:
+        found = ask(place, device=asked)
+        seen.append(found.match)
+        assert found.configuration == at(wpt)
+        connection.execute(
+            "UPDATE trials SET outcome = 'crash' WHERE configuration LIKE ?", (f'{{"WPT":{wpt},"WG":64%',)
+        )
+        connection.commit()
+    assert ask(place, device=asked).configuration == at(1, 32)
+    connection.execute("UPDATE trials SET outcome = 'crash' WHERE configuration LIKE '%32%'")
+    connection.commit()
+    connection.close()
+    seen.append(ask(place, device=asked).match)
+    assert seen == expected
+
+
+def test_another_choice_never_answers(place: Path) -> None:
+    put_in(place, [ok(at(1), 50)], key=key(choice="double"))
+    assert ask(place).match is Match.DEFAULT
+
+
+def test_nothing_stored_gives_the_default(place: Path) -> None:
+    found = ask(place)
+    assert (found.match, found.configuration) == (Match.DEFAULT, {"WPT": 1, "WG": 64, "FAST": 0})
+    assert (found.time_ns, found.interval_ns, found.measured_size) == (None, None, None)
+    assert not place.exists()
+
+
+def test_a_default_that_is_not_valid_here_is_replaced(place: Path) -> None:
+    study = text(constraints=[{"require": "WG * 10 <= N", "reason": "small"}])
+    found = ask(place, study, n=400)
+    assert (found.match, found.configuration["WG"]) == (Match.DEFAULT, 32)
+    assert any("nearest to it" in note for note in found.notes)
+
+
+def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
+    put_in(place, [ok({"WPT": 2, "WG": 64, "FAST": 1}, 50)], key=key())
+    found = ask(place, build=True)
+    assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
+    assert found.flops == 2000
+    assert ask(place, n=999, build=True).flops is None  # the time is of another size
+
+
+# Where it is read from ------------------------------------------------------------------------------------
+
+
+def test_a_server_answers_alike(place: Path, postgres_url: str) -> None:
+    postgres.clear(postgres_url)
+    with Store.open(postgres_url) as store:
+        put(store, [ok(at(1), 50), ok(at(2), 40)], key=key())
+        store.export_lines()
+        with Store.open(str(place)) as copy:
+            copy.import_lines(store.export_lines())
+    for options in ({}, {"n": 2000}, {"device": "nvidia-h100-114cu-80g"}):
+        from_file = ask(place, **options)  # type: ignore[arg-type]
+        from_server = best(
+            text(), {"N": options.get("n", 1000)}, CHOICES, str(options.get("device", GPU)), database=postgres_url
+        )
+        assert from_server._replace(database="") == from_file._replace(database="")
+    assert stored_devices(postgres_url) == [(GPU, DEVICE.name)]
+
+
+def test_a_search_that_writes_is_no_hindrance(place: Path) -> None:
+    with Store.open(str(place)) as store:
+        put(store, [ok(at(1), 50)], key=key())
+        connection = sqlite3.connect(place, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        assert ask(place).configuration == at(1)
+        connection.close()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    place = tmp_path / "sealed" / "own.db"
+    place.parent.mkdir()
+    put_in(place, [ok(at(1), 50)], key=key())
+    place.chmod(0o444)
+    place.parent.chmod(0o555)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    code = (
+        "import os, pwd, sys; from autotune.lookup import stored_devices; stored_devices(sys.argv[2]);"
+        "os.geteuid() or os.setuid(pwd.getpwnam('nobody').pw_uid); print(stored_devices(sys.argv[1]))"
+    )
+    put_in(tmp_path / "warm.db", [])
+    words = [sys.executable, "-c", code, str(place), str(tmp_path / "warm.db")]
+    done = subprocess.run(words, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    place.parent.chmod(0o755)
+    assert done.stderr == ""
+    assert GPU in done.stdout
+
+
+def test_an_empty_file_answers_nothing(place: Path) -> None:
+    place.touch()
+    assert ask(place).match is Match.DEFAULT
+    assert stored_devices(str(place)) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: path.write_text("not a database\n" * 9), "is not an SQLite database"),
+        (lambda path: path.mkdir(), "is a directory"),
+        (lambda path: path.write_bytes(path.read_bytes()[:4096] + os.urandom(90_000)), "is damaged"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE songs (a)").connection.close(), "another program"),
+    ],
+)
+def test_a_file_that_is_no_database_of_ours(place: Path, spoil: Callable[[Path], object], message: str) -> None:
+    if message == "is damaged":
+        put_in(place, [ok(at(1), 50)], key=key())
+    spoil(place)
+    with pytest.raises(StoreError, match=message) as raised:
+        ask(place)
+    assert "\n" not in str(raised.value)
+
+
+# Devices that are alike -----------------------------------------------------------------------------------
+
+
+def test_what_a_fingerprint_tells() -> None:
+    assert (vendor(GPU), kind(GPU), compute_units(GPU)) == ("nvidia", "gpu", 132)
+    assert (kind("amd-epyc-7763-64-core-8cu"), compute_units("x")) == ("cpu", 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("nvidia-h100-pcie-114cu-80g", GPU, True),
+        ("nvidia-geforce-rtx-3090-82cu-24g", "nvidia-rtx-a6000-84cu-48g", True),
+        ("nvidia-a100-sxm4-40gb-108cu-40g", "nvidia-a10-72cu-22g", False),
+        ("amd-gfx90a-sramecc-xnack-104cu-64g", "amd-gfx906-60cu-16g", True),
+        ("amd-gfx1030-36cu-16g", "amd-gfx1100-48cu-24g", False),
+        ("amd-epyc-2cu", "amd-ryzen-9-16cu", True),
+        ("intel-xeon-8cu", "amd-epyc-8cu", False),
+    ],
+)
+def test_devices_of_one_architecture(one: str, other: str, alike: bool) -> None:
+    assert (architecture(one) == architecture(other)) is alike
+    assert architecture(one) != ""
+
+
+def test_the_capability_a_driver_told_comes_first() -> None:
+    assert architecture("nvidia-new-1cu-1g") == ""
+    assert architecture("nvidia-new-1cu-1g", "9.0") == architecture(GPU)
