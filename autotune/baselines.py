@@ -21,7 +21,7 @@ Array = NDArray[Any]
 EXTENTS = ("M", "N", "K")
 """A study with these sizes multiplies an `(M, K)` by a `(K, N)` matrix."""
 
-CUTOFF = 256
+CUTOFF = 512
 """Below this extent Strassen's additions cost more than the multiplication they save."""
 
 _EXACT = 2**53  # integers up to here are exact in float64

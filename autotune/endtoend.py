@@ -1,6 +1,6 @@
 """One use of a kernel from nothing to the result on the host, each step timed: what a single call costs.
 
-Runs in a fresh process (`python -m autotune.endtoend`), so that the driver starts cold as it does for a user.
+Runs in a fresh process (`python -m autotune.endtoend`) with empty build caches, as the first call of a program does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,37 +28,43 @@ LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """Seconds of wall time. `setup`: driver, context, build, allocation; `transfer`: inputs to the device;
-    `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+    """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
+    inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
     """
 
     setup: float
+    build: float
     transfer: float
     kernel: float
     read_back: float
 
     @property
     def total(self) -> float:
-        """All four, in seconds."""
-        return self.setup + self.transfer + self.kernel + self.read_back
+        """All five, in seconds."""
+        return self.setup + self.build + self.transfer + self.kernel + self.read_back
 
 
 def end_to_end(plan: Plan, device: DeviceInfo) -> EndToEnd:
     """Run a verified plan once in a fresh process. Raises WorkerError where that process fails or overruns."""
+    with tempfile.TemporaryDirectory() as empty:
+        done = _in_fresh_process(plan, device, {"POCL_CACHE_DIR": empty, "CUDA_CACHE_DISABLE": "1"})
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise WorkerError(last[-1], where="end to end")
+    return EndToEnd(**json.loads(done.stdout))
+
+
+def _in_fresh_process(plan: Plan, device: DeviceInfo, caches: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-P", "-m", "autotune.endtoend"],
-            env={**os.environ, **python_path()},
+            env={**os.environ, **python_path(), **caches},
             input=pickle.dumps((plan, device)),
             capture_output=True,
             timeout=LIMIT_S,
         )
     except subprocess.TimeoutExpired:
         raise WorkerError(f"one run took more than {LIMIT_S:.0f} s", where="end to end") from None
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise WorkerError(last[-1], where="end to end")
-    return EndToEnd(**json.loads(done.stdout))
 
 
 def run_once(plan: Plan, device: DeviceInfo) -> EndToEnd:
@@ -69,9 +76,10 @@ def run_once(plan: Plan, device: DeviceInfo) -> EndToEnd:
     }
     begun = time.perf_counter()
     session = Session(device)
-    program = session.build(plan.source, plan.options)
     buffers = {name: session.allocate(b.nbytes) for name, b in plan.arguments.items() if isinstance(b, Buffer)}
     ready = time.perf_counter()
+    program = session.build(plan.source, plan.options)
+    built = time.perf_counter()
     for name, buffer in plan.arguments.items():
         if isinstance(buffer, Buffer) and buffer.access == "zeroed":
             session.fill(buffers[name], 0, 0, buffer.nbytes // 4 * 4)
@@ -85,11 +93,11 @@ def run_once(plan: Plan, device: DeviceInfo) -> EndToEnd:
         assert isinstance(output, Buffer)
         session.read(buffers[name], np.empty(output.nbytes, np.uint8))
     back = time.perf_counter()
-    return EndToEnd(ready - begun + compiling, there - ready, ran - there - compiling, back - ran)
+    return EndToEnd(ready - begun, built - ready + compiling, there - built, ran - there - compiling, back - ran)
 
 
 def _launch_all(session: Session, program: Any, plan: Plan, buffers: dict[str, Memory]) -> float:
-    """Launch and wait; return the seconds in which PoCL compiled, which belong to the set-up."""
+    """Launch and wait; return the seconds in which PoCL compiled, which belong to the build."""
     compiling = 0.0
     for launch in plan.launches:
         begun = time.perf_counter()

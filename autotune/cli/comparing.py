@@ -182,7 +182,7 @@ def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple
     table(headings, rows, right=("time", "GFLOPS", "GB/s", "of best", "trials"))
     if costs:
         print()
-        names = ("size", "set-up", "transfer", "kernel", "read back", "end to end", "kernel alone")
+        names = ("size", "set-up", "build", "transfer", "kernel", "read back", "end to end", "kernel alone")
         table(names, [_cost_row(cell, cost) for cell, cost in costs], right=names[1:])
 
 
@@ -228,7 +228,7 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
 
 
 def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
-    steps = (cost.setup, cost.transfer, cost.kernel, cost.read_back, cost.total)
+    steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total)
     alone = cell.best.time_ns if cell.best is not None else float("nan")
     return (size_label(cell.size), *(units.time(s * 1e9) for s in steps), units.time(alone))
 
