@@ -1,0 +1,107 @@
+"""A best in each format: golden files, and what reads the format reads the same values."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.export import FORMATS, render
+from autotune.lookup import Best, Match
+
+GOLDEN = Path(__file__).parent / "golden"
+
+EXACT = Best(
+    study="sgemm",
+    configuration={"TILE_M": 128, "VARIANT": "TILED", "SCALE": 0.5},
+    match=Match.EXACT,
+    notes=("a tie: one other configuration is as fast within the interval",),
+    device="nvidia-h200-132cu-140g",
+    size={"M": 4096, "N": 4096, "K": 1007},
+    choices={"T": "float"},
+    time_ns=3_412_500.5,
+    interval_ns=(3_410_000.0, 3_415_001.0),
+    measured_on="nvidia-h200-132cu-140g",
+    device_name="NVIDIA H200",
+    measured_size={"M": 4096, "N": 4096, "K": 1007},
+    driver="550.54.15",
+    measured="2026-11-21T08:04:41.635672+00:00",
+    ties=1,
+    trials=100,
+    database="/home/me/.local/share/autotune/autotune.db",
+    options=("-DT=float", "-DTILE_M=128", "-DVARIANT=TILED", "-DSCALE=0.5", "-DTILE_BYTES=512", "-cl-mad-enable"),
+    flops=2.0 * 4096 * 4096 * 1007,
+)
+DEFAULT = Best(
+    study="my-blur.2",
+    configuration={"WG": 64},
+    match=Match.DEFAULT,
+    notes=("nothing is stored that could answer: */ this is the study's default configuration",),
+    device="amd-epyc-2cu",
+    size={"N": 7},
+    choices={},
+    options=("-DWG=64",),
+)
+CASES = {"exact": EXACT, "default": DEFAULT}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("case", CASES)
+def test_golden(case: str, format: str) -> None:
+    """To take a changed format over: `python -m tests.test_export`, then read the difference."""
+    assert render(CASES[case], format) == (GOLDEN / f"best-{case}.{format}").read_text(encoding="utf-8")
+
+
+values = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8"))
+configurations = st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True), values, min_size=1, max_size=4)
+
+
+@given(configurations)
+def test_json_and_toml_give_the_values_back(configuration: dict[str, int | float | str]) -> None:
+    best = EXACT._replace(configuration=configuration)
+    assert json.loads(render(best, "json"))["configuration"] == configuration
+    assert tomllib.loads(render(best, "toml"))["configuration"] == configuration
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))))
+def test_defines_are_safe_in_a_shell(texts: list[str]) -> None:
+    options = tuple(f"-DX{number}={text}" for number, text in enumerate(texts))
+    assert tuple(shlex.split(render(EXACT._replace(options=options), "defines"))) == options
+
+
+def test_a_shell_evaluates_what_shell_prints() -> None:
+    nasty = "a 'b' \"c\" $(exit 3) `x` \\ ; #"
+    best = EXACT._replace(configuration={"TILE": 16, "NASTY": nasty})
+    script = render(best, "shell") + 'printf "%s|%s|%s" "$T" "$TILE" "$NASTY"'
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"float|16|{nasty}"
+
+
+def test_a_header_holds_every_define_and_one_guard() -> None:
+    text = render(EXACT, "header")
+    defines = dict(re.findall(r"^#define (\w+) +(\S+)$", text, re.MULTILINE))
+    assert defines == {"T": "float", "TILE_M": "128", "VARIANT": "TILED", "SCALE": "0.5", "TILE_BYTES": "512"}
+    assert text.count("#ifndef") == text.count("#endif") == 1
+
+
+def test_no_note_ends_the_comment_of_a_header() -> None:
+    text = render(DEFAULT, "header")
+    assert text.count("/*") == text.count("*/")
+
+
+def test_a_rate_needs_operations() -> None:
+    assert "rate" in render(EXACT, "table")
+    assert "rate" not in render(EXACT._replace(flops=None), "table")
+
+
+if __name__ == "__main__":
+    for case, best in CASES.items():
+        for format in FORMATS:
+            (GOLDEN / f"best-{case}.{format}").write_text(render(best, format), encoding="utf-8")

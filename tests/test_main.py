@@ -1,0 +1,217 @@
+"""The cold path: what `autotune best` imports, prints and says, and which device it answers for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autotune.device
+from autotune import asking
+from autotune.asking import Asked, parse
+from autotune.errors import SetupError
+from autotune.library import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
+from autotune.model import DeviceInfo
+from tests.stored import DEVICE, newer_driver, ok, put_in
+
+ROOT = Path(__file__).parent.parent
+TEXT = find_study("matmul")
+SIZE = default_size(TEXT)
+HEAVY = ("numpy", "optuna", "pyopencl", "sqlalchemy", "typer", "pydantic", "platformdirs", "dataclasses", "inspect")
+
+
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> str:
+    """A database with the bundled matmul measured at its default size on DEVICE."""
+    key = problem_key(TEXT, SIZE, default_choices(TEXT), DEVICE.fingerprint)
+    trials = [ok(default_configuration(TEXT), 1000, 1001, 1002)]
+    put_in(tmp_path / "own.db", trials, key=key, environment={"space": space_hash(TEXT)})
+    return str(tmp_path / "own.db")
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_stored_best_is_answered_by_the_standard_library(place: str) -> None:
+    words = ["autotune", "best", "matmul", "-d", DEVICE.fingerprint, "--format", "json", "--db", place]
+    code = (
+        f"import sys; sys.argv = {words!r}\nfrom autotune.__main__ import main\n"
+        f"try: main()\nfinally: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["match"], found["configuration"]) == ("exact", default_configuration(TEXT))
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_module_runs(place: str) -> None:
+    done = python("-m", "autotune", "best", "matmul", "-d", "h200", "--db", place, "--format", "shell")
+    assert done.returncode == 0
+    assert "T=float\n" in done.stdout
+
+
+def test_a_reader_that_left_is_no_error(place: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "autotune", "best", "matmul", "-d", "h200", "--db", place]
+    done = subprocess.run(words, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_help_and_mistakes_are_typers() -> None:
+    done = python("-m", "autotune", "best", "--help")
+    assert done.returncode == 0
+    assert "autotune best sgemm" in done.stdout
+    done = python("-m", "autotune", "best", "--colour", "red")
+    assert done.returncode == 2
+    assert "--colour" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("", Asked()),
+        ("matmul", Asked("matmul")),
+        ("-d 0 ./x.toml --json", Asked("./x.toml", device="0", format="json")),
+        ("--device=h200 --format=toml", Asked(device="h200", format="toml")),
+        ("--size M=1 --size N=2,K=3 --choice T=int", Asked(sizes=("M=1", "N=2,K=3"), choices=("T=int",))),
+        ("--size=M=1", Asked(sizes=("M=1",))),
+        ("--db sqlite:///x.db", Asked(database="sqlite:///x.db")),
+        ("--help", None),
+        ("-d", None),
+        ("-d0", None),
+        ("--unknown x", None),
+        ("a b", None),
+        ("--", None),
+    ],
+)
+def test_words(words: str, asked: Asked | None) -> None:
+    assert parse(words.split()) == asked
+
+
+# What is said beside --------------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
+    asked = parse(words)
+    assert asked is not None
+    assert asking.run(asked) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_an_exact_match_under_this_driver_is_silent(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have(monkeypatch, DEVICE)
+    assert run(capsys, "matmul", "--db", place, "--format", "defines")[1] == ""
+    have(monkeypatch, newer_driver("560"))
+    _, said = run(capsys, "matmul", "-d", "0", "--db", place)
+    assert "warning: no exact match for matmul on nvidia-h200-132cu-140g; this is: other driver\n" in said
+    assert "note: measured with driver 550.1; this device now has 560\n" in said
+
+
+def test_nothing_stored_says_what_to_type(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    place = str(tmp_path / "new.db")
+    words = ["matmul", "-d", DEVICE.fingerprint, "--size", "M=64", "--choice", "T=int", "--db", place]
+    out, said = run(capsys, *words, "--format", "json")
+    assert json.loads(out)["match"] == "default"
+    command = f"autotune search matmul -d {DEVICE.fingerprint} --size M=64,N=256,K=256 --choice T=int --db {place}"
+    assert said.splitlines()[-1] == f"to measure it: {command}"
+    assert "warning: " in said
+
+
+def test_defines_say_which_build_options_belong_to_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "fast.cl").write_text("kernel void fast(global float *y) { y[0] = 1.0f; }\n")
+    (tmp_path / "fast.toml").write_text(
+        'name = "fast"\nkernel = "fast.cl"\n[parameters.A]\nvalues = [1]\n[[options]]\nflag = "-cl-mad-enable"\n'
+        '[arguments.y]\ntype = "float"\nshape = [1]\naccess = "out"\n[[launch]]\nentry = "fast"\nglobal = [1]\n'
+        'arguments = ["y"]\n[reference]\nnumpy = { y = "1" }\n'
+    )
+    words = [str(tmp_path / "fast.toml"), "-d", DEVICE.fingerprint, "--db", str(tmp_path / "x.db"), "--format"]
+    out, said = run(capsys, *words, "defines")
+    assert out == "-DA=1\n"
+    assert "note: measured with these build options besides: -cl-mad-enable" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nosuch", "error: no study named 'nosuch'"),
+        ("matmul --format xml", "error: --format: no format 'xml'"),
+        ("matmul --size Q=1", "error: --size: no size named 'Q'"),
+        ("matmul --choice T=half", "error: --choice: T cannot be 'half'"),
+        ("matmul -d x-1cu --db :memory:", "keeps nothing"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    out, said = run(capsys, *words.split(), code=2)
+    assert out == ""
+    assert message in said
+    assert said.count("\n") == 1
+
+
+# Which device ---------------------------------------------------------------------------------------------
+
+
+def have(monkeypatch: pytest.MonkeyPatch, device: DeviceInfo | None) -> None:
+    """Let OpenCL have one device, or none."""
+
+    def find(selector: str | None) -> DeviceInfo:
+        if device is None:
+            raise SetupError("no OpenCL device")
+        return device
+
+    monkeypatch.setattr(autotune.device, "find_device", find)
+
+
+def answered_for(capsys: pytest.CaptureFixture[str], place: str, *words: str) -> str:
+    out, _ = run(capsys, "matmul", "--db", place, "--json", *words)
+    device: str = json.loads(out)["device"]
+    return device
+
+
+def test_a_part_of_a_stored_name_or_a_fingerprint_asks_no_opencl(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have(monkeypatch, None)
+    for selector in (DEVICE.fingerprint, "H200", "NVIDIA h2", "132cu"):
+        assert answered_for(capsys, place, "-d", selector) == DEVICE.fingerprint
+    assert answered_for(capsys, place, "-d", "amd-gfx942-304cu-192g") == "amd-gfx942-304cu-192g"
+
+
+def test_an_index_or_an_unknown_name_is_this_machines(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = newer_driver("1")
+    here = DeviceInfo(**{name: getattr(here, name) for name in here.__slots__} | {"compute_units": 7})
+    have(monkeypatch, here)
+    for words in ([], ["-d", "0"], ["-d", "some other card"]):
+        assert answered_for(capsys, place, *words) == here.fingerprint
+
+
+def test_without_any_device_the_only_stored_one_is_meant(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have(monkeypatch, None)
+    out, said = run(capsys, "matmul", "--db", place, "--format", "json")
+    assert json.loads(out)["device"] == DEVICE.fingerprint
+    assert f"no OpenCL device here: answered for {DEVICE.fingerprint}, the only one stored" in said
+    _, said = run(capsys, "matmul", "--db", str(tmp_path / "none.db"), code=3)
+    assert said == "error: no OpenCL device\n"
+    other = newer_driver("1")
+    other = DeviceInfo(**{name: getattr(other, name) for name in other.__slots__} | {"compute_units": 7})
+    put_in(Path(place), [], device=other)
+    _, said = run(capsys, "matmul", "--db", place, code=2)
+    assert f"-d {DEVICE.fingerprint}, -d {other.fingerprint}" in said
+    _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
+    assert "2 stored devices answer 'nvidia'" in said
