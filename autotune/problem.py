@@ -97,7 +97,8 @@ class Problem:
         arguments = self._arguments(self.study.launches, names)
         outputs = [name for name, argument in self.study.arguments.items() if argument.access in ("out", "inout")]
         return Plan(
-            source=self.study.text.source,
+            # The compiler's messages then name the author's file, as they do for its includes.
+            source=f'#line 1 "{self.study.text.kernel_path.name}"\n{self.study.text.source}',
             options=self._options(configuration, names),
             launches=_launches(self.study.launches, names),
             arguments=arguments,
