@@ -21,48 +21,67 @@ Array = NDArray[np.float64]
 _JITTER = 1e-8
 _BOUND = 4.0  # hyperparameters stay within so many deviations of their prior
 _ITERATIONS = 30
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """Logarithms of the lengths (size,), the signal variance and the noise variance, as one vector."""
-
-    vector: Array
-
-    @property
-    def inverse_lengths(self) -> Array:
-        """What to multiply coordinates by, shape (size,)."""
-        return np.exp(-self.vector[:-2])
-
-    @property
-    def signal(self) -> float:
-        """Variance of the process."""
-        return float(np.exp(self.vector[-2]))
-
-    @property
-    def noise(self) -> float:
-        """Variance of an observation around the process."""
-        return float(np.exp(self.vector[-1])) + _JITTER
+_CONSTANT = 10.0  # variance of the unknown constant beside linear terms
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Normal priors on the logarithms, for targets of variance 1 and coordinates in 0..1."""
+    """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
+
+    Of the coordinates the last `linear` are linear terms of the mean, with coefficients of variance `slope`
+    around 0 and an unknown constant; the others, scaled to 0..1, are those of the process.
+    """
 
     length: float = 2.0
     length_spread: float = 0.5
     signal: float = 1.0
-    signal_spread: float = 1.0
     noise: float = 1e-3
     noise_spread: float = 1.5
+    slope: float = 0.1
+    linear: int = 0
 
-    def mean(self, size: int) -> Array:
-        """Means of the logarithms for a space of `size` coordinates."""
-        return np.asarray(np.log(np.r_[np.full(size, self.length), self.signal, self.noise]))
+    def centre(self, size: int) -> Array:
+        """Means of the logarithms for `size` coordinates: lengths, signal, noise, slope."""
+        lengths = np.full(size - self.linear, self.length)
+        return np.asarray(np.log(np.r_[lengths, self.signal, self.noise, self.slope]))
 
     def spread(self, size: int) -> Array:
         """Deviations of the logarithms."""
-        return np.asarray(np.r_[np.full(size, self.length_spread), self.signal_spread, self.noise_spread])
+        lengths = np.full(size - self.linear, self.length_spread)
+        return np.asarray(np.r_[lengths, 1.0, self.noise_spread, 1.0])
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Logarithms of the lengths, the variances of the process, the noise and the slopes, as one vector."""
+
+    vector: Array
+    linear: int
+
+    @property
+    def inverse_lengths(self) -> Array:
+        """What to multiply coordinates of the process by."""
+        return np.asarray(np.exp(-self.vector[:-3]))
+
+    @property
+    def signal(self) -> float:
+        """Variance of the process."""
+        return float(np.exp(self.vector[-3]))
+
+    @property
+    def noise(self) -> float:
+        """Variance of an observation around the process."""
+        return float(np.exp(self.vector[-2])) + _JITTER
+
+    @property
+    def slope(self) -> float:
+        """Variance of the linear coefficients."""
+        return float(np.exp(self.vector[-1]))
+
+
+def guess(size: int, prior: Prior) -> Hyper:
+    """What to take before there is anything to fit to."""
+    return Hyper(prior.centre(size), prior.linear)
 
 
 def fit(points: Array, targets: Array, prior: Prior) -> Hyper:
@@ -71,29 +90,44 @@ def fit(points: Array, targets: Array, prior: Prior) -> Hyper:
     Always started at the prior's centre, so that the result depends on the data alone.
     """
     size = points.shape[1]
-    centre, spread = prior.mean(size), prior.spread(size)
-    squares = np.square(points.T[:, :, None] - points.T[:, None, :]).reshape(size, -1)
+    centre, spread = prior.centre(size), prior.spread(size)
+    process, linear = _split(points, prior.linear)
+    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(process.shape[1], -1)
     result = minimize(
         _loss,
         centre,
-        args=(squares, targets, centre, spread),
+        args=(squares, linear @ linear.T, _CONSTANT * (prior.linear > 0), targets, centre, spread),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS},
         bounds=list(zip(centre - _BOUND * spread, centre + _BOUND * spread, strict=True)),
     )
-    return Hyper(result.x)
+    return Hyper(result.x, prior.linear)
 
 
-def _loss(vector: Array, squares: Array, targets: Array, centre: Array, spread: Array) -> tuple[float, Array]:
+def _split(points: Array, linear: int) -> tuple[Array, Array]:
+    size = points.shape[1] - linear
+    return points[:, :size], points[:, size:]
+
+
+def _loss(
+    vector: Array,
+    squares: Array,
+    products: Array,
+    constant: float,
+    targets: Array,
+    centre: Array,
+    spread: Array,
+) -> tuple[float, Array]:
     """Negative log posterior and its gradient; `squares` (size, n*n) are squared coordinate differences."""
     count = len(targets)
-    precision = np.exp(-2.0 * vector[:-2])
-    signal, noise = np.exp(vector[-2]), np.exp(vector[-1])
+    precision = np.exp(-2.0 * vector[:-3])
+    signal, noise, slope = np.exp(vector[-3:])
     root = np.sqrt(5.0 * (precision @ squares)).reshape(count, count)
     decay = np.exp(-root)
     process = signal * (1.0 + root + np.square(root) / 3.0) * decay
-    lower, failed = dpotrf(process + (noise + _JITTER) * np.eye(count), lower=1, clean=1)
+    covariance = process + slope * products + constant + (noise + _JITTER) * np.eye(count)
+    lower, failed = dpotrf(covariance, lower=1, clean=1)
     if failed:
         return 1e10, np.zeros_like(vector)
     inverse = dpotri(lower, lower=1)[0]
@@ -101,21 +135,39 @@ def _loss(vector: Array, squares: Array, targets: Array, centre: Array, spread: 
     weights = inverse @ targets
     away = (vector - centre) / spread
     loss = 0.5 * targets @ weights + np.log(np.diag(lower)).sum() + 0.5 * away @ away
-    slope = inverse - np.outer(weights, weights)
-    shared = slope * ((5.0 / 3.0) * signal * (1.0 + root) * decay)
+    steep = inverse - np.outer(weights, weights)
+    shared = steep * ((5.0 / 3.0) * signal * (1.0 + root) * decay)
     gradient = away / spread
-    gradient[:-2] += 0.5 * (squares @ shared.ravel()) * precision
-    gradient[-2] += 0.5 * (slope * process).sum()
-    gradient[-1] += 0.5 * noise * np.trace(slope)
+    gradient[:-3] += 0.5 * (squares @ shared.ravel()) * precision
+    gradient[-3] += 0.5 * (steep * process).sum()
+    gradient[-2] += 0.5 * noise * np.trace(steep)
+    gradient[-1] += 0.5 * slope * (steep * products).sum()
     return float(loss), gradient
 
 
 def kernel(first: Array, second: Array, hyper: Hyper) -> Array:
-    """Covariances (n, m) of the process between points (n, size) and (m, size)."""
-    a, b = first * hyper.inverse_lengths, second * hyper.inverse_lengths
+    """Covariances (n, m) between points (n, size) and (m, size)."""
+    (a, p), (b, q) = _split(first, hyper.linear), _split(second, hyper.linear)
+    a, b = a * hyper.inverse_lengths, b * hyper.inverse_lengths
     squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1)[None, :] - 2.0 * (a @ b.T)
     root = np.sqrt(5.0 * np.maximum(squares, 0.0))
-    return np.asarray(hyper.signal * (1.0 + root + np.square(root) / 3.0) * np.exp(-root))
+    result = hyper.signal * (1.0 + root + np.square(root) / 3.0) * np.exp(-root)
+    if hyper.linear:
+        result += hyper.slope * (p @ q.T) + _CONSTANT
+    return np.asarray(result)
+
+
+def variance(points: Array, hyper: Hyper) -> Array:
+    """The diagonal of their kernel, shape (n,)."""
+    linear = _split(points, hyper.linear)[1]
+    extra = hyper.slope * np.square(linear).sum(axis=1) + _CONSTANT if hyper.linear else 0.0
+    return np.asarray(np.full(len(points), hyper.signal) + extra)
+
+
+def weigh(points: Array, targets: Array, hyper: Hyper) -> Array:
+    """Weights (n,) such that covariances (m, n) with the points times them are the means at m candidates."""
+    covariance = kernel(points, points, hyper) + hyper.noise * np.eye(len(points))
+    return np.asarray(cho_solve((cholesky(covariance, lower=True), True), targets))
 
 
 class Posterior:
@@ -140,7 +192,7 @@ class Posterior:
         self._solved[:count] = solve_triangular(
             self._lower[:count, :count], kernel(points, candidates, hyper), lower=True
         )
-        self._variance = hyper.signal - np.square(self._solved[:count]).sum(axis=0)
+        self._variance = variance(candidates, hyper) - np.square(self._solved[:count]).sum(axis=0)
         self.count = count
 
     @property
@@ -148,13 +200,21 @@ class Posterior:
         """True where no more points fit: make a new one."""
         return self.count == len(self.points)
 
+    def enlarged(self) -> Posterior:
+        """The same with room for more points."""
+        return self.moved(self._candidates)
+
+    def moved(self, candidates: Array) -> Posterior:
+        """The same points, predicting at other candidates (m, size)."""
+        return Posterior(candidates, self.points[: self.count], self._hyper)
+
     def add(self, point: Array) -> None:
         """Add a point of shape (size,)."""
         n = self.count
         here = kernel(point[None, :], self._candidates, self._hyper)[0]
         there = kernel(point[None, :], self.points[:n], self._hyper)[0]
         row = solve_triangular(self._lower[:n, :n], there, lower=True) if n else there
-        rest = self._hyper.signal + self._hyper.noise - row @ row
+        rest = variance(point[None, :], self._hyper)[0] + self._hyper.noise - row @ row
         diagonal = np.sqrt(max(float(rest), _JITTER))
         solved = (here - row @ self._solved[:n]) / diagonal
         self.points[n] = point
@@ -163,10 +223,11 @@ class Posterior:
         self._variance -= np.square(solved)
         self.count = n + 1
 
-    def predict(self, targets: Array) -> tuple[Array, Array]:
-        """Means and deviations at the candidates, given the targets (points,)."""
+    def predict(self, targets: Array, at: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
+        """Means and deviations at candidates (None: all), given the targets (points,)."""
         weights = solve_triangular(self._lower[: self.count, : self.count], targets, lower=True)
-        return weights @ self._solved[: self.count], np.sqrt(np.maximum(self._variance, 1e-10))
+        mean, deviation = weights @ self._solved[: self.count], np.sqrt(np.maximum(self._variance, 1e-10))
+        return (mean, deviation) if at is None else (mean[at], deviation[at])
 
     def covariance(self, chosen: NDArray[np.int64]) -> Array:
         """Posterior covariance (m, m) of some candidates."""

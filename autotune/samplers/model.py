@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.samplers.gaussian import Hyper, Posterior, Prior, fit
+from autotune.samplers.gaussian import Hyper, Posterior, fit, guess
 from autotune.samplers.history import History, State
+from autotune.samplers.view import View
+from autotune.space import Space
 
 Array = NDArray[np.float64]
-Positions = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 CAP = 0.8
 """Times above this quantile of those seen count as that quantile: how slow the slow are teaches nothing."""
@@ -19,38 +21,39 @@ CAP = 0.8
 GROWTH, GROWTH_STEP = 1.3, 50
 """The model is fitted anew when the finished trials have grown by this factor, or by this number."""
 
-FIRST_FIT = 8
-"""The number of finished trials at the first fit, or fewer where fewer are finished."""
-
-GAIN_DRAWS = 256
-
 LEARNED = 250
 """At most so many trials are learned from at a fit: beyond it the fastest half, and others by lot."""
 
+POOL = 20_000
+"""Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
 
-def fits_at(finished: int) -> int:
-    """The number of finished trials at the last fit that is due by now: the same however one got here."""
-    due = FIRST_FIT
+GAIN_DRAWS = 256
+
+
+def fits_at(finished: int, first: int) -> int:
+    """The finished trials at the last fit that is due by now, the same however one got here; 0: none is."""
+    if finished < first:
+        return 0
+    due = first
     while (after := min(int(np.ceil(due * GROWTH)), due + GROWTH_STEP)) <= finished:
         due = after
-    return min(due, finished)
+    return due
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Scaled log times of some trials: `values` (n,), NaN for those in flight; `best` the lowest that is timed.
+    """Scaled log times of some trials over what was expected there; NaN for those in flight.
 
-    A value is (log time - `shift`) / `scale`, so that a difference of d means a factor of exp(d * scale).
+    `values` has shape (n,); a difference of d means a factor of exp(d * scale). `best` is the lowest time,
+    scaled alike but without the expectation.
     """
 
     values: Array
     best: float
-    shift: float
     scale: float
-    cap: float
 
 
-def targets(history: History, positions: Positions) -> Targets:
+def targets(history: History, positions: list[int], expected: Array, view: View) -> Targets:
     """The targets of the trials at these positions of the history, at least one of them timed.
 
     Failures count as the cap. A lower bound stands for the time: a trial is stopped only where it is clearly
@@ -59,67 +62,105 @@ def targets(history: History, positions: Positions) -> Targets:
     states = history.states[positions]
     logs = np.log(history.times[positions])
     timed = states == State.TIMED
-    cap = float(np.quantile(logs[timed | (states == State.BOUNDED)], CAP))
+    logs -= logs[timed].min()
+    cap = max(float(np.quantile(logs[timed | (states == State.BOUNDED)], CAP)), view.least_cap)
     values = np.where(states == State.FAILED, cap, np.minimum(logs, cap))
-    known = values[states != State.RUNNING]
-    shift, scale = float(known.mean()), max(float(known.std()), 1e-6)
-    best = float(logs[timed].min())
-    return Targets((values - shift) / scale, (best - shift) / scale, shift, scale, (cap - shift) / scale)
+    shift, scale = 0.0, view.scale
+    if scale is None:
+        known = values[states != State.RUNNING]
+        shift, scale = float(known.mean()), max(float(known.std()), 1e-6)
+    return Targets((values - shift - expected) / scale, -shift / scale, scale)
 
 
 class Model:
-    """A Gaussian process of the trials of a history, and its predictions at fixed candidates."""
+    """A Gaussian process of the trials of a search, and its predictions at the candidate `rows`."""
 
-    def __init__(self, history: History, points: Array, candidates: Array, finished: int, seed: int) -> None:
-        """`points` (k, size) are the history's; `finished` the number of them to fit to."""
-        self.finished = finished
-        considered = np.flatnonzero(history.states != State.RUNNING)[:finished]
-        learned = _learned(history, considered, np.random.default_rng([seed, finished]))
-        self._passed_over = set(considered.tolist()) - set(learned.tolist())
-        self._positions = learned.tolist()
-        self.hyper: Hyper = fit(points[learned], targets(history, learned).values, Prior())
-        self._candidates = candidates
-        self._posterior = Posterior(candidates, points[learned], self.hyper)
-        self.update(history, points)
+    def __init__(self, space: Space, view: View, seed: int) -> None:
+        self._space = space
+        self._view = view
+        self._seed = seed
+        self._due = -1
+        self.rows: Rows = np.arange(0)
+        self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
+        self._candidates, self._candidates_expected = view.encode(self.rows)
+        self._positions: list[int] = []  # of the trials learned from, in the order of the posterior
+        self._considered = 0  # positions below are held or passed over
+        self._held: set[int] = set()
+        self._posterior: Posterior
 
-    def update(self, history: History, points: Array) -> None:
-        """Take in the trials that are new, in flight or done, and what has come of those in flight."""
-        here = set(self._positions) | self._passed_over
-        for position in range(len(history)):
-            if position not in here:
+    def update(self, history: History) -> None:
+        """Take in what is new: trials in flight or done, and what has come of those that were in flight."""
+        points, expected = self._view.encode(history.rows[len(self._points) :])
+        self._points = np.vstack([self._points, points])
+        self._expected = np.append(self._expected, expected)
+        due = fits_at(int((history.states != State.RUNNING).sum()), self._view.first_fit)
+        if due != self._due:
+            self._fit(history, due)
+        for position in range(self._considered, len(history)):
+            if position not in self._held:
                 if self._posterior.full:
-                    self._posterior = Posterior(self._candidates, self._posterior.points, self.hyper)
-                self._posterior.add(points[position])
+                    self._posterior = self._posterior.enlarged()
+                self._posterior.add(self._points[position])
                 self._positions.append(position)
-        self.targets = targets(history, np.array(self._positions))
+        self._considered = len(history)
+        self.targets = targets(history, self._positions, self._expected[self._positions], self._view)
         self._filled = self._posterior.impute(self.targets.values)
 
-    def predict(self) -> tuple[Array, Array]:
-        """Means and deviations of the scaled log time at the candidates."""
-        return self._posterior.predict(self._filled)
+    def _fit(self, history: History, due: int) -> None:
+        """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
+        self._draw(due)
+        finished = np.flatnonzero(history.states != State.RUNNING)[:due]
+        learned = _learned(history, finished, np.random.default_rng([self._seed, due]))
+        size, prior = self._points.shape[1], self._view.prior
+        self.hyper: Hyper = guess(size, prior)
+        if (history.states[learned] == State.TIMED).any():
+            values = targets(history, learned, self._expected[learned], self._view).values
+            self.hyper = fit(self._points[learned], values, prior)
+        self._posterior = Posterior(self._candidates, self._points[learned], self.hyper)
+        self._positions = learned
+        self._held = set(finished.tolist())
+        self._considered = 0
+        self._due = due
 
-    def predict_at(self, candidates: Array) -> tuple[Array, Array]:
-        """The same at other candidates, shape (m, size)."""
-        points = self._posterior.points[: self._posterior.count]
-        return Posterior(candidates, points, self.hyper).predict(self._filled)
+    def predict(self, rows: Rows) -> tuple[Array, Array]:
+        """Means and deviations (n,) of the scaled log time at some rows; cheap for those of `rows`, ascending."""
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        if np.array_equal(self.rows[at], rows):
+            mean, deviation = self._posterior.predict(self._filled, at)
+            return mean + self._candidates_expected[at] / self.targets.scale, deviation
+        candidates, expected = self._view.encode(rows)
+        mean, deviation = self._posterior.moved(candidates).predict(self._filled)
+        return mean + expected / self.targets.scale, deviation
 
-    def gain(self, chosen: Positions, rng: np.random.Generator) -> float:
-        """The share of the best time, 0..1, that trying the chosen candidates is expected to save."""
-        if not len(chosen):
-            return 0.0
-        mean = self.predict()[0][chosen]
-        covariance = self._posterior.covariance(chosen) + 1e-8 * np.eye(len(chosen))
+    def gain(self, rows: Rows, rng: np.random.Generator) -> float:
+        """The share of the best time, 0..1, that trying some candidate rows is expected to save."""
+        mean = self.predict(rows)[0]
+        covariance = self._posterior.covariance(np.searchsorted(self.rows, rows))
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        draws = mean + rng.standard_normal((GAIN_DRAWS, len(chosen))) @ root.T
+        draws = mean + rng.standard_normal((GAIN_DRAWS, len(rows))) @ root.T
         saved = np.maximum(self.targets.best - draws.min(axis=1), 0.0) * self.targets.scale
         return float(np.mean(1.0 - np.exp(-saved)))
 
+    def expected_best(self, count: int) -> Rows:
+        """The rows that were expected to be the fastest before any trial, the fastest first."""
+        self._draw(0)
+        return self.rows[np.argsort(self._candidates_expected, kind="stable")[:count]]
 
-def _learned(history: History, considered: Positions, rng: np.random.Generator) -> Positions:
-    if len(considered) <= LEARNED:
-        return considered
-    times = np.where(history.states[considered] == State.TIMED, history.times[considered], np.inf)
+    def _draw(self, due: int) -> None:
+        """Have candidates: all rows, or of a large space a random sample."""
+        few = len(self._space) <= POOL
+        if few and len(self.rows):
+            return
+        rng = np.random.default_rng([self._seed, due])
+        self.rows = np.arange(len(self._space)) if few else np.sort(self._space.sample(rng, POOL))
+        self._candidates, self._candidates_expected = self._view.encode(self.rows)
+
+
+def _learned(history: History, finished: NDArray[np.int64], rng: np.random.Generator) -> list[int]:
+    if len(finished) <= LEARNED:
+        return [int(position) for position in finished]
+    times = np.where(history.states[finished] == State.TIMED, history.times[finished], np.inf)
     order = np.argsort(times, kind="stable")
     others = rng.permutation(order[LEARNED // 2 :])[: LEARNED - LEARNED // 2]
-    return np.sort(considered[np.concatenate([order[: LEARNED // 2], others])])
+    return sorted(int(position) for position in finished[np.append(order[: LEARNED // 2], others)])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import optuna
 from optuna.trial import TrialState
 
 from autotune.errors import SpaceError, UsageError
 from autotune.model import Configuration, Outcome, Trial, Value
-from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS
+from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Prior
 from autotune.space import Space
 
 
@@ -28,13 +28,13 @@ class Proposer:
         space: Space,
         sampler: str = DEFAULT_SAMPLER,
         seed: int | None = None,
-        prior: Sequence[tuple[object, Sequence[Trial]]] = (),
+        prior: Prior = (),
     ) -> None:
         if sampler not in SAMPLERS:
             raise UsageError(f"unknown sampler {sampler!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
         self.seed = secrets.randbits(32) if seed is None else seed
         self._space = space
-        self._sampler = SAMPLERS[sampler].make(space, self.seed)
+        self._sampler = SAMPLERS[sampler].make(space, self.seed, prior)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()

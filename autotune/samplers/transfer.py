@@ -1,0 +1,122 @@
+"""What trials of other devices or sizes of the same kernel say about this one.
+
+Each donor's trials get a Gaussian process of their own. The mean of their predictions is what is expected
+here; how much each donor truly counts, and how far this device differs from any mixture of them, is learned
+from the trials made here, because the donors' predictions enter the kernel as linear coordinates beside a
+process of the remainder. A donor that misleads so loses its say as soon as the trials contradict it.
+(A mean function with explicit basis functions: Rasmussen and Williams 2006, section 2.7.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.model import Outcome, Trial
+from autotune.samplers.features import Features
+from autotune.samplers.gaussian import Hyper, Prior, fit, kernel, weigh
+from autotune.space import Space
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+CAP = 0.8
+"""Quantile of a donor's times above which they count as that quantile, as in model.py."""
+
+LEAST_TRIALS = 10
+"""A donor needs so many timed trials to have a say."""
+
+MOST_TRIALS = 200
+"""Of a donor's trials the fastest half and others evenly among the rest, so many in all."""
+
+MOST_DONORS = 8
+"""Those with the most trials."""
+
+CENTRE_ROWS = 2_000
+
+
+class Donor:
+    """The log time over the best of one other device or size, as far as its trials tell."""
+
+    def __init__(self, features: Features, trials: Sequence[Trial]) -> None:
+        # A stopped trial's time is a lower bound, of something slow: near enough.
+        times = np.array([np.nan if trial.outcome.failed else trial.time_ns for trial in trials])
+        best = min(trial.time_ns for trial in trials if trial.outcome == Outcome.OK)
+        logs = np.log(times / best)
+        self.cap = float(np.nanquantile(logs, CAP))
+        values = np.where(np.isnan(logs), self.cap, np.minimum(logs, self.cap))
+        self._shift, self.deviation = float(values.mean()), max(float(values.std()), 1e-6)
+        self._points = features.of([trial.configuration for trial in trials])
+        targets = (values - self._shift) / self.deviation
+        self._hyper: Hyper = fit(self._points, targets, Prior())
+        self._weights = weigh(self._points, targets, self._hyper)
+
+    def predict(self, points: Array) -> Array:
+        """Mean log time over the best at points (n, size)."""
+        covariance = kernel(points, self._points, self._hyper)
+        return np.asarray(covariance @ self._weights * self.deviation + self._shift)
+
+
+class TransferView:
+    """The features, the donors' predictions as linear coordinates, and their mean as what is expected."""
+
+    first_fit = 4
+
+    def __init__(self, space: Space, features: Features, donors: Sequence[Donor]) -> None:
+        self._features = features
+        self._donors = donors
+        self.scale: float | None = float(np.median([donor.deviation for donor in donors]))
+        self.least_cap = float(np.median([donor.cap for donor in donors]))
+        self.prior = Prior(signal=0.3, linear=len(donors))
+        rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
+        self._centre = self._means(features.of_rows(rows)).mean(axis=0)
+
+    def _means(self, points: Array) -> Array:
+        return np.column_stack([donor.predict(points) for donor in self._donors])
+
+    def encode(self, rows: Rows) -> tuple[Array, Array]:
+        """Coordinates (n, size + donors) and the donors' mean log time over the best (n,)."""
+        points = self._features.of_rows(rows)
+        means = self._means(points)
+        unit = (self.scale or 1.0) * np.sqrt(len(self._donors))
+        return np.hstack([points, (means - self._centre) / unit]), means.mean(axis=1)
+
+
+def transfer_view(
+    space: Space, features: Features, prior: Sequence[tuple[object, Sequence[Trial]]]
+) -> TransferView | None:
+    """The view that the prior's trials allow; None where none of them can be used here."""
+    usable = [_usable(space, trials) for _, trials in prior]
+    worth = [trials for trials in usable if sum(t.outcome == Outcome.OK for t in trials) >= LEAST_TRIALS]
+    worth.sort(key=len, reverse=True)
+    donors = [Donor(features, _some(trials)) for trials in worth[:MOST_DONORS]]
+    return TransferView(space, features, donors) if donors and features.size else None
+
+
+def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
+    """Finished trials that have this space's parameters, with values of the same kind."""
+    kinds = [
+        (name, any(isinstance(value, str) for value in values))
+        for name, values in zip(space.names, space.values, strict=True)
+    ]
+    return [
+        trial
+        for trial in trials
+        if trial.outcome != Outcome.PENDING
+        and all(
+            name in trial.configuration and isinstance(trial.configuration[name], str) == text
+            for name, text in kinds
+        )
+    ]
+
+
+def _some(trials: list[Trial]) -> list[Trial]:
+    """At most MOST_TRIALS of them."""
+    if len(trials) <= MOST_TRIALS:
+        return trials
+    order = sorted(trials, key=lambda trial: (trial.outcome != Outcome.OK, trial.time_ns))
+    half = MOST_TRIALS // 2
+    others = np.linspace(half, len(order) - 1, MOST_TRIALS - half).astype(int)
+    return order[:half] + [order[position] for position in others]
