@@ -4,6 +4,9 @@
 // are copied to local memory, and every work-item multiplies its rows of A by its columns of B there,
 // keeping WPT_M x WPT_N sums in registers. The copies of the next slices run while this one is multiplied.
 
+#ifndef METHOD
+#define METHOD 0  // FMA: fused multiply-add; TENSOR: NVIDIA's tensor cores, see sgemm_tensor.cl
+#endif
 #ifndef TILE_M
 #define TILE_M 64  // rows of C computed by a work-group
 #endif
@@ -46,6 +49,9 @@
 #ifndef PAD_A
 #define PAD_A 4  // floats added to a row of A's slice, against bank conflicts
 #endif
+#ifndef PAD_B
+#define PAD_B 0
+#endif
 #ifndef FMA_ORDER
 #define FMA_ORDER 0  // order of the multiplications in the source: ROW, SERPENTINE or COLUMN
 #endif
@@ -56,6 +62,8 @@
 #define SPLIT_K 1  // work-groups that share the K of a tile; `sum_splits` adds their results
 #endif
 
+#define FMA 0
+#define TENSOR 1
 #define REGISTERS 0
 #define ASYNC 1
 #define ROW 0
@@ -68,8 +76,9 @@
 #define LANES_N (32 / LANES_M)
 #define VECTOR_M 4  // adjacent rows of C in a work-item
 #define STRIDE_A (TILE_M + PAD_A)
+#define STRIDE_B (TILE_N + PAD_B)
 #define SLICE_A (TILE_K * STRIDE_A)
-#define SLICE_B (TILE_K * TILE_N)
+#define SLICE_B (TILE_K * STRIDE_B)
 #define STAGE (SLICE_A + SLICE_B)
 
 #define JOIN_(a, b) a##b
@@ -86,57 +95,23 @@ typedef FLOATS(VECTOR_A) vector_a;
 typedef FLOATS(VECTOR_B) vector_b;
 typedef FLOATS(VECTOR_M) vector_m;
 typedef FLOATS(VECTOR_N) vector_n;
-typedef FLOATS(FMA_WIDTH) vector_f;
 
 // The vector that begins at x.
 #define AT(vector, x) (*(vector *)&(x))
 
 #include "sgemm_copy.cl"
 
-// The part of one row of the slices that this work-item multiplies. Its rows and columns come in vectors that
-// lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors of local memory.
-typedef struct {
-  float a[WPT_M] __attribute__((aligned(16)));
-  float b[WPT_N] __attribute__((aligned(64)));
-} fragment;
-
-static inline void read_fragment(fragment *f, __local const float *a, __local const float *b)
-{
-  UNROLL
-  for (int i = 0; i < WPT_M; i += VECTOR_M)
-    AT(vector_m, f->a[i]) = *(__local const vector_m *)(a + i * LANES_M);
-  UNROLL
-  for (int j = 0; j < WPT_N; j += VECTOR_N)
-    AT(vector_n, f->b[j]) = *(__local const vector_n *)(b + j * LANES_N);
-}
+#if METHOD == TENSOR
+#include "sgemm_tensor.cl"
+#else
+#include "sgemm_fma.cl"
+#endif
 
 // Compilers for NVIDIA move the read of a slice's first fragment behind the turn of the loop, where its latency shows.
 static inline void keep_order(void)
 {
 #ifdef __NV_CL_C_VERSION
   asm volatile("" ::: "memory");
-#endif
-}
-
-// sums += column of A x row of B. The order decides which operands stay in the register file's reuse cache.
-static inline void multiply(float sums[WPT_M][WPT_N], const fragment *f)
-{
-#if FMA_ORDER == COLUMN
-  UNROLL
-  for (int j = 0; j < WPT_N; j += FMA_WIDTH)
-    UNROLL
-    for (int step = 0; step < WPT_M; ++step) {
-      const int i = j / FMA_WIDTH % 2 ? WPT_M - 1 - step : step;
-      AT(vector_f, sums[i][j]) += f->a[i] * AT(const vector_f, f->b[j]);
-    }
-#else
-  UNROLL
-  for (int i = 0; i < WPT_M; ++i)
-    UNROLL
-    for (int step = 0; step < WPT_N; step += FMA_WIDTH) {
-      const int j = FMA_ORDER == SERPENTINE && i % 2 ? WPT_N - FMA_WIDTH - step : step;
-      AT(vector_f, sums[i][j]) += f->a[i] * AT(const vector_f, f->b[j]);
-    }
 #endif
 }
 
@@ -162,18 +137,19 @@ void sgemm(const int M, const int N, const int K,
   const int begin = get_group_id(1) * per_split;
   const int end = min(begin + per_split, count);
 
-  // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N.
+  // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N. Its rows and columns come
+  // in vectors that lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors.
   const uint id = get_local_id(0);
   const uint patch = id / 32;
-  const int row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M + id % 32 / LANES_N * VECTOR_M;
-  const int column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N + id % LANES_N * VECTOR_N;
+  const int patch_row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M;
+  const int patch_column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N;
+  const int row = patch_row + id % 32 / LANES_N * VECTOR_M;
+  const int column = patch_column + id % LANES_N * VECTOR_N;
+  const int from_a = patch_row + FRAGMENT_A(id % 32);  // where its fragments begin
+  const int from_b = patch_column + FRAGMENT_B(id % 32);
 
-  float sums[WPT_M][WPT_N] __attribute__((aligned(64)));
-  UNROLL
-  for (int i = 0; i < WPT_M; ++i)
-    UNROLL
-    for (int j = 0; j < WPT_N; j += FMA_WIDTH)
-      AT(vector_f, sums[i][j]) = 0.0f;
+  accumulator sums;
+  clear(&sums);
 
   copier copy;
   start_copier(&copy, A, B, M, N, K, first_row, first_column, begin, id);
@@ -184,11 +160,13 @@ void sgemm(const int M, const int N, const int K,
     fetch(&copy, slice == 0, slices, slices + SLICE_A, id);
     deposit(&copy, slices, slices + SLICE_A, id);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int k = 0; k < TILE_K; ++k) {
+    begin_slice(&sums);
+    for (int k = 0; k < TILE_K; k += STEP_K) {
       fragment f;
-      read_fragment(&f, slices + k * STRIDE_A + row, slices + SLICE_A + k * TILE_N + column);
-      multiply(sums, &f);
+      read_fragment(&f, slices + k * STRIDE_A + from_a, slices + SLICE_A + k * STRIDE_B + from_b);
+      multiply(&sums, &f);
     }
+    end_slice(&sums);
   }
 #else
   for (int stage = 0; stage < STAGES - 1; ++stage) {
@@ -204,29 +182,32 @@ void sgemm(const int M, const int N, const int K,
 
   // Two fragments take turns: while one is multiplied the next is read, also from one slice to the next.
   fragment fragments[2];
-  read_fragment(&fragments[0], slices + row, slices + SLICE_A + column);
+  read_fragment(&fragments[0], slices + from_a, slices + SLICE_A + from_b);
   keep_order();
-  __local float *full = slices;                       // the slice that is multiplied
+  __local float *full = slices;                         // the slice that is multiplied
   __local float *free = slices + (STAGES - 1) * STAGE;  // the one before it: all have multiplied what lies there
   for (int slice = begin; slice < end; ++slice) {
-    const bool more = slice + STAGES - 1 < end;
-    if (more)
+    if (slice + STAGES - 1 < end)
       fetch(&copy, false, free, free + SLICE_A, id);
     close_batch();
+    begin_slice(&sums);
     UNROLL
-    for (int k = 0; k < TILE_K - 1; ++k) {
-      read_fragment(&fragments[(k + 1) % 2], full + (k + 1) * STRIDE_A + row, full + SLICE_A + (k + 1) * TILE_N + column);
-      multiply(sums, &fragments[k % 2]);
+    for (int step = 1; step < TILE_K / STEP_K; ++step) {
+      const int k = step * STEP_K;
+      read_fragment(&fragments[step % 2], full + k * STRIDE_A + from_a, full + SLICE_A + k * STRIDE_B + from_b);
+      multiply(&sums, &fragments[(step - 1) % 2]);
     }
-    if (more)
-      deposit(&copy, free, free + SLICE_A, id);
+    // Behind the last slice this leaves rubbish in a stage that nobody multiplies. A branch around it would cost
+    // more: compilers move the multiplications across.
+    deposit(&copy, free, free + SLICE_A, id);
     wait_for_oldest_batch();
     barrier(CLK_LOCAL_MEM_FENCE);
     free = full;
     full = full == slices + (STAGES - 1) * STAGE ? slices : full + STAGE;
-    read_fragment(&fragments[0], full + row, full + SLICE_A + column);
+    read_fragment(&fragments[0], full + from_a, full + SLICE_A + from_b);
     keep_order();
-    multiply(sums, &fragments[1]);
+    multiply(&sums, &fragments[1]);
+    end_slice(&sums);
   }
 #endif
 
@@ -242,12 +223,12 @@ void sgemm(const int M, const int N, const int K,
         __global float *c = C + (size_t)m * N + n;
         if (N % VECTOR_N == 0) {
           if (n < N)
-            *(__global vector_n *)c = AT(vector_n, sums[i][j]);
+            *(__global vector_n *)c = AT(vector_n, sums.total[i][j]);
         } else {
           UNROLL
           for (int x = 0; x < VECTOR_N; ++x)
             if (n + x < N)
-              c[x] = sums[i][j + x];
+              c[x] = sums.total[i][j + x];
         }
       }
     }

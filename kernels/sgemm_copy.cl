@@ -95,7 +95,7 @@ static inline void fetch(copier *copy, const bool check, __local float *a, __loc
     __global const float *from = copy->b + copy->offset_b[i];
     const bool valid = !check || (int)COPY_ROW(i, WIDTH_B) >= copy->zeros;
 #if COPY_B == ASYNC
-    copy_async(b + COPY_ROW(i, WIDTH_B) * TILE_N + COPY_VECTOR(i, WIDTH_B) * VECTOR_B, from, VECTOR_B, valid);
+    copy_async(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B, from, VECTOR_B, valid);
 #else
     copy->held_b[i] = valid ? *(__global const vector_b *)from : (vector_b)(0.0f);
 #endif
@@ -119,6 +119,6 @@ static inline void deposit(const copier *copy, __local float *a, __local float *
 #if COPY_B == REGISTERS
   UNROLL
   for (int i = 0; i < COPIES_B; ++i)
-    *(__local vector_b *)(b + COPY_ROW(i, WIDTH_B) * TILE_N + COPY_VECTOR(i, WIDTH_B) * VECTOR_B) = copy->held_b[i];
+    *(__local vector_b *)(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B) = copy->held_b[i];
 #endif
 }
