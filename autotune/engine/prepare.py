@@ -32,8 +32,9 @@ class Built:
 
 def build(session: Session, plan: Plan) -> Program:
     """Build a plan's program. Raises Fault with the first error line of the log."""
+    verbose = ("-cl-nv-verbose",) if session.info.vendor_name == "nvidia" else ()  # tells registers and spills
     try:
-        return session.build(plan.source, plan.options)
+        return session.build(plan.source, (*plan.options, *verbose))
     except BuildError as error:
         line = first_error(error.detail)
         # NVIDIA's assembler refuses static local memory beyond the device.
