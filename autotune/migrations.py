@@ -126,7 +126,8 @@ def _first(connection: Connection) -> None:
             finished TEXT,
             environment TEXT NOT NULL
         );
-        CREATE INDEX trials_by_search ON trials (search_id);
+        CREATE INDEX trials_by_search ON trials
+            (search_id, outcome, driver, configuration_hash, time_ns, finished);
         CREATE INDEX trials_by_configuration ON trials (configuration_hash);
 
         CREATE TABLE retimings (

@@ -40,7 +40,7 @@ SELECT id, kernel_hash, study_hash, device, size FROM problems
 WHERE study = :study AND choices = :choices ORDER BY id DESC
 """
 _COUNT = """
-SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id
+SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
 WHERE s.problem_id = :problem AND t.outcome <> 'pending'
 """
 DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"

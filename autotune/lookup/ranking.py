@@ -9,17 +9,22 @@ from typing import NamedTuple
 from autotune.lookup.reader import Reader
 from autotune.statistics import median_interval
 
-_TRIALS = """
-SELECT t.configuration_hash, t.outcome, t.driver, t.time_ns, t.finished, t.id
-FROM trials t JOIN searches s ON s.id = t.search_id
-WHERE s.problem_id = :problem AND t.outcome IN ('ok', 'wrong_result')
+_MEASURED = """
+SELECT t.configuration_hash, t.time_ns, t.driver, t.finished, t.id
+FROM searches s JOIN trials t ON t.search_id = s.id
+WHERE s.problem_id = :problem AND t.outcome = 'ok' AND t.time_ns IS NOT NULL
 ORDER BY t.finished, t.id
 """
-_RETIMINGS = """
-SELECT t.configuration_hash, r.driver, r.time_ns, r.taken, t.id, r.id
-FROM retimings r JOIN trials t ON t.id = r.trial_id JOIN searches s ON s.id = t.search_id
+_RETIMED = """
+SELECT t.configuration_hash, r.time_ns, r.driver, r.taken, t.id, r.id
+FROM searches s JOIN trials t ON t.search_id = s.id JOIN retimings r ON r.trial_id = t.id
 WHERE s.problem_id = :problem AND t.outcome = 'ok'
 ORDER BY r.taken, r.id
+"""
+_WRONG = """
+SELECT t.configuration_hash, t.driver
+FROM searches s JOIN trials t ON t.search_id = s.id
+WHERE s.problem_id = :problem AND t.outcome = 'wrong_result'
 """
 _SEARCH = "SELECT s.environment FROM searches s JOIN trials t ON t.search_id = s.id WHERE t.id = :trial"
 _CLOSEST = 20
@@ -47,20 +52,12 @@ def rank(reader: Reader, problem: int, driver: str = "") -> list[Ranked]:
     configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
     What gave a wrong result under that driver, even once, is left out.
     """
-    entries: list[Ranked] = []
-    wrong: set[tuple[str, str]] = set()
-    for configuration, outcome, under, time_ns, when, trial in reader.rows(_TRIALS, {"problem": problem}):
-        if outcome == "wrong_result":
-            wrong.add((configuration, under))
-        elif time_ns is not None:
-            entries.append(Ranked(configuration, time_ns, under, when, trial))
-    for configuration, under, time_ns, when, trial, number in reader.rows(_RETIMINGS, {"problem": problem}):
-        entries.append(Ranked(configuration, time_ns, under, when, trial, number))
-    entries = [entry for entry in entries if (entry.configuration_hash, entry.driver) not in wrong]
-    if not entries:
-        return []
+    asked = {"problem": problem}
+    rows = [*reader.rows(_MEASURED, asked), *reader.rows(_RETIMED, asked)]
+    wrong = {tuple(row) for row in reader.rows(_WRONG, asked)}
+    entries = [Ranked(*row) for row in rows if (row[0], row[2]) not in wrong]
     if not any(entry.driver == driver for entry in entries):
-        driver = max(entries, key=attrgetter("when")).driver
+        driver = max(entries, key=attrgetter("when")).driver if entries else ""
     counting = {entry.configuration_hash: entry for entry in entries if entry.driver == driver}
     return sorted(counting.values(), key=attrgetter("time_ns"))
 

@@ -117,7 +117,8 @@ trials = Table(
     _text("started", empty=True),
     _text("finished", empty=True),
     _text("environment"),
-    Index("trials_by_search", "search_id"),
+    # All that a look-up ranks by, so that it need not read the samples and build logs in between.
+    Index("trials_by_search", "search_id", "outcome", "driver", "configuration_hash", "time_ns", "finished"),
     Index("trials_by_configuration", "configuration_hash"),
 )
 
