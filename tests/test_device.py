@@ -1,0 +1,118 @@
+"""Finding devices, and what is amiss where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune import device as devices
+from autotune import opencl
+from autotune.device import diagnose, find_device, find_devices, list_devices, require_usable
+from autotune.errors import DeviceError, SetupError
+from autotune.model import DeviceInfo
+from autotune.opencl import error_name
+
+H200 = DeviceInfo(
+    index=0, name="NVIDIA H200", vendor="NVIDIA Corporation", platform="NVIDIA CUDA, OpenCL 3.0", driver="580.1",
+    kind="gpu", opencl_version="OpenCL 3.0", compute_units=132, memory=140 * 2**30, local_memory=48 * 1024,
+    max_work_group_size=1024, max_work_item_sizes=(1024, 1024, 64), clock=1980, uuid="aa",
+)  # fmt: skip
+RTX = replace(H200, index=2, name="NVIDIA GeForce RTX 3090", compute_units=82, memory=24 * 2**30, uuid="cc")
+POCL = replace(
+    H200, index=3, name="pthread-AMD EPYC 9534", vendor="AuthenticAMD", kind="cpu", driver="3.0-rc2", uuid="",
+    platform="Portable Computing Language, OpenCL 3.0 PoCL 3.0-rc2", compute_units=4,
+)  # fmt: skip
+NEWER = replace(
+    POCL, index=4, name="cpu-znver4-AMD EPYC 9534", driver="5.0", platform="Portable Computing Language, 5.0 PoCL"
+)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [H200, replace(H200, index=1, uuid="bb"), RTX, POCL, NEWER]
+    monkeypatch.setattr(opencl, "list_devices", lambda: here)
+
+
+def test_this_machine_has_a_device_that_says_what_it_is() -> None:
+    device = find_device(None)
+    assert device in list_devices()
+    assert device.kind in ("gpu", "cpu", "accelerator")
+    assert device.compute_units > 0
+    assert device.memory > 0
+    assert device.local_memory > 0
+    assert find_device(device.fingerprint).fingerprint == device.fingerprint
+    assert find_device(str(device.index)) == device
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("selector", "index"),
+    [(None, 0), ("1", 1), ("h200", 0), ("3090", 2), ("bb", 1), ("nvidia-h200-132cu-140g", 0), ("epyc", 4)],
+)
+def test_a_selector_is_an_index_a_name_a_fingerprint_or_a_uuid(selector: str | None, index: int) -> None:
+    assert find_device(selector).index == index
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("selector", ["9", "radeon", "", "nvidia"])
+def test_an_unknown_or_ambiguous_selector_lists_the_choices(selector: str) -> None:
+    with pytest.raises(DeviceError, match="choose with -d"):
+        find_device(selector)
+
+
+@pytest.mark.usefixtures("machine")
+def test_several_devices_are_of_one_model() -> None:
+    assert [device.index for device in find_devices("0,1")] == [0, 1]
+    assert [device.index for device in find_devices("all")] == [0, 1]
+    assert [device.index for device in find_devices("1,1")] == [1]
+    with pytest.raises(DeviceError, match="different devices"):
+        find_devices("0,2")
+
+
+@pytest.mark.usefixtures("machine")
+def test_of_two_pocls_the_newer_is_used_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_device("amd").driver == "5.0"
+    assert "two PoCL drivers here, using 5.0 (-d 4), not 3.0-rc2 (-d 3)" in capsys.readouterr().err
+
+
+def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(opencl, "list_devices", list)
+    monkeypatch.setattr(devices, "_VENDORS", tmp_path)
+    with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
+        find_device(None)
+    monkeypatch.setattr(devices, "_loadable", lambda library: True)
+    with pytest.raises(SetupError, match=r"echo libnvidia-opencl.so.1 > .*/nvidia.icd"):
+        find_device(None)
+    (tmp_path / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+    with pytest.raises(SetupError, match="nvidia-smi"):
+        find_device(None)
+
+
+def test_pocl_without_linker_or_libgcc_is_diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(opencl, "list_devices", lambda: [POCL])
+    monkeypatch.setattr(devices, "_GCC", [tmp_path])
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/ld")
+    assert diagnose() == ["PoCL needs libgcc, and it is not installed: `apt-get install gcc`"]
+    library = tmp_path / "x86_64-linux-gnu" / "12" / "libgcc.a"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert diagnose() == []
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(SetupError, match="`ld` is not installed: `apt-get install gcc`"):
+        require_usable(POCL)
+    require_usable(H200)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (-36, "CL_INVALID_COMMAND_QUEUE"),
+        (-11, "CL_BUILD_PROGRAM_FAILURE"),
+        (-5, "CL_OUT_OF_RESOURCES"),
+        (-4321, "unknown error"),
+    ],
+)
+def test_errors_have_the_names_of_the_headers(code: int, name: str) -> None:
+    assert error_name(code) == name

@@ -1,0 +1,68 @@
+"""The lock of a device and the folder of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from autotune.engine.runtime import DeviceLock, RunFolder
+from tests.test_device import H200, RTX
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def test_a_second_search_waits_and_says_for_whom(capsys: pytest.CaptureFixture[str]) -> None:
+    first, other = DeviceLock(H200), DeviceLock(RTX)
+    waiting = threading.Event()
+    locks: list[DeviceLock] = []
+
+    def search() -> None:
+        waiting.set()
+        locks.append(DeviceLock(H200))
+
+    second = threading.Thread(target=search)
+    second.start()
+    waiting.wait()
+    second.join(0.05)
+    assert not locks
+    first.release()
+    second.join()
+    assert f"NVIDIA H200 is in use by another search (process {os.getpid()})" in capsys.readouterr().err
+    locks[0].release()
+    other.release()
+
+
+CRASH = """
+import os, sys
+from autotune.engine.runtime import DeviceLock, RunFolder
+from tests.test_device import H200
+lock, folder = DeviceLock(H200), RunFolder()
+print(folder.path, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -> None:
+    done = subprocess.run([sys.executable, "-c", CRASH], stdout=subprocess.PIPE, text=True, env={
+        **os.environ, "TMPDIR": tempfile.gettempdir(), "PYTHONPATH": str(Path(__file__).parent.parent),
+    })  # fmt: skip
+    left = Path(done.stdout.strip())
+    assert left.is_dir()
+    DeviceLock(H200).release()
+    folder = RunFolder()
+    assert not left.exists()
+    other = RunFolder()
+    assert folder.path.is_dir()
+    folder.remove()
+    assert not folder.path.exists()
+    other.remove()
