@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from autotune import asking, library, lookup, loop
 from autotune import device as devices
-from autotune import library, lookup, loop
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.lookup import Best
 from autotune.loop import Budget, ProgressCallback, Result
@@ -80,11 +80,12 @@ def best(
 ) -> Best:
     """Return the best stored configuration of a study for a device and size, and how it matches the question.
 
-    Arguments as for `search`. Nothing is compiled or run. Where nothing is stored, the study's default
+    Arguments as for `search`, but that a stored device's fingerprint or part of its name needs no OpenCL. Nothing
+    is compiled or run. Where nothing is stored, the study's default
     configuration is returned and its match says `default`. Raises AutotuneError for bad input.
     """
     text = study.text if isinstance(study, Study) else library.find_study(str(study))
-    fingerprint = devices.find_device(device).fingerprint
+    meant = asking.device_meant(device, database)
     whole_size = {**library.default_size(text), **(size or {})}
     whole_choices = {**library.default_choices(text), **(choices or {})}
-    return lookup.best(text, whole_size, whole_choices, fingerprint, database=database)
+    return lookup.best(text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info)

@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     format: str = "table"
 
 
-class _Device(NamedTuple):
+class Meant(NamedTuple):
     """A device model to answer for; `info` where OpenCL was asked, `notes` where it was not the obvious one."""
 
     fingerprint: str
@@ -108,7 +108,7 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     text = library.find_study(asked.study)
     size = library.parse_size(asked.sizes, library.default_size(text))
     choices = library.parse_choices(asked.choices, text)
-    device = _device(asked.device, asked.database)
+    device = device_meant(asked.device, asked.database)
     found = lookup.best(
         text,
         size,
@@ -151,7 +151,7 @@ def _search_command(asked: Asked, found: Best) -> str:
     return shlex.join(words)
 
 
-def _device(selector: str | None, database: str | None) -> _Device:
+def device_meant(selector: str | None, database: str | None) -> Meant:
     """Return the device model that is meant. Raises DeviceError, SetupError."""
     if selector is None:
         return _device_here(database)
@@ -159,19 +159,19 @@ def _device(selector: str | None, database: str | None) -> _Device:
         return _asked_of_opencl(selector)
     stored = dict(lookup.stored_devices(database))
     if selector in stored:
-        return _Device(selector)
+        return Meant(selector)
     part = selector.lower()
     found = [fingerprint for fingerprint, name in stored.items() if part in fingerprint or part in name.lower()]
     if len(found) == 1:
-        return _Device(found[0])
+        return Meant(found[0])
     if found:
         raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(stored))
     if re.fullmatch(_FINGERPRINT, selector):
-        return _Device(selector)
+        return Meant(selector)
     return _asked_of_opencl(selector)
 
 
-def _device_here(database: str | None) -> _Device:
+def _device_here(database: str | None) -> Meant:
     """Return this machine's best device or, where it has none, the only one in the database."""
     try:
         return _asked_of_opencl(None)
@@ -182,16 +182,16 @@ def _device_here(database: str | None) -> _Device:
         if not stored:
             raise
         (fingerprint,) = stored
-        return _Device(
+        return Meant(
             fingerprint, None, (f"note: no OpenCL device here: answered for {fingerprint}, the only one stored",)
         )
 
 
-def _asked_of_opencl(selector: str | None) -> _Device:
+def _asked_of_opencl(selector: str | None) -> Meant:
     from autotune.device import find_device
 
     info = find_device(selector)
-    return _Device(info.fingerprint, info)
+    return Meant(info.fingerprint, info)
 
 
 def _choose(stored: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autotune.errors import StoreError
+from autotune.errors import StoreError, UsageError
 from autotune.key import ProblemKey, Value
 from autotune.library import StudyText, problem_key, space_hash
 from autotune.lookup import Best, Match, best, stored_devices
@@ -254,6 +254,12 @@ def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
     assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
     assert found.flops == 2000
     assert ask(place, n=999, build=True).flops is None  # the time is of another size
+
+
+@pytest.mark.parametrize(("size", "choices"), [({"M": 1}, CHOICES), ({}, CHOICES), (SIZE, {}), (SIZE, {"U": "float"})])
+def test_sizes_and_choices_are_the_studys(place: Path, size: dict[str, int], choices: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        best(text(), size, choices, GPU, database=str(place))
 
 
 # Where it is read from ------------------------------------------------------------------------------------

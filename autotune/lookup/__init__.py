@@ -12,10 +12,12 @@ constraints, which loads problem.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from autotune.errors import UsageError
 from autotune.key import Choices, Size
-from autotune.library import StudyText, problem_key
+from autotune.library import StudyText, default_choices, default_size, did_you_mean, problem_key
 from autotune.location import locate
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.question import DEVICES, Question
@@ -42,8 +44,10 @@ def best(
     `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
     stored can answer, the study's default configuration is returned and the match says `default`. `build` also
     evaluates what the study computes for that configuration, which loads problem.py. Raises StoreError,
-    StudyError, SpaceError, DeviceError.
+    StudyError, SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
     """
+    _require_offered("size", size, default_size(text))
+    _require_offered("choice", choices, default_choices(text))
     location = locate(database)
     key = problem_key(text, size, choices, fingerprint)
     with open_reader(location) as reader:
@@ -56,3 +60,12 @@ def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
     """Return fingerprint and name of every device in the database, oldest first, each pair once."""
     with open_reader(locate(database)) as reader:
         return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in reader.rows(DEVICES, {})))
+
+
+def _require_offered(what: str, given: Mapping[str, object], known: Mapping[str, object]) -> None:
+    for name in given:
+        if name not in known:
+            raise UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {', '.join(known)}")
+    missing = [name for name in known if name not in given]
+    if missing:
+        raise UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
