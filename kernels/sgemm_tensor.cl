@@ -58,13 +58,13 @@ static inline void end_slice(accumulator *sums)
 static inline void read_fragment(fragment *f, __local const float *a, __local const float *b)
 {
   UNROLL
-  for (int half = 0; half < 2; ++half) {
+  for (int part = 0; part < 2; ++part) {
     UNROLL
     for (int i = 0; i < WPT_M; i += 4)
-      AT(float4, f->a[half][i]) = *(__local const float4 *)(a + 4 * half * STRIDE_A + 8 * i);
+      AT(float4, f->a[part][i]) = *(__local const float4 *)(a + 4 * part * STRIDE_A + 8 * i);
     UNROLL
     for (int j = 0; j < WPT_N / 2; j += 4)
-      AT(float4, f->b[half][j]) = *(__local const float4 *)(b + 4 * half * STRIDE_B + 8 * j);
+      AT(float4, f->b[part][j]) = *(__local const float4 *)(b + 4 * part * STRIDE_B + 8 * j);
   }
 }
 
@@ -102,13 +102,13 @@ static inline void multiply(accumulator *sums, const fragment *f)
 {
   uint high_a[2][WPT_M], low_a[2][WPT_M], high_b[2][WPT_N / 2], low_b[2][WPT_N / 2];
   UNROLL
-  for (int half = 0; half < 2; ++half) {
+  for (int part = 0; part < 2; ++part) {
     UNROLL
     for (int i = 0; i < WPT_M; ++i)
-      split(f->a[half][i], &high_a[half][i], &low_a[half][i]);
+      split(f->a[part][i], &high_a[part][i], &low_a[part][i]);
     UNROLL
     for (int j = 0; j < WPT_N / 2; ++j)
-      split(f->b[half][j], &high_b[half][j], &low_b[half][j]);
+      split(f->b[part][j], &high_b[part][j], &low_b[part][j]);
   }
   multiply_parts(sums, low_a, high_b);
   multiply_parts(sums, high_a, low_b);
