@@ -218,7 +218,7 @@ def parsed(text: str) -> Expression | None:
         return None
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(TEXTS, COLUMNS, COLUMNS, st.one_of(COLUMNS, NUMBERS), NUMBERS)
 def test_columns_and_scalars_agree(text: str, a: list, b: list, c: Any, d: Any) -> None:
     expression = parsed(f"(({text}) == ({text})) and (({text}) or True)")
@@ -261,6 +261,63 @@ def test_what_bounds_rule_out_is_false_for_every_value(text: str, a: list, b: li
     for row in np.flatnonzero(np.broadcast_to(false, (3,))):
         for others in itertools.product(b, [c], ["x", "y"]):
             assert not expression.evaluate(dict(zip("abcd", (a[row], *others), strict=True)))
+
+
+INTERVALS = [(low, high) for low in range(-3, 4) for high in range(low, 4)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "a + b",
+        "a - b",
+        "a * b",
+        "a // b",
+        "a / b",
+        "a % b",
+        "a ** b",
+        "min(a, b)",
+        "max(b, a)",
+        "ceil_div(a, b)",
+        "round_up(a, b)",
+        "abs(a) - -b",
+        "a if b else 2",
+    ],
+)
+def test_bounds_of_each_operator(shape: str) -> None:
+    """All pairs of small intervals: what is ruled out never happens; what lies outside is ruled out."""
+    pairs = list(itertools.product(INTERVALS, INTERVALS))
+    columns = np.array([(*one, *other) for one, other in pairs], dtype=np.float64).T
+    sure = np.ones(len(pairs), dtype=np.bool_)
+    bounds = {"a": Bounds(columns[0], columns[1], sure), "b": Bounds(columns[2], columns[3], sure)}
+    results: dict[tuple[int, int], Any] = {}
+    for a, b in itertools.product(range(-3, 4), range(-3, 4)):
+        try:
+            results[a, b] = value(shape, a=a, b=b)
+        except ExpressionError:
+            results[a, b] = None
+    within = [
+        [results[a, b] for a in range(one[0], one[1] + 1) for b in range(other[0], other[1] + 1)]
+        for one, other in pairs
+    ]
+    for target in (-40, -9, -4, -1, 0, 0.5, 1, 2, 6, 9, 40):
+        false = np.broadcast_to(surely_false(Expression.parse(f"({shape}) == {target}").tree, bounds), sure.shape)
+        for values, ruled_out in zip(within, false, strict=True):
+            assert not (ruled_out and (None in values or target in values))
+            if abs(target) == 40 and shape != "a ** b":
+                assert ruled_out == (None not in values)
+
+
+def test_large_whole_numbers_beside_floats() -> None:
+    """Python compares and divides them exactly; NumPy would round them to floats first."""
+    a = np.array([2**53, 2**53 + 1, 2**60 + 1])
+    for text in (
+        "a == 9007199254740992.0",
+        "a > 9007199254740992.0",
+        "a / 3 == 3002399751580331.0",
+        "a in (2.0**53, 1)",
+    ):
+        assert Expression.parse(text).mask({"a": a}).tolist() == [value(text, a=each) for each in a.tolist()]
 
 
 def test_overflow_in_a_column_is_seen() -> None:

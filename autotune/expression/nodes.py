@@ -156,7 +156,7 @@ class Either(Node):
         for part in self.parts:
             if not rest.any():
                 break
-            rest = rest & ~frame.truth(part.columns(frame, rest), rest) & ~frame.failed
+            rest = rest & ~frame.truth(part.columns(frame, rest), rest)
         return active & ~rest
 
 
