@@ -13,6 +13,7 @@ from optuna.trial import TrialState
 from autotune.errors import SpaceError, UsageError
 from autotune.model import Configuration, Outcome, Trial, Value
 from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Prior
+from autotune.samplers.threads import one_thread
 from autotune.space import Space
 
 
@@ -34,7 +35,8 @@ class Proposer:
             raise UsageError(f"unknown sampler {sampler!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
         self.seed = secrets.randbits(32) if seed is None else seed
         self._space = space
-        self._sampler = SAMPLERS[sampler].make(space, self.seed, prior)
+        with one_thread():
+            self._sampler = SAMPLERS[sampler].make(space, self.seed, prior)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()
@@ -56,7 +58,8 @@ class Proposer:
             return None
         if self._queue:
             self._study.enqueue_trial(self._sampler.codec.params(self._queue.popleft()))
-        trial = self._study.ask(self._sampler.codec.distributions)
+        with one_thread():
+            trial = self._study.ask(self._sampler.codec.distributions)
         row = self._row(trial)
         self._in_flight[row] = trial
         self._seen.add(row)
@@ -91,7 +94,8 @@ class Proposer:
     def expected_gain(self, trials: int) -> float | None:
         """Estimated share of the best time that the next `trials` will save, 0..1; None: cannot be said."""
         self._sampler.history.update(self._study)
-        return self._sampler.expected_gain(trials)
+        with one_thread():
+            return self._sampler.expected_gain(trials)
 
     def _frozen(self, row: int, trial: Trial) -> optuna.trial.FrozenTrial:
         codec = self._sampler.codec

@@ -1,0 +1,288 @@
+"""The parts of the own sampler: features, Gaussian process, acquisition, transfer, expected gain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.samplers import Proposer
+from autotune.samplers.acquisition import log_expected_improvement
+from autotune.samplers.design import aligned, maximin
+from autotune.samplers.features import Features, table
+from autotune.samplers.gaussian import Posterior, Prior, _loss, fit, guess, kernel, variance
+from autotune.samplers.model import GROWTH_STEP, fits_at
+from autotune.samplers.transfer import transfer_view
+from autotune.space import Space
+
+SPACE = Space.build(
+    {"x": [1, 2, 4, 8, 16, 32, 48, 64], "y": [1, 2, 4, 8], "v": ["a", "b", "c"], "pad": [0, 1]}, []
+)
+
+
+def device(best: Configuration, unit: int = 10_000):
+    """A made-up device that is fastest at `best` and slower by a factor for each step away."""
+
+    def measure(configuration: Configuration) -> Trial:
+        steps = abs(np.log2(configuration["x"]) - np.log2(best["x"]))
+        steps += abs(np.log2(configuration["y"]) - np.log2(best["y"]))
+        steps += (configuration["v"] != best["v"]) + (configuration["pad"] != best["pad"])
+        return Trial(configuration, Outcome.OK, measurement=Measurement((round(unit * 1.4**steps),)))
+
+    return measure
+
+
+HERE = device({"x": 32, "y": 2, "v": "b", "pad": 0})
+ALIKE = device({"x": 32, "y": 4, "v": "b", "pad": 0}, unit=70_000)
+CONTRARY = device({"x": 1, "y": 8, "v": "c", "pad": 1})
+
+
+def search(measure, count: int, seed: int = 0, prior=(), space: Space = SPACE) -> list[Trial]:
+    proposer = Proposer(space, "bayes", seed, prior)
+    trials = []
+    for _ in range(count):
+        trials.append(measure(proposer.ask()))
+        proposer.tell(trials[-1])
+    return trials
+
+
+def evaluations_to_best(trials: list[Trial]) -> int:
+    return 1 + next(i for i, trial in enumerate(trials) if trial.time_ns == 10_000)
+
+
+# features ---------------------------------------------------------------------------------------------
+
+
+def test_powers_of_two_are_evenly_spaced() -> None:
+    assert table([1, 2, 4, 8, 16]).tolist() == [[0.0], [0.25], [0.5], [0.75], [1.0]]
+
+
+def test_other_counts_also_say_how_they_are_aligned() -> None:
+    assert table([16, 24, 32, 48, 64])[:, 1] == pytest.approx([1 / 3, 0, 2 / 3, 1 / 3, 1])
+
+
+def test_numbers_down_to_zero_go_by_position() -> None:
+    assert table([0, 4, 100, 7, 9])[:, 0].tolist() == [0, 0.25, 1, 0.5, 0.75]
+
+
+@pytest.mark.parametrize("values", [["on", "off", "auto"], [0, 1, 2]])
+def test_text_and_small_numbers_from_zero_are_all_equally_apart(values: list) -> None:
+    points = table(values)[:, -3:]
+    apart = np.square(points[:, None] - points[None]).sum(axis=2)
+    assert apart == pytest.approx(1 - np.eye(3))
+
+
+def test_values_that_the_space_does_not_list() -> None:
+    assert table([16, 32, 64], [128, 8]).tolist() == [[1.5], [-0.5]]
+    assert table(["a", "b"], ["c"]).tolist() == [[0.0, 0.0]]
+
+
+def test_rows_and_configurations_give_the_same_features() -> None:
+    features = Features(SPACE)
+    rows = np.arange(len(SPACE))
+    found = features.of_rows(rows)
+    assert found.shape == (len(SPACE), features.size)
+    assert features.of(map(SPACE.configuration, range(len(SPACE)))) == pytest.approx(found)
+    assert len(np.unique(found, axis=0)) == len(SPACE)
+
+
+# gaussian process -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def points() -> np.ndarray:
+    return np.random.default_rng(0).random((12, 4))
+
+
+@pytest.mark.parametrize("linear", [0, 2])
+def test_the_gradient_is_that_of_the_loss(points: np.ndarray, linear: int) -> None:
+    prior = Prior(linear=linear)
+    process, rest = points[:, : 4 - linear], points[:, 4 - linear :]
+    squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(4 - linear, -1)
+    y = np.sin(5 * points[:, 0]) + points[:, 3]
+    centre, spread = prior.centre(4), prior.spread(4)
+    arguments = (squares, rest @ rest.T, 10.0 * (linear > 0), y, centre, spread)
+    start = centre + np.linspace(-0.5, 0.5, len(centre))
+    step = 1e-5 * np.eye(len(start))
+    slopes = [(_loss(start + d, *arguments)[0] - _loss(start - d, *arguments)[0]) / 2e-5 for d in step]
+    assert _loss(start, *arguments)[1] == pytest.approx(slopes, rel=1e-4, abs=1e-4)
+
+
+def test_fitting_finds_what_matters(points: np.ndarray) -> None:
+    y = np.sin(6 * points[:, 1])
+    lengths = 1 / fit(points, (y - y.mean()) / y.std(), Prior()).inverse_lengths
+    assert lengths.argmin() == 1
+
+
+@pytest.mark.parametrize("linear", [0, 2])
+def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, linear: int) -> None:
+    hyper = guess(4, Prior(linear=linear))
+    candidates, y = np.random.default_rng(1).random((30, 4)), np.sin(points.sum(axis=1))
+    at_once = Posterior(candidates, points, hyper)
+    stepwise = Posterior(candidates, points[:3], hyper)
+    for point in points[3:]:
+        stepwise.add(point)
+    covariance = kernel(points, points, hyper) + hyper.noise * np.eye(12)
+    cross = kernel(candidates, points, hyper)
+    mean = cross @ np.linalg.solve(covariance, y)
+    deviation = np.sqrt(
+        variance(candidates, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1)
+    )
+    for posterior in (at_once, stepwise):
+        assert posterior.predict(y)[0] == pytest.approx(mean, abs=1e-6)
+        assert posterior.predict(y)[1] == pytest.approx(deviation, abs=1e-5)
+        assert np.sqrt(np.diag(posterior.covariance(np.arange(30)))) == pytest.approx(deviation, abs=1e-5)
+
+
+def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
+    hyper = guess(4, Prior())
+    y = np.sin(points.sum(axis=1))
+    y[[2, 7]] = np.nan
+    known = ~np.isnan(y)
+    filled = Posterior(points, points, hyper).impute(y)
+    assert filled[known] == pytest.approx(y[known])
+    alone = Posterior(points[~known], points[known], hyper)
+    assert filled[~known] == pytest.approx(alone.predict(y[known])[0], abs=1e-6)
+
+
+def test_fits_are_due_at_the_same_counts_however_one_gets_there() -> None:
+    due = [fits_at(count, 8) for count in range(1200)]
+    assert due[:8] == [0] * 8
+    assert due[8:12] == [8, 8, 8, 11]
+    assert due == sorted(due)
+    assert np.diff(np.unique(due)[1:]).max() <= GROWTH_STEP
+
+
+# acquisition and start --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-4, 4), st.floats(0.1, 3))
+def test_expected_improvement_is_the_integral(mean: float, deviation: float) -> None:
+    wanted = quad(lambda t: (0.5 - t) * norm.pdf(t, mean, deviation), mean - 12 * deviation, 0.5, limit=200)[
+        0
+    ]
+    found = np.exp(log_expected_improvement(np.array([mean]), np.array([deviation]), 0.5)[0])
+    assert found == pytest.approx(max(wanted, 0), rel=1e-4, abs=1e-7)
+
+
+def test_expected_improvement_orders_the_hopeless() -> None:
+    score = log_expected_improvement(np.array([0.0, 5, 5.01, 30, 200, 300, 1e4]), np.ones(7), 0.0)
+    assert np.isfinite(score).all()
+    assert (np.diff(score) < 0).all()
+
+
+def test_the_start_is_spread_out() -> None:
+    square = np.array([[0, 0], [0.1, 0], [0, 0.1], [1, 1], [0, 1], [1, 0], [0.5, 0.5]])
+    assert sorted(maximin(square, 5)) == [0, 3, 4, 5, 6]
+    assert len(maximin(square, 50)) == 7
+
+
+def test_the_start_prefers_whole_warps() -> None:
+    space = Space.build({"threads": [20, 32, 40, 48, 64, 96], "tile": [1, 2, 3, 5]}, [])
+    rows = np.arange(len(space))
+    kept = {space.configuration(int(row))["threads"] for row in rows[aligned(space, rows)]}
+    assert kept == {32, 64, 96}
+
+
+# the sampler ------------------------------------------------------------------------------------------
+
+
+def test_needs_far_fewer_trials_than_random() -> None:
+    needed = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(5)]
+    assert np.median(needed) < len(SPACE) / 6
+
+
+def test_what_was_stopped_is_not_taken_for_the_best() -> None:
+    def measure(configuration: Configuration) -> Trial:
+        trial = HERE(configuration)
+        stopped = trial.time_ns > 30_000
+        return Trial(configuration, Outcome.STOPPED if stopped else Outcome.OK, measurement=trial.measurement)
+
+    assert evaluations_to_best(search(measure, 80, 1)) < 60
+
+
+def test_failures_are_learned_to_be_avoided() -> None:
+    def measure(configuration: Configuration) -> Trial:
+        failed = configuration["x"] >= 16 and configuration["v"] != "b"
+        return Trial(configuration, Outcome.LAUNCH_ERROR) if failed else HERE(configuration)
+
+    trials = search(measure, 60, 3)
+    share = np.mean([trial.outcome == Outcome.LAUNCH_ERROR for trial in trials[12:]])
+    assert share < 0.2  # of all configurations a third fail
+    assert evaluations_to_best(trials) < 50
+
+
+def test_another_device_shortens_the_search() -> None:
+    donor = search(ALIKE, 60, seed=9)
+    cold = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(3)]
+    informed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
+    assert max(informed) <= 10
+    assert np.median(informed) < np.median(cold)
+
+
+def test_a_misleading_device_does_not_prevent_the_best() -> None:
+    donor = search(CONTRARY, 60, seed=9)
+    needed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
+    assert np.median(needed) < 50
+
+
+def test_another_size_may_list_other_values() -> None:
+    other = Space.build({"x": [8, 128], "y": [1, 2, 4, 8, 16], "v": ["b", "z"], "pad": [0, 1]}, [])
+    donor = search(ALIKE, 40, space=other)
+    assert transfer_view(SPACE, Features(SPACE), [("size", donor)]) is not None
+    assert len(search(HERE, 12, prior=[("size", donor)])) == 12
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [],
+        [ALIKE(SPACE.configuration(row)) for row in range(5)],  # too few to say anything
+        [Trial(SPACE.configuration(row), Outcome.CRASH) for row in range(50)],
+        [Trial({"z": row}, Outcome.OK, measurement=Measurement((5,))) for row in range(50)],
+    ],
+)
+def test_a_prior_of_no_use_changes_nothing(trials: list[Trial]) -> None:
+    with_it, without = search(HERE, 12, prior=[("other", trials)]), search(HERE, 12)
+    assert [trial.configuration for trial in with_it] == [trial.configuration for trial in without]
+
+
+def test_the_expected_gain_falls_as_the_search_goes_on() -> None:
+    proposer = Proposer(SPACE, "bayes", 4)
+    assert proposer.expected_gain(20) is None
+    gains = []
+    for _ in range(60):
+        proposer.tell(HERE(proposer.ask()))
+        gains.append(proposer.expected_gain(20))
+    assert all(0 <= gain < 1 for gain in gains[8:])
+    assert gains[8] > 0.01
+    assert gains[-1] < 0.002
+
+
+def test_the_expected_gain_of_an_exhausted_space_is_nothing() -> None:
+    proposer = Proposer(Space.build({"x": [1, 2, 4, 8, 16, 32, 64, 128, 256]}, []), "bayes", 0)
+    while (configuration := proposer.ask()) is not None:
+        proposer.tell(Trial(configuration, Outcome.OK, measurement=Measurement((configuration["x"],))))
+    assert proposer.expected_gain(5) == 0
+
+
+def test_only_the_own_sampler_can_say_what_to_expect() -> None:
+    assert Proposer(SPACE, "random", 0).expected_gain(20) is None
+
+
+def test_a_search_beyond_what_is_learned_from_goes_on() -> None:
+    space = Space.build({f"p{i}": [1, 2, 3, 4, 5, 6] for i in range(4)}, [])
+    proposer = Proposer(space, "bayes", 0)
+    trials = [
+        Trial(c, Outcome.OK, measurement=Measurement((sum(c.values()) + 1,)))
+        for c in map(space.configuration, space.sample(np.random.default_rng(0), 700).tolist())
+    ]
+    proposer.add(trials)
+    rest = [proposer.ask() for _ in range(20)]
+    known = {tuple(trial.configuration.values()) for trial in trials}
+    assert not known & {tuple(configuration.values()) for configuration in rest}
