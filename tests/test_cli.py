@@ -75,6 +75,53 @@ flops = "2 * N"
 bytes = "12 * N"
 """
 
+PRODUCT = """
+name = "product"
+kernel = "product.cl"
+[sizes]
+M = 8
+N = 8
+K = 8
+[parameters.WG]
+values = [1, 2]
+[arguments.A]
+type = "float"
+shape = ["M", "K"]
+access = "in"
+[arguments.B]
+type = "float"
+shape = ["K", "N"]
+access = "in"
+[arguments.C]
+type = "float"
+shape = ["M", "N"]
+access = "out"
+[[launch]]
+entry = "product"
+global = ["M * WG"]
+local = ["WG"]
+arguments = ["N", "K", "A", "B", "C"]
+[reference]
+numpy = { C = "A @ B" }
+[tolerance]
+absolute = 1e-4
+[work]
+flops = "2 * M * N * K"
+"""
+
+PRODUCT_SOURCE = """
+kernel void product(int N, int K, global const float *A, global const float *B, global float *C)
+{
+    const int m = get_group_id(0);
+    for (int n = get_local_id(0); n < N; n += get_local_size(0)) {
+        float sum = 0;
+        for (int k = 0; k < K; ++k)
+            sum += A[m * K + k] * B[k * N + n];
+        C[m * N + n] = sum;
+    }
+}
+"""
+
 VALID = 6  # of 9: no device here takes a work-group of 8192
 
 
@@ -310,11 +357,25 @@ def test_compare_by_size_over_a_list_of_the_study() -> None:
     assert re.search(r"^N=100 .*WPT=", shown, re.MULTILINE)
 
 
-def test_compare_matmul_with_host_baselines_and_end_to_end() -> None:
-    words = ("--by", "size", "--sizes", "64", "--trials", "1", "--baselines")
-    shown = run("compare", "matmul", *words).stdout
+def test_compare_by_device_shows_the_devices_here() -> None:
+    fingerprint = find_device(None).fingerprint
+    cells = json.loads(run("compare", "./saxpy.toml", "--by", "device", "--trials", "1", "--json").stdout)["cells"]
+    assert cells[0]["value"] == fingerprint
+    assert cells[0]["best"]["outcome"] == "ok"
+    named = run("compare", "./saxpy.toml", "--by", "device", "-d", fingerprint, "--no-search").stdout
+    assert fingerprint in named
+
+
+def test_compare_a_product_with_host_baselines_and_end_to_end() -> None:
+    Path("product.toml").write_text(PRODUCT)
+    Path("product.cl").write_text(PRODUCT_SOURCE)
+    words = ("--by", "size", "--sizes", "8,9", "--trials", "1", "--baselines", "--chart", "product.svg")
+    result = run("compare", "./product.toml", *words)
     for part in ("NumPy BLAS (host)", "Strassen (host)", "OpenCL, end to end", "set-up", "read back", "kernel alone"):
-        assert part in shown
+        assert part in result.stdout, result.stderr
+    picture = Path("product.svg").read_text()
+    for part in ("NumPy BLAS (host)", "OpenCL, kernel alone", "OpenCL, end to end", "M = N = K"):
+        assert f">{part}<" in picture
 
 
 def test_compare_with_nothing_stored_ends_with_1() -> None:
@@ -368,6 +429,9 @@ BAD_WORDS = {
     "search ./saxpy.toml --start WG=8192": "not a valid configuration",
     "search ./saxpy.toml --start WG=32,64": "2 values",
     "search ./saxpy.toml --sampler magic": "known: .*random",
+    "search ./saxpy.toml --until-gain much": "no percentage",
+    "search ./saxpy.toml --until-gain 0%": "no percentage",
+    "search ./saxpy.toml --until-gain 1% --sampler random": "random estimates no gain",
     "search ./saxpy.toml --timeout soon": "5m",
     "best nosuch": "no study named",
     "best ./saxpy.toml --format yaml": "formats: .*json",

@@ -10,7 +10,7 @@ from autotune.device import find_device
 from autotune.errors import UsageError
 from autotune.problem import Problem
 from autotune.savebuild import save_build
-from tests.studies import SOURCE, study
+from tests.studies import study
 
 
 def test_source_options_log_and_binary_are_kept(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_source_options_log_and_binary_are_kept(tmp_path: Path) -> None:
     written = save_build(plan, problem.device, tmp_path / "a" / "b")
     assert [path.name for path in written] == ["kernel.cl", "options.txt", "build.log", "kernel.bin"]
     source, options, _, binary = written
-    assert source.read_text() == SOURCE
+    assert source.read_text() == plan.source
     assert options.read_text().splitlines() == list(plan.options)
     assert binary.stat().st_size > 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -32,14 +33,15 @@ from autotune.problem import Problem
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import Store
 
-DEFAULT_SECONDS = 45.0
+DEFAULT_SECONDS = 40.0
 """The budget where none is given: with start and end the search is over within a minute on two CPU cores."""
 
 EXAMPLE = """
 Search the parameters of a study on a device, store every trial, and print the best.
 
 A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
-best so far. Without --trials, --timeout or --until-stale it takes about 45 seconds.
+best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
+about 40 seconds where none is given.
 
 \b
 Examples:
@@ -59,6 +61,10 @@ def search(
     timeout: Annotated[str | None, typer.Option(metavar="5m", help="Stop after this time: 90s, 5m, 1h30m.")] = None,
     until_stale: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Stop after N trials without a better one.")
+    ] = None,
+    until_gain: Annotated[
+        str | None,
+        typer.Option(metavar="1%", help="Stop once less is expected from the next 20 trials: the sampler's estimate."),
     ] = None,
     sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed and same results: same proposals.")] = None,
@@ -84,7 +90,7 @@ def search(
             where="--sampler",
             hint=f"known: {', '.join(SAMPLERS)}",
         )
-    budget = _budget(trials, timeout, until_stale)
+    budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
@@ -144,11 +150,23 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
     return [chosen]
 
 
-def _budget(trials: int | None, timeout: str | None, until_stale: int | None) -> Budget:
+def _budget(trials: int | None, timeout: str | None, until_stale: int | None, least_gain: float | None) -> Budget:
     seconds = units.parse_duration(timeout) if timeout is not None else None
-    if trials is None and seconds is None and until_stale is None:
+    if trials is None and seconds is None and until_stale is None and least_gain is None:
         seconds = DEFAULT_SECONDS
-    return Budget(trials=trials, seconds=seconds, until_stale=until_stale)
+    return Budget(trials=trials, seconds=seconds, until_stale=until_stale, least_gain=least_gain)
+
+
+def _gain(text: str | None, sampler: str) -> float | None:
+    """The share in `1%` or `1`. Raises UsageError, also where the sampler has no model to estimate it with."""
+    if text is None:
+        return None
+    if sampler != DEFAULT_SAMPLER:
+        raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", text.strip())
+    if found is None or not 0 < float(found[1]) < 100:
+        raise UsageError(f"{text!r} is no percentage", where="--until-gain", hint="write --until-gain 1%")
+    return float(found[1]) / 100
 
 
 def _announce(problem: Problem, count: int) -> None:
