@@ -17,9 +17,9 @@ from autotune.cli.options import (
     JsonOption,
     SizeOption,
     StudyArgument,
-    size_text,
 )
-from autotune.cli.output import facts, say, table, write_json
+from autotune.cli.output import facts, say, table, write, write_json
+from autotune.compare import size_label
 from autotune.errors import AutotuneError, SetupError
 from autotune.export import FORMATS
 from autotune.model import DeviceInfo, Outcome
@@ -175,28 +175,30 @@ def history(
     if as_json:
         write_json([_history_json(row) for row in rows])
         return
-    headings = ("when", "study", "size", "device", "driver", "outcome", "median", "spread", "configuration")
-    if rows:
-        table(headings, map(_history_row, rows), right=("median", "spread"))
-    else:
+    if not rows:
         say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
+        return
+    heads = [_history_head(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
+    for row, head in zip(rows, heads, strict=True):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip()
+        write(f"{line}\n    {configuration(row.trial.configuration)}")
+        if row.trial.outcome.failed:
+            write(f"    {' '.join(row.trial.reason.split())}")
 
 
-def _history_row(row: Row) -> tuple[str, ...]:
+def _history_head(row: Row) -> tuple[str, ...]:
+    """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
     trial = row.trial
-    what = configuration(trial.configuration)
-    if trial.outcome.failed:
-        what += f": {' '.join(trial.reason.split())}"
     return (
         f"{trial.started:%Y-%m-%d %H:%M:%S}" if trial.started else "",
         row.key.study,
-        size_text(row.key.size),
-        row.key.device,
-        trial.driver,
+        size_label(row.key.size),
         trial.outcome.value,
         units.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
         _spread(row),
-        what,
+        row.key.device,
+        f"driver {trial.driver}",
     )
 
 
