@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ FROM searches s JOIN trials t ON t.search_id = s.id
 WHERE s.problem_id = :problem AND t.outcome = 'wrong_result'
 """
 _SEARCH = "SELECT s.environment FROM searches s JOIN trials t ON t.search_id = s.id WHERE t.id = :trial"
+_time = attrgetter("time_ns")
 _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
@@ -46,20 +48,31 @@ class Ranked(NamedTuple):
 
 
 def rank(reader: Reader, problem: int, driver: str = "") -> list[Ranked]:
-    """Return the verified configurations of a problem, fastest first, as measured under one driver.
+    """Return the verified configurations of a problem, best first, as measured under one driver.
 
     That driver is the one asked for if anything is stored under it, else the one used last. For each
     configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
     What gave a wrong result under that driver, even once, is left out.
+
+    Re-timed finalists are compared with each other: they ran interleaved, often on a warmer device than when
+    they were first measured. A configuration that was never re-timed comes before them only where its first
+    median is below all of theirs, so that it would have been a finalist had it been known.
     """
     asked = {"problem": problem}
-    rows = [*reader.rows(_MEASURED, asked), *reader.rows(_RETIMED, asked)]
     wrong = {tuple(row) for row in reader.rows(_WRONG, asked)}
-    entries = [Ranked(*row) for row in rows if (row[0], row[2]) not in wrong]
-    if not any(entry.driver == driver for entry in entries):
-        driver = max(entries, key=attrgetter("when")).driver if entries else ""
-    counting = {entry.configuration_hash: entry for entry in entries if entry.driver == driver}
-    return sorted(counting.values(), key=attrgetter("time_ns"))
+    entries, again = (
+        [Ranked(*row) for row in reader.rows(query, asked) if (row[0], row[2]) not in wrong]
+        for query in (_MEASURED, _RETIMED)
+    )
+    everything = entries + again
+    if everything and not any(entry.driver == driver for entry in everything):
+        driver = max(everything, key=attrgetter("when")).driver
+    first = {entry.configuration_hash: entry for entry in entries if entry.driver == driver}
+    retimed = {entry.configuration_hash: entry for entry in again if entry.driver == driver}
+    bar = min((first.get(name, entry).time_ns for name, entry in retimed.items()), default=inf)
+    rest = sorted((entry for name, entry in first.items() if name not in retimed), key=_time)
+    finalists = sorted(retimed.values(), key=_time)
+    return [*(e for e in rest if e.time_ns < bar), *finalists, *(e for e in rest if e.time_ns >= bar)]
 
 
 def samples(reader: Reader, entry: Ranked) -> list[int]:
