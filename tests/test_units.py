@@ -30,7 +30,8 @@ def test_run_times(ns, text):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4.23, "4.2 s"), (5, "5 s"), (42.4, "42 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (5.5e6, "63 days")]
+    ("seconds", "text"),
+    [(4.23, "4.2 s"), (5, "5 s"), (42.4, "42 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (5.5e6, "63 days")],
 )
 def test_wall_times(seconds, text):
     assert units.duration(seconds) == text
