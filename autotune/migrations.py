@@ -129,6 +129,7 @@ def _first(connection: Connection) -> None:
         CREATE INDEX trials_by_search ON trials
             (search_id, outcome, driver, configuration_hash, time_ns, finished);
         CREATE INDEX trials_by_configuration ON trials (configuration_hash);
+        CREATE INDEX trials_by_start ON trials (started);
 
         CREATE TABLE retimings (
             id IDENTITY_KEY,

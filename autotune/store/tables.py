@@ -120,6 +120,7 @@ trials = Table(
     # All that a look-up ranks by, so that it need not read the samples and build logs in between.
     Index("trials_by_search", "search_id", "outcome", "driver", "configuration_hash", "time_ns", "finished"),
     Index("trials_by_configuration", "configuration_hash"),
+    Index("trials_by_start", "started"),
 )
 
 retimings = Table(
