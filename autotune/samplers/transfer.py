@@ -31,6 +31,9 @@ LEAST_TRIALS = 10
 MOST_TRIALS = 200
 """Of a donor's trials the fastest half and others evenly among the rest, so many in all."""
 
+FITTED = 128
+"""Of those so many, chosen likewise, decide the hyperparameters."""
+
 MOST_DONORS = 8
 """Those with the most trials."""
 
@@ -41,6 +44,8 @@ class Donor:
     """The log time over the best of one other device or size, as far as its trials tell."""
 
     def __init__(self, features: Features, trials: Sequence[Trial]) -> None:
+        order = sorted(range(len(trials)), key=lambda i: (trials[i].outcome != Outcome.OK, trials[i].time_ns))
+        trials = [trials[i] for i in _some(np.array(order), MOST_TRIALS)]
         # A stopped trial's time is a lower bound, of something slow: near enough.
         times = np.array([np.nan if trial.outcome.failed else trial.time_ns for trial in trials])
         best = min(trial.time_ns for trial in trials if trial.outcome == Outcome.OK)
@@ -50,7 +55,8 @@ class Donor:
         self._shift, self.deviation = float(values.mean()), max(float(values.std()), 1e-6)
         self._points = features.of([trial.configuration for trial in trials])
         targets = (values - self._shift) / self.deviation
-        self._hyper: Hyper = fit(self._points, targets, Prior())
+        fitted = _some(np.argsort(values, kind="stable"), FITTED)
+        self._hyper: Hyper = fit(self._points[fitted], targets[fitted], Prior())
         self._weights = weigh(self._points, targets, self._hyper)
 
     def predict(self, points: Array) -> Array:
@@ -91,7 +97,7 @@ def transfer_view(
     usable = [_usable(space, trials) for _, trials in prior]
     worth = [trials for trials in usable if sum(t.outcome == Outcome.OK for t in trials) >= LEAST_TRIALS]
     worth.sort(key=len, reverse=True)
-    donors = [Donor(features, _some(trials)) for trials in worth[:MOST_DONORS]]
+    donors = [Donor(features, trials) for trials in worth[:MOST_DONORS]]
     return TransferView(space, features, donors) if donors and features.size else None
 
 
@@ -112,11 +118,9 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
     ]
 
 
-def _some(trials: list[Trial]) -> list[Trial]:
-    """At most MOST_TRIALS of them."""
-    if len(trials) <= MOST_TRIALS:
-        return trials
-    order = sorted(trials, key=lambda trial: (trial.outcome != Outcome.OK, trial.time_ns))
-    half = MOST_TRIALS // 2
-    others = np.linspace(half, len(order) - 1, MOST_TRIALS - half).astype(int)
-    return order[:half] + [order[position] for position in others]
+def _some(order: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """The first half of what is wanted, then evenly among the rest."""
+    if len(order) <= most:
+        return order
+    half = most // 2
+    return np.append(order[:half], order[np.linspace(half, len(order) - 1, most - half).astype(int)])
