@@ -31,7 +31,7 @@ from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.plan import Plan
+from autotune.plan import Plan, numpy_type
 from autotune.problem import Problem
 from autotune.timing import Rules
 
@@ -236,7 +236,11 @@ class DeviceEvaluator:
             setup = Setup(
                 folder=str(self._folder.path),
                 inputs={name: self._save(f"input-{name}", data) for name, data in inputs.items()},
-                expected={name: self._save(f"expected-{name}", data) for name, data in (expected or {}).items()},
+                expected={
+                    # In the buffer's type, as the device compares: half the bytes to write, read and upload.
+                    name: self._save(f"expected-{name}", data.astype(numpy_type(self._problem.buffer(name).type)[0]))
+                    for name, data in (expected or {}).items()
+                },
                 reference=self._problem.reference_plan() if expected is None else None,
                 rules=self._settings.rules,
                 limits=self._settings.limits,

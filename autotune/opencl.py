@@ -127,7 +127,7 @@ def _pci(device: cl.Device) -> str:
     domain = 0
     with suppress(cl.Error):
         domain = device.pci_domain_id_nv
-    return f"{domain:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv >> 3:02x}.{device.pci_slot_id_nv & 7:x}"
+    return f"{domain:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Slower:
             return False
         if min(self._samples) > self._bound * (1 + self._rules.margin):
             return True
-        if len(self._samples) < self._rules.minimum + self._rules.quiet + 1:
+        if len(self._samples) < self._rules.minimum:
             return False
         low, _ = median_interval(self._samples, self._rules.confidence)
         return low > self._bound * (1 + self._rules.fine_margin)
@@ -177,18 +177,23 @@ class Timed:
 def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm") -> Timed:
     """Warm up until steady, sample until precise; stop early where clearly slower than `bound_ns`.
 
-    A stopped configuration keeps what is known of it: its steady runs are the samples.
+    The last runs of the warm-up, which showed it to be over, are the first samples. Where they were a plateau of
+    a clock's ramp after all, the interval of the median is wide, and more samples are taken. A stopped
+    configuration keeps what is known of it.
     """
     slower = Slower(rules, bound_ns)
     warmup = _warm_up(source, rules, slower)
     if slower.is_hopeless(warmup):
         return _stopped((), warmup, bound_ns, cache)
-    steady = warmup[-rules.quiet - 1 :]
+    unsteady, steady = warmup[: -rules.quiet - 1], warmup[-rules.quiet - 1 :]
     for ns in steady:
         slower.add(ns)
     if slower.finished:
-        return _stopped(warmup[: -len(steady)], steady, bound_ns, cache)
+        return _stopped(unsteady, steady, bound_ns, cache)
+    unsteady, steady = [*unsteady, *steady[:1]], steady[1:]
     precise = Precise(rules)
+    for ns in steady:
+        precise.add(ns)
     while not precise.finished:
         times = source(_wanted(precise, rules))
         if not times:
@@ -197,8 +202,8 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
             precise.add(ns)
             slower.add(ns)
         if slower.finished:
-            return _stopped(warmup, precise.samples, bound_ns, cache)
-    return Timed(Measurement(tuple(precise.samples), tuple(warmup), cache), stopped=False)
+            return _stopped(unsteady, precise.samples, bound_ns, cache)
+    return Timed(Measurement(tuple(precise.samples), tuple(unsteady), cache), stopped=False)
 
 
 def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
@@ -215,10 +220,10 @@ def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
 
 
 def _wanted(precise: Precise, rules: Rules) -> int:
-    """Return how many runs to ask for at once: the minimum first, then about half as many again."""
+    """Return how many runs to ask for at once: up to the minimum first, then about half as many again."""
     taken = len(precise.samples)
-    if not taken:
-        return rules.minimum
+    if taken < rules.minimum:
+        return rules.minimum - taken
     left = rules.budget_s * 1e9 - sum(precise.samples)
     affordable = max(1, int(left / max(1, median(precise.samples))))
     return max(1, min(1 + taken // 2, rules.maximum - taken, affordable))

@@ -23,7 +23,7 @@ def replay(times_ns: list[int]) -> Source:
 def test_the_warm_up_outlasts_a_clock_ramp() -> None:
     timed = measure(replay([us * 1000 for us in RAMP]), Rules(), bound_ns=1.5 * MS)
     assert not timed.stopped
-    assert timed.measurement.warmup_ns[:4] == (5793000, 3989000, 3020000, 1450000)
+    assert timed.measurement.warmup_ns == (5793000, 3989000, 3020000, 1450000)
     assert timed.measurement.median_ns == pytest.approx(1463000, rel=0.01)
 
 
@@ -71,7 +71,7 @@ def test_seconds_bound_the_samples_but_three_are_taken() -> None:
 
 def test_a_recording_that_runs_dry_ends_the_measurement() -> None:
     assert measure(replay([]), Rules()).measurement.samples_ns == ()
-    assert len(measure(replay([2 * MS] * 5), Rules()).measurement.samples_ns) == 2
+    assert len(measure(replay([2 * MS] * 5), Rules()).measurement.samples_ns) == 4
 
 
 @given(st.lists(st.integers(1000, 10**9), min_size=1, max_size=80), st.floats(1e3, 1e9))
