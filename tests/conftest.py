@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import postgres
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that another user can reach: pytest's own are closed to others, again with each run of pytest."""
+    with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """The URL of a PostgreSQL server of the tests' own; skips where it cannot be started."""
-    folder = tmp_path_factory.mktemp("postgres")
-    for place in (folder, *folder.parents[:2]):
-        place.chmod(0o755)  # the server runs as an ordinary user
-    with postgres.server(folder) as url:
-        yield url
+    with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
+        Path(folder).chmod(0o755)  # the server runs as an ordinary user
+        with postgres.server(Path(folder)) as url:
+            yield url

@@ -297,20 +297,18 @@ def test_a_search_that_writes_is_no_hindrance(place: Path) -> None:
         connection.close()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    place = tmp_path / "sealed" / "own.db"
+def test_a_folder_that_cannot_be_written(open_folder: Path) -> None:
+    place = open_folder / "sealed" / "own.db"
     place.parent.mkdir()
     put_in(place, [ok(at(1), 50)], key=key())
     place.chmod(0o444)
     place.parent.chmod(0o555)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
     code = (
         "import os, pwd, sys; from autotune.lookup import stored_devices; stored_devices(sys.argv[2]);"
         "os.geteuid() or os.setuid(pwd.getpwnam('nobody').pw_uid); print(stored_devices(sys.argv[1]))"
     )
-    put_in(tmp_path / "warm.db", [])
-    words = [sys.executable, "-c", code, str(place), str(tmp_path / "warm.db")]
+    put_in(open_folder / "warm.db", [])
+    words = [sys.executable, "-c", code, str(place), str(open_folder / "warm.db")]
     done = subprocess.run(words, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
     place.parent.chmod(0o755)
     assert done.stderr == ""

@@ -144,7 +144,7 @@ class Store:
             columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
             columns["driver"] = columns["driver"] or driver
             begun = and_(trials.c.id == trial_id, trials.c.outcome == Outcome.PENDING.value)
-            if connection.execute(update(trials).where(begun).values(columns)).rowcount != 1:
+            if connection.execute(update(trials).where(begun), columns).rowcount != 1:
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
                 queries.retime(connection, trial_id, columns["driver"], trial.retimed)
