@@ -28,7 +28,7 @@ from autotune.device import require_usable
 from autotune.engine.crew import Keeper
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
-from autotune.engine.runtime import DeviceLock, RunFolder
+from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan, numpy_type
@@ -108,7 +108,7 @@ class DeviceEvaluator:
         self._devices = list(devices)
         self._settings = settings or Settings()
         self.best_ns: float | None = None
-        self._locks = [DeviceLock(device) for device in self._devices]
+        self._locks = [DeviceLock(device) for device in {lock_key(d): d for d in self._devices}.values()]
         self._folder = RunFolder()
         self._data: Future[Setup] = Future()
         self._expected: Mapping[str, str] = {}

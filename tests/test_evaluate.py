@@ -282,3 +282,34 @@ def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lo
         search.kill()
     assert select.select([descriptor], [], [], 2.0)[0], "the worker outlived its search by two seconds"
     os.close(descriptor)
+
+
+def test_builders_work_ahead_and_their_failures_never_reach_the_device(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeviceEvaluator, "_wanted_builders", lambda self: 2)
+    wanted = {
+        "GOOD": Outcome.OK,
+        "SYNTAX": Outcome.COMPILE_ERROR,
+        "REQUIRED": Outcome.LAUNCH_ERROR,
+        "WRONG": Outcome.WRONG_RESULT,
+    }
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS)) as evaluator:
+        assert evaluator.capacity == 4
+        for variant in wanted:
+            evaluator.submit({"VARIANT": variant})
+        trials = [evaluator.collect() for _ in wanted]
+        usage = evaluator.usage()
+    assert {trial.configuration["VARIANT"]: trial.outcome for trial in trials} == wanted
+    assert usage["built_ahead"] > 0
+    assert all(trial.build_s > 0 for trial in trials)
+
+
+def test_trials_are_spread_over_several_devices(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS)) as evaluator:
+        assert evaluator.capacity == 2
+        evaluator.submit({"VARIANT": "ENDLESS"})
+        evaluator.submit({"VARIANT": "GOOD"})
+        first = evaluator.collect()
+        assert first.configuration == {"VARIANT": "GOOD"}
+        assert first.outcome is Outcome.OK

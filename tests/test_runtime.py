@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from autotune.engine.runtime import DeviceLock, RunFolder
-from tests.test_device import H200, RTX
+from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from tests.test_device import H200, NEWER, POCL, RTX
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,13 @@ def test_a_second_search_waits_and_says_for_whom(capsys: pytest.CaptureFixture[s
     assert f"NVIDIA H200 is in use by another search (process {os.getpid()})" in capsys.readouterr().err
     locks[0].release()
     other.release()
+
+
+def test_a_lock_is_of_the_hardware() -> None:
+    assert lock_key(H200) == "aa"
+    assert lock_key(replace(H200, uuid="", pci="0000:01:00.0")) == "0000:01:00.0"
+    assert lock_key(replace(H200, uuid="")) != lock_key(replace(H200, uuid="", index=1))
+    assert lock_key(POCL) == lock_key(NEWER)
 
 
 CRASH = """

@@ -20,7 +20,7 @@ class DeviceLock:
     """Lets one search at a time use a device: two at once would spoil each other's times."""
 
     def __init__(self, device: DeviceInfo) -> None:
-        key = device.uuid or device.pci or device.fingerprint
+        key = lock_key(device)
         base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
         folder = Path(base) / f"autotune-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -40,6 +40,13 @@ class DeviceLock:
     def release(self) -> None:
         """Let the next search have the device."""
         self._file.close()
+
+
+def lock_key(device: DeviceInfo) -> str:
+    """Return what names the hardware: all CPU devices are one, whatever driver shows them."""
+    if device.kind == "cpu":
+        return "cpu"
+    return device.uuid or device.pci or f"{device.fingerprint}-{device.index}"
 
 
 class RunFolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,8 @@ class Bench:
         if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
             timed = measure(source, self._rules, None, built.plan.cache)
             again = is_drifting(timed.measurement.samples_ns, self._rules.confidence)
-            built.environment["disturbed"] = "still drifting when measured again" if again else "measured again"
+            found = "and still drifting" if again else "steady then"
+            timed = replace(timed, reason=f"the times drifted (throttling, or a busy machine): measured again, {found}")
         return timed
 
     def _runs(self, built: Built, count: int, longest_ns: float) -> list[int]:
