@@ -6,6 +6,7 @@ Standard library only, and few modules of it: the cold path of `autotune best` i
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -34,7 +35,8 @@ class Location(NamedTuple):
     chosen: bool = True
 
     def __str__(self) -> str:
-        return self.path or self.url
+        """For messages and answers: without the password of a URL."""
+        return self.path or re.sub(r"(://[^:/@]*):.*@", r"\1:***@", self.url)
 
 
 def locate(database: str | None) -> Location:

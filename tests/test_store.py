@@ -413,6 +413,14 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert "secret" not in line
 
 
+def test_a_password_is_never_shown() -> None:
+    for url in ("postgresql://me:s3:cr@t@host:5432/name", "postgresql+psycopg://:s3cr@t@/name?host=/run"):
+        shown = str(location.locate(url))
+        assert "cr@t" not in shown
+        assert shown.startswith(url.partition(":")[0])
+    assert str(location.locate("postgresql://me@host:5432/name")) == "postgresql://me@host:5432/name"
+
+
 def test_a_url_of_sqlite_is_its_path(tmp_path: Path) -> None:
     put_in(tmp_path / "x.db", [ok({"A": 1}, 5)])
     with Store.open(f"sqlite:///{tmp_path / 'x.db'}") as store:

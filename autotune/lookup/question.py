@@ -72,7 +72,9 @@ class Question:
     def default(self) -> Best:
         """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
         configuration = default_configuration(self.text)
-        notes = ["nothing is stored that could answer: this is the study's default configuration, not a measured one"]
+        notes = [
+            f"nothing in {self.database} can answer: this is the study's default configuration, not a measured one"
+        ]
         if not self._is_valid(configuration):
             configuration = dict(self.problem.default)
             notes.append(

@@ -26,7 +26,7 @@ from autotune.migrations import migrate
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial
 from autotune.records import key_of, now, ordered, trial_columns, trial_of
 from autotune.store import interchange, queries
-from autotune.store.database import clear_errors, display, open_engine, reading
+from autotune.store.database import clear_errors, open_engine, reading
 from autotune.store.tables import problems, searches, trials
 
 
@@ -56,7 +56,7 @@ class Store:
         Raises StoreError for one that is read-only, damaged, locked, newer, on a network file system or no database.
         """
         location = locate(database)
-        store = cls(open_engine(location), display(location))
+        store = cls(open_engine(location), str(location))
         try:
             with store._writing() as connection:
                 migrate(connection, store.where)

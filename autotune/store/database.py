@@ -43,16 +43,6 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(**_READING)
 
 
-def display(location: Location) -> str:
-    """Return the database's name for messages, without the password."""
-    if location.path:
-        return location.path
-    try:
-        return make_url(location.url).render_as_string(hide_password=True)
-    except (ArgumentError, ValueError):
-        return "--db"
-
-
 @contextmanager
 def clear_errors(where: str) -> Iterator[None]:
     """Turn what the database says into one StoreError; a mistake of this program stays what it is."""
