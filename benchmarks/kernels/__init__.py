@@ -1,0 +1,1 @@
+"""What benchmarks/kernels.py is made of: limits, peers, searches, and the table that they end in."""
