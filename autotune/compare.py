@@ -56,19 +56,21 @@ def compare(
     *,
     trials: int,
     search: Search | None,
+    fix: Mapping[str, Sequence[Value]] | None = None,
 ) -> list[Cell]:
     """Return a cell per value, size and device, in this order: sizes, then devices, then values.
 
     Where fewer than `trials` configurations of a cell are stored, `search` tries the missing ones; None forbids
-    it. By device, devices that are not here but have stored results of the same study stand at the end.
+    it. `fix` keeps only the given values of other parameters. By device, devices that are not here but have
+    stored results of the same study stand at the end.
     Raises UsageError for a `by` that is nothing to compare by.
     """
     require_subject(study, by)
     cells: list[Cell] = []
     for size in sizes:
         for device in devices:
-            for label, fix in _values(study, by, size, device):
-                cells.append(_cell(study, label, size, choices, device, fix, store, trials, search))
+            for label, one in _values(study, by, size, device):
+                cells.append(_cell(study, label, size, choices, device, {**(fix or {}), **one}, store, trials, search))
         if by == BY_DEVICE:
             cells += _elsewhere(study, size, choices, devices, store)
     return cells

@@ -66,6 +66,15 @@ def test_every_value_gets_equal_trials_and_its_own_best(store: Store) -> None:
         assert cell.trials == 3
 
 
+def test_other_parameters_can_be_fixed(store: Store) -> None:
+    tuned = study()
+    cells = compare.compare(
+        tuned, "WPT", [tuned.sizes], {}, [GENERIC_DEVICE], store, trials=2, search=searcher(store, []), fix={"WG": [64]}
+    )
+    assert [cell.valid for cell in cells] == [2] * len(tuned.parameters["WPT"].values)
+    assert {cell.best.configuration["WG"] for cell in cells if cell.best} == {64}
+
+
 def test_what_is_stored_counts(store: Store) -> None:
     compared(store, "WPT", trials=2, search=searcher(store, []))
     spent: list[tuple[int, int]] = []

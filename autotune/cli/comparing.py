@@ -15,10 +15,12 @@ from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
+    FixOption,
     JsonOption,
     PythonOption,
     StudyArgument,
     load_study,
+    parse_fix,
     parse_sizes,
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
@@ -54,6 +56,7 @@ Sizes, separated by commas or semicolons:
 Examples:
   autotune compare matmul --by VARIANT --sizes 1024,2048 --chart variants.png
   autotune compare matmul --by size --sizes 128,256,512,1024,2048 --baselines --chart sizes.svg
+  autotune compare matmul_rect --by ASPECT --fix TILE_ELEMENTS=1024 --sizes rect
   autotune compare sgemm --by device --no-search
 """,
 )
@@ -65,6 +68,7 @@ def compare_values(
     ] = None,
     device: DeviceOption = None,
     choice: ChoiceOption = None,
+    fix: FixOption = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Trials per value, stored ones included.")] = 20,
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE.png|FILE.svg", help="Draw the comparison into this file.")
@@ -95,7 +99,9 @@ def compare_values(
     chosen = _devices(device, by)
     with Store.open(database) as store:
         search = None if no_search else _searcher(store, Settings(allow_python=allow_python), sampler, seed)
-        cells = compare.compare(tuned, by, wanted, choices, chosen, store, trials=trials, search=search)
+        cells = compare.compare(
+            tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)
+        )
     extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
     if as_json:
         write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [_extra_json(x) for x in extras]})

@@ -33,6 +33,10 @@ DatabaseOption = Annotated[
     typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
+]
 PythonOption = Annotated[
     bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
 ]

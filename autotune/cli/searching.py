@@ -14,6 +14,7 @@ from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
+    FixOption,
     JsonOption,
     PythonOption,
     SizeOption,
@@ -68,10 +69,7 @@ def search(
     ] = None,
     sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed and same results: same proposals.")] = None,
-    fix: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
-    ] = None,
+    fix: FixOption = None,
     start: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=V,...", help="A configuration to try early; the rest as by default. Repeatable."),
