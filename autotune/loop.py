@@ -195,7 +195,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.best = fastest(self.known)
-        self.evaluator.best_ns = self.best.time_ns if self.best else None
+        self.evaluator.best_ns = _first_median(self.best) if self.best else None
 
     def loop(self) -> str:
         """Run trials until something says stop; return what."""
@@ -227,9 +227,9 @@ class _Search:
         self.proposer.tell(trial)
         self.fresh_trials.append(trial)
         self.since_best += 1
-        if trial.outcome is Outcome.OK and (self.best is None or trial.time_ns < self.best.time_ns):
+        if trial.outcome is Outcome.OK and (self.best is None or _first_median(trial) < _first_median(self.best)):
             self.best, self.since_best = trial, 0
-            self.evaluator.best_ns = trial.time_ns
+            self.evaluator.best_ns = _first_median(trial)
         self._report("search")
 
     def _stop_reason(self) -> str:
@@ -308,9 +308,19 @@ class _Search:
 
 
 def fastest(trials: Sequence[Trial]) -> Trial | None:
-    """Return the verified trial with the lowest median (re-timed where it was); None where none passed."""
+    """Return the best verified trial; None where none passed.
+
+    Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. One
+    that was never re-timed comes before them only where its first median is below all of theirs, so that it
+    would have been a finalist had it been known. lookup/ranking.py ranks what is stored by the same rule.
+    """
     passed = [trial for trial in trials if trial.outcome is Outcome.OK]
-    return min(passed, key=lambda trial: trial.time_ns, default=None)
+    retimed = [trial for trial in passed if trial.retimed is not None]
+    bar = min((_first_median(trial) for trial in retimed), default=math.inf)
+    unseen = [trial for trial in passed if trial.retimed is None and _first_median(trial) < bar]
+    if unseen:
+        return min(unseen, key=_first_median)
+    return min(retimed, key=lambda trial: trial.time_ns, default=None)
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:

@@ -82,7 +82,9 @@ def compare_values(
         ),
     ] = False,
     sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed: same proposals.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed: same proposals.")
+    ] = None,
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,

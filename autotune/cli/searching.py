@@ -68,7 +68,10 @@ def search(
         typer.Option(metavar="1%", help="Stop once less is expected from the next 20 trials: the sampler's estimate."),
     ] = None,
     sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
-    seed: Annotated[int | None, typer.Option(metavar="S", help="Same seed and same results: same proposals.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed and same results: same proposals."),
+    ] = None,
     fix: FixOption = None,
     start: Annotated[
         list[str] | None,
