@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import optuna
 
@@ -31,6 +32,11 @@ def _tpe(space: Space, seed: int, prior: Prior) -> RowSampler:
     return StockSampler(Codec(space), seed, lambda one: optuna.samplers.TPESampler(seed=one))
 
 
+def _gp(space: Space, seed: int, prior: Prior) -> RowSampler:
+    codec = Codec(space, ordered=True)
+    return StockSampler(codec, seed, lambda one: optuna.samplers.GPSampler(seed=one))
+
+
 SAMPLERS: dict[str, SamplerEntry] = {
     "bayes": SamplerEntry(
         "Gaussian process over all valid configurations; learns from other devices and sizes",
@@ -44,5 +50,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
         "every valid configuration, in order", lambda space, seed, prior: GridSampler(Codec(space), seed)
     ),
 }
+if find_spec("torch"):  # which Optuna's needs
+    SAMPLERS["gp"] = SamplerEntry("Optuna's Gaussian process", _gp)
 
 DEFAULT_SAMPLER = "bayes"

@@ -1,4 +1,4 @@
-"""Keeping BLAS to one thread where matrices are small."""
+"""Keeping numerical libraries to one thread where matrices are small."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _controller() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """One BLAS thread inside the block.
+    """One thread of BLAS and OpenMP inside the block.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
     the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s).
     """
-    limits: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    limits: AbstractContextManager[object] = _controller().limit(limits=1)
     return limits
