@@ -8,8 +8,10 @@ Limits come first: multiply-add, read and copy, by kernels of this benchmark. Th
 seed, as `autotune search` does, from an empty database, and the winners are timed again in turns with their peers
 and the limit, all of them queued in batches: cuBLAS through PyTorch in fp32 without TF32, CLBlast, NumPy's BLAS;
 whichever is not installed is left out and said. Rows go to stdout as they come, and to the files after each.
-Ratios are medians over the rounds; what seeds give is shown as median and range, and for each target how many
-seeds reach it. `--clblast-tuning DIR` takes what `clblast_tuner_xgemm` left in a folder, run on this device.
+Ratios are medians over the rounds (2: twice as fast); a share is that of the limit, which counts as first measured
+or, where it did better there, as measured beside the contenders. What seeds give is shown as median and range,
+and for each target how many seeds reach it. `--clblast-tuning DIR` takes what `clblast_tuner_xgemm` left in a
+folder, run on this device.
 
 Exit code 1: a rate beyond a limit, which is to be explained, or limit kernels that fall short on an H200.
 """

@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
     report = _start(device, found)
     for line in (*report.limits, *report.failures, HEAD, RULE):
         print(line, flush=True)
+    report.write(options.json, options.markdown)
     bench = Bench(device, session, found, seeds, options.trials, options.clblast_tuning, say)
     for name in names:
         for row in rows(bench, name, sizes):

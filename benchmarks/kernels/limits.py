@@ -108,7 +108,7 @@ def _multiply_add(session: QueuedSession, result: Memory) -> Iterator[_Shape]:
 
 def _walk(session: QueuedSession, entry: str, count: int, arguments: tuple[Any, ...], nbytes: int) -> Iterator[_Shape]:
     cpu = _is_cpu(session)
-    unrolls, groups = ((2, 4), (1,)) if cpu else ((1, 2, 4, 8), (256, 512, 1024))
+    unrolls, groups = ((2, 4), (1,)) if cpu else ((1, 2, 4, 8, 16), (256, 512, 1024))
     per_unit = (1, 16) if cpu else (2, 4, 8, 16, 64, 256)
     for unroll in unrolls:
         kernel = session.build(SOURCE.read_text(), [f"-DUNROLL={unroll}", f"-DCONTIGUOUS={int(cpu)}"]).kernel(entry)

@@ -39,7 +39,6 @@ class Cublas:
     def __init__(self, session: QueuedSession, a: Matrix, b: Matrix) -> None:
         self._torch = torch = _torch()
         torch.backends.cuda.matmul.allow_tf32 = False
-        torch.set_float32_matmul_precision("highest")
         place = torch.device("cuda", _cuda_index(torch, session))
         self._place = place
         self._a, self._b = torch.from_numpy(a).to(place), torch.from_numpy(b).to(place)
@@ -119,6 +118,7 @@ class Clblast:
         """Multiply `count` times and wait."""
         for _ in range(count):
             self._check(self._library.CLBlastSgemm(*self._arguments), "CLBlastSgemm")
+            self._session.queue.flush()
         self._session.finish()
 
     def product(self) -> Matrix:

@@ -53,9 +53,10 @@ class QueuedSession(Session):
         return self._device
 
     def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel."""
+        """Enqueue one kernel, and hand it to the device at once, as CUDA does: none waits for the end of a batch."""
         event = super().launch(kernel, global_size, local_size)
         self._launched.clear()
+        self._queue.flush()
         return event
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-HEAD = "| kernel | size | rate | of limit | times faster than | error | searched | configuration |"
+HEAD = "| kernel | size | rate | of limit | ratio to | error | searched | configuration |"
 RULE = "| --- | --- | --- | --- | --- | --- | --- | --- |"
 
 

@@ -111,6 +111,9 @@ def _sgemm(bench: Bench, text: str, size: Size) -> Iterator[Row]:
 
 def _sgemm_tensor(bench: Bench, text: str, size: Size) -> Iterator[Row]:
     """What the study offers by choice beyond plain multiply-adds, whose limit is not that of the FMA units."""
+    if bench.device.vendor_name != "nvidia":
+        bench.say("sgemm-tensor left out: its tensor cores are NVIDIA's")
+        return
     offered = [(name, value) for name, values in Study.load("sgemm").choices.items() for value in values[1:]]
     if not offered:
         bench.say("sgemm-tensor left out: the study offers no choice")
