@@ -50,7 +50,7 @@
 #define PAD_A 4  // floats added to a row of A's slice, against bank conflicts
 #endif
 #ifndef PAD_B
-#define PAD_B 0
+#define PAD_B 0  // the same for B
 #endif
 #ifndef FMA_ORDER
 #define FMA_ORDER 0  // order of the multiplications in the source: ROW, SERPENTINE or COLUMN
@@ -74,12 +74,32 @@
 #define THREADS_N (TILE_N / WPT_N)
 #define THREADS (THREADS_M * THREADS_N)
 #define LANES_N (32 / LANES_M)
-#define VECTOR_M 4  // adjacent rows of C in a work-item
-#define STRIDE_A (TILE_M + PAD_A)
+
+// A slice of A lies in local memory as it does in A, or transposed. ROW_A: from a row of A to the next one; COLUMN_A:
+// from a column to the next one; VECTOR_M: adjacent rows of C in a work-item.
+#if METHOD == TENSOR
+#define ROW_A (TILE_K + PAD_A)
+#define COLUMN_A 1
+#define SLICE_A (TILE_M * ROW_A)
+#define VECTOR_M 1
+#else
+#define ROW_A 1
+#define COLUMN_A (TILE_M + PAD_A)
+#define SLICE_A (TILE_K * COLUMN_A)
+#define VECTOR_M 4
+#endif
 #define STRIDE_B (TILE_N + PAD_B)
-#define SLICE_A (TILE_K * STRIDE_A)
 #define SLICE_B (TILE_K * STRIDE_B)
 #define STAGE (SLICE_A + SLICE_B)
+
+// Whether copies run while the work-group multiplies.
+#if STAGES == 1
+#define OVERLAP(K) false
+#elif METHOD == TENSOR
+#define OVERLAP(K) ((K) >= SHORT_K)
+#else
+#define OVERLAP(K) true
+#endif
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -119,7 +139,7 @@ __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
 void sgemm(const int M, const int N, const int K,
            __global const float *restrict A, __global const float *restrict B, __global float *restrict C)
 {
-  // Every stage holds a slice of A, transposed (TILE_K x TILE_M), and one of B (TILE_K x TILE_N).
+  // Every stage holds a slice of A and one of B.
   __local float slices[STAGES * STAGE] __attribute__((aligned(64)));
 
   // Block order: walk GROUP_M rows of tiles column by column, so that groups near in time share A and B.
@@ -134,7 +154,7 @@ void sgemm(const int M, const int N, const int K,
   // The slices of this split. Slice 0 is the one that K leaves incomplete: all later ones need no check.
   const int count = (K + TILE_K - 1) / TILE_K;
   const int per_split = (count + SPLIT_K - 1) / SPLIT_K;
-  const int begin = get_group_id(1) * per_split;
+  int begin = get_group_id(1) * per_split;
   const int end = min(begin + per_split, count);
 
   // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N. Its rows and columns come
@@ -145,7 +165,7 @@ void sgemm(const int M, const int N, const int K,
   const int patch_column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N;
   const int row = patch_row + id % 32 / LANES_N * VECTOR_M;
   const int column = patch_column + id % LANES_N * VECTOR_N;
-  const int from_a = patch_row + FRAGMENT_A(id % 32);  // where its fragments begin
+  const int from_a = patch_row * ROW_A + FRAGMENT_A(id % 32);  // where its fragments begin
   const int from_b = patch_column + FRAGMENT_B(id % 32);
 
   accumulator sums;
@@ -154,21 +174,18 @@ void sgemm(const int M, const int N, const int K,
   copier copy;
   start_copier(&copy, A, B, M, N, K, first_row, first_column, begin, id);
 
-#if STAGES == 1
-  for (int slice = begin; slice < end; ++slice) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    fetch(&copy, slice == 0, slices, slices + SLICE_A, id);
-    deposit(&copy, slices, slices + SLICE_A, id);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    begin_slice(&sums);
-    for (int k = 0; k < TILE_K; k += STEP_K) {
-      fragment f;
-      read_fragment(&f, slices + k * STRIDE_A + from_a, slices + SLICE_A + k * STRIDE_B + from_b);
-      multiply(&sums, &f);
+  // Copy, then multiply. This leaves nothing to do for what follows.
+  if (!OVERLAP(K))
+    for (; begin < end; ++begin) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      fetch(&copy, begin == 0, slices, slices + SLICE_A, id);
+      deposit(&copy, slices, slices + SLICE_A, id);
+      wait_for_all_copies();
+      barrier(CLK_LOCAL_MEM_FENCE);
+      multiply_slice(&sums, slices + row * ROW_A, slices + SLICE_A + column);
     }
-    end_slice(&sums);
-  }
-#else
+
+#if STAGES > 1
   for (int stage = 0; stage < STAGES - 1; ++stage) {
     __local float *free = slices + stage * STAGE;
     if (begin + stage < end) {
@@ -194,7 +211,7 @@ void sgemm(const int M, const int N, const int K,
     UNROLL
     for (int step = 1; step < TILE_K / STEP_K; ++step) {
       const int k = step * STEP_K;
-      read_fragment(&fragments[step % 2], full + k * STRIDE_A + from_a, full + SLICE_A + k * STRIDE_B + from_b);
+      read_fragment(&fragments[step % 2], full + k * COLUMN_A + from_a, full + SLICE_A + k * STRIDE_B + from_b);
       multiply(&sums, &fragments[(step - 1) % 2]);
     }
     // Behind the last slice this leaves rubbish in a stage that nobody multiplies. A branch around it would cost

@@ -17,6 +17,9 @@
 #define COPIES_A (TILE_M * WIDTH_A / THREADS)
 #define COPIES_B (TILE_K * WIDTH_B / THREADS)
 
+// Where it goes, in a slice of A that begins at `a`.
+#define PLACE_A(i, a) ((a) + COPY_ROW(i, WIDTH_A) * ROW_A + COPY_VECTOR(i, WIDTH_A) * VECTOR_A * COLUMN_A)
+
 typedef struct {
   __global const float *a, *b;               // where the next slice begins, for this tile
   int offset_a[COPIES_A], offset_b[COPIES_B];  // from there to this work-item's vectors
@@ -67,6 +70,11 @@ static inline void close_batch(void)
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+static inline void wait_for_all_copies(void)
+{
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // All but the newest STAGES - 2 batches have arrived afterwards.
 static inline void wait_for_oldest_batch(void)
 {
@@ -74,6 +82,7 @@ static inline void wait_for_oldest_batch(void)
 }
 #else
 static inline void close_batch(void) {}
+static inline void wait_for_all_copies(void) {}
 static inline void wait_for_oldest_batch(void) {}
 #endif
 
@@ -85,7 +94,7 @@ static inline void fetch(copier *copy, const bool check, __local float *a, __loc
     __global const float *from = copy->a + copy->offset_a[i];
     const bool valid = !check || (int)COPY_VECTOR(i, WIDTH_A) * VECTOR_A >= copy->zeros;
 #if COPY_A == ASYNC
-    copy_async(a + COPY_VECTOR(i, WIDTH_A) * STRIDE_A + COPY_ROW(i, WIDTH_A), from, VECTOR_A, valid);
+    copy_async(PLACE_A(i, a), from, VECTOR_A, valid);
 #else
     copy->held_a[i] = valid ? *(__global const vector_a *)from : (vector_a)(0.0f);
 #endif
@@ -104,16 +113,16 @@ static inline void fetch(copier *copy, const bool check, __local float *a, __loc
   copy->b += copy->step_b;
 }
 
-// Ends the copy of the slice that was fetched last; A is transposed on its way.
+// Ends the copy of the slice that was fetched last.
 static inline void deposit(const copier *copy, __local float *a, __local float *b, const uint id)
 {
 #if COPY_A == REGISTERS
   UNROLL
   for (int i = 0; i < COPIES_A; ++i) {
-    __local float *to = a + COPY_VECTOR(i, WIDTH_A) * VECTOR_A * STRIDE_A + COPY_ROW(i, WIDTH_A);
+    __local float *to = PLACE_A(i, a);
     UNROLL
     for (int x = 0; x < VECTOR_A; ++x)
-      to[x * STRIDE_A] = ((const float *)&copy->held_a[i])[x];
+      to[x * COLUMN_A] = ((const float *)&copy->held_a[i])[x];
   }
 #endif
 #if COPY_B == REGISTERS

@@ -59,3 +59,13 @@ static inline void multiply(accumulator *sums, const fragment *f)
     }
 #endif
 }
+
+// total += a slice of A x a slice of B, from this work-item's first row and column on.
+static inline void multiply_slice(accumulator *sums, __local const float *a, __local const float *b)
+{
+  for (int k = 0; k < TILE_K; ++k) {
+    fragment f;
+    read_fragment(&f, a + k * COLUMN_A, b + k * STRIDE_B);
+    multiply(sums, &f);
+  }
+}
