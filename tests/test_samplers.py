@@ -18,7 +18,7 @@ def make_space(*constraints: str, **parameters: list) -> Space:
 
 @pytest.fixture(scope="module")
 def small() -> Space:
-    """53 of 96 combinations."""
+    """Two constraints, text, and a parameter without a choice."""
     return make_space(
         "x * y <= 64",
         "mode == 'on' or pad == 0",
