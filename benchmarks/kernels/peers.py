@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import SetupError
 
-from .queued import QueuedSession
+from .queued import QueuedSession, seconds
 
 Matrix = NDArray[np.float32]
 
@@ -112,6 +112,7 @@ class Clblast:
         if tuning:
             for kernel, parameters in tuned(tuning).items():
                 self._override(kernel, parameters)
+            self._choose_path()
         self(1)
 
     def __call__(self, count: int) -> None:
@@ -127,6 +128,15 @@ class Clblast:
         found = np.empty(self._shape, np.float32)
         self._session.read(self._buffers[2], found)
         return found
+
+    def _choose_path(self) -> None:
+        """Take the faster here of CLBlast's two kernels, which it otherwise chooses by a size of its database."""
+        times = {}
+        for least_size in (1, 2**15):  # of the tuned kernel, which needs transposed copies; below: the direct one
+            self._override("GemmRoutine", {"XGEMM_MIN_INDIRECT_SIZE": least_size})
+            self(1)
+            times[least_size] = seconds(self, 8)
+        self._override("GemmRoutine", {"XGEMM_MIN_INDIRECT_SIZE": min(times, key=lambda least: times[least])})
 
     def _override(self, kernel: str, parameters: Mapping[str, int]) -> None:
         names = (ctypes.c_char_p * len(parameters))(*(name.encode() for name in parameters))
