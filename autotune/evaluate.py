@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -29,6 +28,7 @@ from autotune.engine.crew import Keeper
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from autotune.engine.tasks import Finalists, Task, make_trial
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan, numpy_type
@@ -75,25 +75,6 @@ class Evaluator(Protocol):
         """End every process and remove every file."""
 
 
-@dataclass
-class _Task:
-    """One configuration on its way through the engine."""
-
-    configuration: Configuration
-    plan: Plan
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    built: Report | None = None
-
-
-@dataclass
-class _Finalists:
-    """A request to time plans interleaved; the answer goes into the future."""
-
-    plans: list[Plan]
-    budget_s: float
-    answer: Future[list[Measurement | None]] = field(default_factory=Future)
-
-
 class DeviceEvaluator:
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
 
@@ -113,9 +94,9 @@ class DeviceEvaluator:
         self._data: Future[Setup] = Future()
         self._expected: Mapping[str, str] = {}
         self._reference_turn = threading.Lock()
-        self._to_build: SimpleQueue[_Task | None] = SimpleQueue()
-        self._to_run: SimpleQueue[_Task | _Finalists | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[_Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
+        self._to_build: SimpleQueue[Task | None] = SimpleQueue()
+        self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: list[float] = []
         self._failure: AutotuneError | None = None
@@ -146,9 +127,9 @@ class DeviceEvaluator:
         except AutotuneError as error:
             nothing = Plan("", (), (), {})
             report = Report(Outcome.LAUNCH_ERROR, str(error))
-            self._done.put((_Task(configuration, nothing), report, self._devices[0]))
+            self._done.put((Task(configuration, nothing), report, self._devices[0]))
             return
-        (self._to_build if self._builders else self._to_run).put(_Task(configuration, plan))
+        (self._to_build if self._builders else self._to_run).put(Task(configuration, plan))
 
     def collect(self) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up."""
@@ -157,14 +138,14 @@ class DeviceEvaluator:
             raise found
         task, report, device = found
         self._count(task, report)
-        trial = _trial(task, report, device)
+        trial = make_trial(task, report, device)
         if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or np.inf):
             self.best_ns = trial.time_ns
         return trial
 
     def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | None]:
         """Time configurations interleaved on one device, round by round; None for one that fails."""
-        request = _Finalists([self._problem.plan(configuration) for configuration in configurations], budget_s)
+        request = Finalists([self._problem.plan(configuration) for configuration in configurations], budget_s)
         self._to_run.put(request)
         while True:
             with suppress(TimeoutError):
@@ -198,7 +179,7 @@ class DeviceEvaluator:
         for lock in self._locks:
             lock.release()
 
-    def _count(self, task: _Task, report: Report) -> None:
+    def _count(self, task: Task, report: Report) -> None:
         if task.built is not None:
             self._usage["built_ahead"] += task.built.build_s
         if report is not task.built:
@@ -220,11 +201,13 @@ class DeviceEvaluator:
         def set_up(keeper: Keeper) -> None:
             self._set_up_runner(keeper, device)
 
-        def run(keeper: Keeper, task: _Task | _Finalists) -> None:
-            if isinstance(task, _Finalists):
+        def run(keeper: Keeper, task: Task | Finalists) -> None:
+            if isinstance(task, Finalists):
                 task.answer.set_result(keeper.retime(task.plans, task.budget_s, self._settings.limits.build_s))
             else:
-                report = keeper.attempt(Job(task.plan, self.best_ns), self._settings.limits.build_s)
+                report = keeper.attempt(
+                    Job(task.plan, self.best_ns, built_ahead=task.built is not None), self._settings.limits.build_s
+                )
                 self._done.put((task, report, device))
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
@@ -290,7 +273,7 @@ class DeviceEvaluator:
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
-    def _build(self, keeper: Keeper, task: _Task) -> None:
+    def _build(self, keeper: Keeper, task: Task) -> None:
         task.built = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
         if task.built.outcome is Outcome.OK:
             self._to_run.put(task)
@@ -300,24 +283,3 @@ class DeviceEvaluator:
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error
         self._done.put(error)
-
-
-def _trial(task: _Task, report: Report, device: DeviceInfo) -> Trial:
-    built = task.built if task.built is not None and task.built is not report else Report(Outcome.OK)
-    return Trial(
-        configuration=task.configuration,
-        outcome=report.outcome,
-        reason=report.reason,
-        measurement=report.measurement,
-        max_error=report.max_error,
-        build_s=built.build_s + report.build_s,
-        verify_s=report.verify_s,
-        time_s=report.time_s,
-        build_log=built.build_log or report.build_log,
-        binary_hash=built.binary_hash or report.binary_hash,
-        driver=device.driver,
-        device_index=device.index,
-        started=task.started,
-        finished=datetime.now(UTC),
-        environment={**report.environment, **built.environment},
-    )

@@ -39,7 +39,7 @@ class Rules:
     warmup: int = 10  # runs of warm-up at most
     early_stop: bool = True
     margin: float = 0.3  # slower than the best by more than this when steady: stop
-    fine_margin: float = 0.1  # the same once the interval of the median is known
+    fine_margin: float = 0.03  # the same once the interval of the median is known
     hopeless: float = 10.0  # slower than the best by this factor: stop without waiting; no clock ramps that far
 
 

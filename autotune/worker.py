@@ -20,6 +20,8 @@ def main(role: str, descriptor: int, parent: int) -> None:
 
     from autotune.engine.serve import serve
 
+    if role == "builder":
+        os.nice(5)  # the device's worker and the search go first
     os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
     serve(role, Connection(descriptor))
 

@@ -20,34 +20,46 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-# One kernel per configuration (Kernel Tuner launches one), and no parameter that only renames a value.
-FIXED: dict[str, Any] = {
+# One kernel per configuration (Kernel Tuner launches one), and a product of values that it can walk in a second.
+FIXED: dict[str, dict[str, Any]] = {
+    "gpu": {"VECTOR_N": 4, "FMA_WIDTH": 1, "STAGES": 2, "VECTOR_A": 4},
+    "cpu": {"VECTOR_N": 8, "FMA_WIDTH": 8, "STAGES": 1, "VECTOR_A": 1},
+}
+FIXED_EVERYWHERE = {
     "COPY_A": "REGISTERS",
     "COPY_B": "REGISTERS",
     "SPLIT_K": 1,
-    "VECTOR_A": 4,
     "VECTOR_B": 4,
-    "VECTOR_N": 4,
+    "METHOD": "FMA",
+    "PAD_B": 0,
 }
 
 
-def make_problem(device: str | None, size: int, fix: dict[str, Any] = FIXED) -> Any:
-    """Return the sgemm problem both tuners work on."""
+def make_problem(device: str | None, size: int, *, whole: bool = False) -> Any:
+    """Return the sgemm problem both tuners work on: part of the space, or the `whole`."""
     from autotune.device import find_device
     from autotune.problem import Problem
     from autotune.study import Study
 
-    fixed = {name: [value] for name, value in fix.items()}
-    return Problem(Study.load("sgemm"), dict.fromkeys("MNK", size), None, find_device(device), fix=fixed)
+    info = find_device(device)
+    fix = {} if whole else fixed(info.kind)
+    return Problem(Study.load("sgemm"), dict.fromkeys("MNK", size), None, info, fix=fix)
+
+
+def fixed(kind: str) -> dict[str, list[Any]]:
+    """Return the parameters that stay at one value."""
+    return {name: [value] for name, value in (FIXED_EVERYWHERE | FIXED[kind]).items()}
 
 
 def run_ours(device: str | None, size: int, trials: int, seed: int) -> None:
     """Search, and print the pick."""
     from autotune import api
+    from autotune.device import find_device
 
     with tempfile.TemporaryDirectory() as folder:
         result = api.search(
@@ -57,7 +69,7 @@ def run_ours(device: str | None, size: int, trials: int, seed: int) -> None:
             trials=trials,
             sampler="random",
             seed=seed,
-            fix={name: [value] for name, value in FIXED.items()},
+            fix=fixed(find_device(device).kind),
             database=f"{folder}/bench.db",
         )
     assert result.best is not None
@@ -79,13 +91,14 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
     inputs = reference.input_data(problem)
     expected = reference.expected(problem, inputs)["C"].astype(np.float32)
     plan = problem.plan(problem.default)
-    tuned = {name: list(values) for name, values in problem.values.items() if len(values) > 1}
-    tuned["THREADS"] = [64, 128, 256, 512]
+    stay = {name: values[0] for name, values in problem.values.items() if len(values) == 1}
+    valid = [problem.space.configuration(row) for row in range(len(problem.space))]
+    tuned = {name: sorted({c[name] for c in valid}) for name in problem.space.names if name not in stay}
+    tuned["block_size_x"] = sorted({_threads(configuration) for configuration in valid})
+    rows = {tuple(configuration[name] for name in tuned if name != "block_size_x") for configuration in valid}
 
     def allowed(p: dict[str, Any]) -> bool:
-        if p["THREADS"] != p["TILE_M"] // p["WPT_M"] * (p["TILE_N"] // p["WPT_N"]):
-            return False
-        return {name: value for name, value in p.items() if name != "THREADS"} | FIXED in problem.space
+        return p["block_size_x"] == _threads(p) and tuple(p[name] for name in tuned if name != "block_size_x") in rows
 
     n = np.int32(size)
     results, _ = kernel_tuner.tune_kernel(
@@ -96,13 +109,12 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
         tuned,
         grid_div_x=["TILE_M", "TILE_N"],
         grid_div_y=[],
-        block_size_names=["THREADS"],
         restrictions=allowed,
         answer=[None, None, None, None, None, expected],
         atol=plan.outputs["C"].absolute,
         strategy="random_sample",
         strategy_options={"max_fevals": trials},
-        compiler_options=[f"-D{name}={value}" for name, value in FIXED.items()],
+        compiler_options=[o for o in plan.options if o.removeprefix("-D").partition("=")[0] not in tuned],
         lang="OpenCL",
         device=problem.device.index,
         platform=0,
@@ -111,8 +123,12 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
     )
     timed = [result for result in results if isinstance(result["time"], float)]
     best = min(timed, key=lambda result: result["time"])
-    pick = {name: best[name] for name in tuned if name != "THREADS"} | FIXED
+    pick = {name: best[name] for name in tuned if name != "block_size_x"} | stay
     print(json.dumps({"pick": pick, "ms": best["time"], "tried": len(results), "timed": len(timed)}))
+
+
+def _threads(configuration: dict[str, Any]) -> int:
+    return configuration["TILE_M"] // configuration["WPT_M"] * (configuration["TILE_N"] // configuration["WPT_N"])
 
 
 def fresh(mode: str, arguments: Sequence[str]) -> tuple[float, dict[str, Any]]:
@@ -122,7 +138,12 @@ def fresh(mode: str, arguments: Sequence[str]) -> tuple[float, dict[str, Any]]:
         environment = {**os.environ, **{name: f"{caches}/{name}" for name in names}, "PYOPENCL_NO_CACHE": "1"}
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, __file__, mode, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [sys.executable, str(Path(__file__).resolve()), mode, *arguments],
+            env=environment | {"PYTHONPATH": os.pathsep.join(["", *sys.path])[1:]},
+            cwd=caches,  # Kernel Tuner leaves the source of a failed build in it
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         return time.monotonic() - began, json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -179,7 +200,7 @@ def overhead(options: argparse.Namespace) -> None:
         def usage(self) -> dict[str, float]:
             return {}
 
-    problem = make_problem(options.device, options.size, {})
+    problem = make_problem(options.device, options.size, whole=True)
     evaluator = Instant()
     with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/bench.db") as store:
         loop.run(problem, evaluator, store, sampler="random", seed=1, budget=loop.Budget(trials=5100))

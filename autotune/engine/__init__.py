@@ -13,6 +13,7 @@ In the worker process, from the device up:
 
 In the search:
 
+    tasks.py      configurations and requests on their way through the threads
     supervise.py  one worker process: start, talk, end
     crew.py       threads that each keep one worker alive
     runtime.py    the device's lock, the folder of a run

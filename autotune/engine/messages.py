@@ -39,6 +39,7 @@ class Job:
 
     plan: Plan
     best_ns: float | None = None
+    built_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,29 @@ from autotune.opencl import BuildError, Kernel, KernelLimits, Memory, OpenCLErro
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan's program and, for each launch, a kernel within the device's limits."""
+
+    program: Program
+    kernels: list[tuple[Kernel, Launch, KernelLimits]]
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
-    """A plan with its kernels, arguments set, and buffers; `environment` holds registers, spills and memory."""
+    """A plan ready to launch: kernels with their arguments set; `environment` holds registers, spills and memory."""
 
     plan: Plan
     program: Program
     kernels: list[tuple[Kernel, Launch]]
     buffers: list[Guarded]
     environment: dict[str, str | int | float]
+
+
+def compile_plan(session: Session, plan: Plan) -> Compiled:
+    """Build a plan's program and kernels. Raises Fault."""
+    program = build(session, plan)
+    return Compiled(program, kernels(session, program, plan))
 
 
 def build(session: Session, plan: Plan) -> Program:
@@ -56,32 +70,29 @@ def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel
     return found
 
 
-def prepare(session: Session, arena: Arena, checker: Checker, plan: Plan) -> Built:
-    """Build a plan and make it ready to launch. Raises Fault."""
-    program = build(session, plan)
-    found = kernels(session, program, plan)
-    facts = {
-        "local_memory": max(limits.local_memory for _, _, limits in found),
-        "private_memory": max(limits.private_memory for _, _, limits in found),
-    }
+def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled: Compiled) -> Built:
+    """Give a compiled plan its buffers and arguments. Raises Fault where the device has no room for them."""
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
         views = {guarded.buffer.name: guarded.view for guarded in buffers}
-        for kernel, launch, _ in found:
+        for kernel, launch, _ in compiled.kernels:
             session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
     except OpenCLError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
-    ready = [(kernel, launch) for kernel, launch, _ in found]
-    return Built(plan, program, ready, buffers, {**facts, **resources(program.log)})
+    facts = {
+        "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),
+        "private_memory": max(limits.private_memory for _, _, limits in compiled.kernels),
+    }
+    ready = [(kernel, launch) for kernel, launch, _ in compiled.kernels]
+    return Built(plan, compiled.program, ready, buffers, {**facts, **resources(compiled.program.log)})
 
 
 def build_ahead(session: Session, plan: Plan) -> Report:
     """Build a plan for its effect on the driver's cache, and report the log, which a later cache hit leaves empty."""
     began = time.monotonic()
     try:
-        program = build(session, plan)
-        kernels(session, program, plan)
+        program = compile_plan(session, plan).program
     except Fault as fault:
         return Report(fault.outcome, str(fault), build_s=time.monotonic() - began, build_log=fault.detail)
     return Report(

@@ -67,7 +67,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True))
         else:
-            connection.send(bench.run(job.plan, job.best_ns))
+            connection.send(bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead))
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

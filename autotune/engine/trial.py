@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
 from autotune.engine.flush import Flush
-from autotune.engine.prepare import Built, binary_hash, prepare
+from autotune.engine.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.engine.report import Fault, Limits, Report
 from autotune.engine.verify import Checker, Verdict
 from autotune.model import Measurement, Outcome
@@ -20,7 +20,7 @@ from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
 from autotune.plan import Launch, Plan, numpy_type
 from autotune.timing import Precise, Rules, Timed, is_drifting, measure
 
-_KEPT = 8  # built plans kept for the finalists' re-timing
+_KEPT = 256  # compiled plans kept for the finalists' re-timing
 
 
 Announce = Callable[[str, float], None]
@@ -47,11 +47,14 @@ class Bench:
         self._limits = limits
         self._announce = announce
         self._clock = _Clock()
-        self._built: dict[Any, Built] = {}
+        self._compiled: dict[Any, Compiled] = {}
         self._fresh = True  # nothing but right kernels has run since the buffers were filled
 
-    def run(self, plan: Plan, best_ns: float | None) -> Report:
-        """Put one plan through all steps. Never raises for what a kernel does."""
+    def run(self, plan: Plan, best_ns: float | None, *, built_ahead: bool = False) -> Report:
+        """Put one plan through all steps. Never raises for what a kernel does.
+
+        A plan that was `built_ahead` has had its binary hashed.
+        """
         clock = self._clock = _Clock()
         log, environment = "", dict[str, str | int | float]()
         try:
@@ -67,7 +70,7 @@ class Bench:
             outcome = Outcome.STOPPED if timed.stopped else Outcome.OK
             return Report(
                 outcome, timed.reason, timed.measurement, worst, **clock.seconds, busy_s=self._busy_s(), build_log=log,
-                binary_hash=binary_hash(self._session, built.program), environment=environment,
+                binary_hash="" if built_ahead else binary_hash(self._session, built.program), environment=environment,
             )  # fmt: skip
         except Fault as fault:
             clock.lap("verify" if clock.seconds else "build")
@@ -114,16 +117,13 @@ class Bench:
     # -- steps ----------------------------------------------------------------------------------
 
     def _build(self, plan: Plan) -> Built:
-        key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()))
-        built = self._built.pop(key, None) or self._build_new(plan)
-        self._built[key] = built
-        if len(self._built) > _KEPT:
-            del self._built[next(iter(self._built))]
-        return built
-
-    def _build_new(self, plan: Plan) -> Built:
         self._announce("build", self._limits.build_s)
-        return prepare(self._session, self._arena, self._checker, plan)
+        key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()))
+        compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
+        self._compiled[key] = compiled
+        if len(self._compiled) > _KEPT:
+            del self._compiled[next(iter(self._compiled))]
+        return bind(self._session, self._arena, self._checker, plan, compiled)
 
     def _verify_first(self, built: Built, best_ns: float | None) -> tuple[int, Verdict]:
         span = self._run_once(built, best_ns)
@@ -153,7 +153,6 @@ class Bench:
             raise _lost(error) from None
 
     def _refresh(self) -> None:
-        self._built.clear()
         self._arena.clear()
         self._checker.forget()
         self._fresh = True

@@ -15,7 +15,7 @@ from autotune.errors import StudyError
 from autotune.opencl import Kernel, Memory, Session
 from autotune.plan import Buffer, Tolerance, numpy_type
 
-_GROUP, _ITEMS = 64, 64 * 256  # one fixed launch geometry: PoCL compiles anew for each
+_GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
 
 _COMMON = """
@@ -110,6 +110,8 @@ class Checker:
         self._compare: dict[str, Kernel] = {}
         common = session.build(_COMMON)
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
+        # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
+        self._items = _GROUP * (256 if session.info.kind == "cpu" else 4096)
         self._results = session.allocate(_SLOTS * _WORDS * 4)
 
     def prepare(self, buffers: Sequence[Guarded]) -> None:
@@ -162,7 +164,7 @@ class Checker:
 
     def _launch(self, kernel: Kernel, arguments: Sequence[Any], slot: int) -> None:
         self._session.set_arguments(kernel, (*arguments, self._results, np.uint32(slot)))
-        self._session.launch(kernel, (_ITEMS,), (_GROUP,))
+        self._session.launch(kernel, (self._items,), (_GROUP,))
 
     def _launch_guards(self, guarded: Guarded, slot: int) -> None:
         start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size

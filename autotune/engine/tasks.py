@@ -1,0 +1,52 @@
+"""What travels through the threads of a search: configurations with their plans, and requests to time some again."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from autotune.engine.report import Report
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.plan import Plan
+
+
+@dataclass
+class Task:
+    """One configuration on its way through the engine."""
+
+    configuration: Configuration
+    plan: Plan
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    built: Report | None = None
+
+
+@dataclass
+class Finalists:
+    """A request to time plans interleaved; the answer goes into the future."""
+
+    plans: list[Plan]
+    budget_s: float
+    answer: Future[list[Measurement | None]] = field(default_factory=Future)
+
+
+def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
+    """Return the trial that a report, and that of the build before it, make of a task."""
+    built = task.built if task.built is not None and task.built is not report else Report(Outcome.OK)
+    return Trial(
+        configuration=task.configuration,
+        outcome=report.outcome,
+        reason=report.reason,
+        measurement=report.measurement,
+        max_error=report.max_error,
+        build_s=built.build_s + report.build_s,
+        verify_s=report.verify_s,
+        time_s=report.time_s,
+        build_log=built.build_log or report.build_log,
+        binary_hash=built.binary_hash or report.binary_hash,
+        driver=device.driver,
+        device_index=device.index,
+        started=task.started,
+        finished=datetime.now(UTC),
+        environment={**report.environment, **built.environment},
+    )
