@@ -141,15 +141,15 @@ static inline void multiply(accumulator *sums, const fragment *f)
 {
   uint high_a[PATCH_M][4], low_a[PATCH_M][4], high_b[2][PATCH_N], low_b[2][PATCH_N];
   UNROLL
-  for (int i = 0; i < PATCH_M; ++i)
-    UNROLL
-    for (int x = 0; x < 4; ++x)
-      split(f->a[i][x], &high_a[i][x], &low_a[i][x]);
-  UNROLL
   for (int lower = 0; lower < 2; ++lower)
     UNROLL
     for (int j = 0; j < PATCH_N; ++j)
       split(f->b[lower][j], &high_b[lower][j], &low_b[lower][j]);
+  UNROLL
+  for (int i = 0; i < PATCH_M; ++i)
+    UNROLL
+    for (int x = 0; x < 4; ++x)
+      split(f->a[i][x], &high_a[i][x], &low_a[i][x]);
   multiply_parts(sums, low_a, high_b);
   multiply_parts(sums, high_a, low_b);
   multiply_parts(sums, high_a, high_b);
