@@ -76,7 +76,7 @@ static inline void end_slice(accumulator *sums)
 }
 
 // Reads 16 rows of 8 numbers, in the instruction's order. The l-th work-item tells where the (l % 16)-th row begins,
-
+// or its second half.
 static inline void read_16x8(float *a, __local const float *row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
