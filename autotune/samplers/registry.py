@@ -9,7 +9,6 @@ from importlib.util import find_spec
 import optuna
 
 from autotune.model import Trial
-from autotune.samplers.bayes import BayesSampler
 from autotune.samplers.codec import Codec
 from autotune.samplers.rows import GridSampler, RandomSampler, RowSampler
 from autotune.samplers.stock import StockSampler
@@ -27,6 +26,12 @@ class SamplerEntry:
     make: Callable[[Space, int, Prior], RowSampler]
 
 
+def _bayes(space: Space, seed: int, prior: Prior) -> RowSampler:
+    from autotune.samplers.bayes import BayesSampler  # with SciPy: half a second that other samplers do not need
+
+    return BayesSampler(Codec(space), seed, prior)
+
+
 def _tpe(space: Space, seed: int, prior: Prior) -> RowSampler:
     # Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices.
     return StockSampler(Codec(space), seed, lambda one: optuna.samplers.TPESampler(seed=one))
@@ -40,7 +45,7 @@ def _gp(space: Space, seed: int, prior: Prior) -> RowSampler:
 SAMPLERS: dict[str, SamplerEntry] = {
     "bayes": SamplerEntry(
         "Gaussian process over all valid configurations; learns from other devices and sizes",
-        lambda space, seed, prior: BayesSampler(Codec(space), seed, prior),
+        _bayes,
     ),
     "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
     "random": SamplerEntry(
