@@ -32,7 +32,7 @@ class Keeper(threading.Thread):
     """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
 
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
-    `fail` is told where no worker can be started: the thread ends.
+    `fail` is told where no worker can be started: the thread ends. The worker starts after `delay_s`.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Keeper(threading.Thread):
         fail: Callable[[AutotuneError], None],
         set_up: Callable[[Keeper], None],
         folder: Path,
+        delay_s: float = 0.0,
     ) -> None:
         super().__init__(name=f"autotune-{role}", daemon=True)
         self.role = role
@@ -51,11 +52,14 @@ class Keeper(threading.Thread):
         self._fail = fail
         self._set_up = set_up
         self._folder = folder
+        self._delay_s = delay_s
         self._worker: WorkerProcess | None = None
         self._closing = threading.Event()
 
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
+        if self._closing.wait(self._delay_s):
+            return
         try:
             self._set_up(self)
             while (task := self._tasks.get()) is not None and not self._closing.is_set():
