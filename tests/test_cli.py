@@ -129,6 +129,7 @@ VALID = 6  # of 9: no device here takes a work-group of 8192
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "own.db"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # wait for no search outside these tests
     (tmp_path / "saxpy.toml").write_text(STUDY)
     (tmp_path / "saxpy.cl").write_text(SOURCE)
 
@@ -212,7 +213,7 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     paths = {"PYTHONPATH": str(Path(autotune.__file__).parent.parent)}
     with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=os.environ | paths) as search:
         assert search.stderr is not None
-        while "trials, best" not in (line := search.stderr.readline()):
+        while not re.search("trials?, best", line := search.stderr.readline()):
             assert line, "the search ended by itself"
         threads = Path(f"/proc/{search.pid}/task").glob("*/children")
         children = [child for thread in threads for child in thread.read_text().split()]
@@ -241,7 +242,8 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     change('"alpha * x + y"', '"alpha * x - y"')
     run("search", "./saxpy.toml", "--trials", "1", code=1)
     shown = run("history", "./saxpy.toml").stdout
-    assert len(re.findall(r" ok +\S+ [µmn]?s +± [\d.]+ %", shown)) == 2
+    assert re.search(r" ok +\S+ [µmn]?s +± [\d.]+ %", shown)
+    assert len(re.findall("^20", shown, re.MULTILINE)) == 3
     assert "wrong_result" in shown
     rows = json.loads(run("history", "--json", "--failed").stdout)
     assert [row["outcome"] for row in rows] == ["wrong_result"]
@@ -369,7 +371,7 @@ def test_compare_by_device_shows_the_devices_here() -> None:
 def test_compare_a_product_with_host_baselines_and_end_to_end() -> None:
     Path("product.toml").write_text(PRODUCT)
     Path("product.cl").write_text(PRODUCT_SOURCE)
-    words = ("--by", "size", "--sizes", "8,9", "--trials", "1", "--baselines", "--chart", "product.svg")
+    words = ("--by", "size", "--sizes", "8", "--trials", "1", "--baselines", "--chart", "product.svg")
     result = run("compare", "./product.toml", *words)
     for part in ("NumPy BLAS (host)", "Strassen (host)", "OpenCL, end to end", "set-up", "read back", "kernel alone"):
         assert part in result.stdout, result.stderr
