@@ -4,6 +4,7 @@ In the worker process, from the device up:
 
     arena.py      buffers between guards: uploaded, restored, poisoned
     report.py     how a trial ends: limits, report, fault
+    sources.py    OpenCL C of the kernels that check and flush
     verify.py     outputs, guards and inputs checked on the device
     flush.py      caches cleared between runs
     prepare.py    plan -> kernels within the device's limits, arguments set

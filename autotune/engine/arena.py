@@ -13,7 +13,11 @@ from autotune.opencl import Memory, Session
 from autotune.plan import Buffer, Plan, numpy_type
 
 POISON = 0x7FFFA5A5
-"""Fills guards and unwritten outputs: a NaN as half, float and double, and an unlikely integer."""
+"""Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
+
+FENCE = 0x3FD1B54A
+"""Fills the guards of what a kernel may write. No NaN: arithmetic on the NaNs beyond an input's end gives those NaNs
+again, so that a kernel that runs over the ends of both would leave such a guard as it was."""
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
@@ -37,6 +41,11 @@ class Guarded:
     pristine: Memory | None = None
     checksum: int | None = None
 
+    @property
+    def guard(self) -> int:
+        """The word that fills its guards."""
+        return POISON if self.buffer.access == "in" else FENCE
+
 
 class Arena:
     """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
@@ -47,16 +56,15 @@ class Arena:
     def __init__(self, session: Session, inputs: Mapping[str, NDArray[Any]]) -> None:
         self._session = session
         self._inputs = inputs
-        self._guarded: dict[tuple[str, str, tuple[int, ...]], Guarded] = {}
+        self._guarded: dict[Buffer, Guarded] = {}
 
     def prepare(self, plan: Plan) -> list[Guarded]:
         """Return the plan's buffers, created and uploaded where they are not here yet."""
         wanted = [argument for argument in plan.arguments.values() if isinstance(argument, Buffer)]
-        keys = {(buffer.name, buffer.type, buffer.allocate) for buffer in wanted}
-        missing = sum(buffer.nbytes for buffer in wanted if self._key(buffer) not in self._guarded)
+        missing = sum(buffer.nbytes for buffer in wanted if buffer not in self._guarded)
         held = sum(guarded.size for guarded in self._guarded.values())
         if held + missing > self._session.info.memory // 4:
-            self._guarded = {key: value for key, value in self._guarded.items() if key in keys}
+            self._guarded = {key: value for key, value in self._guarded.items() if key in wanted}
         return [self._get(buffer) for buffer in wanted]
 
     def clear(self) -> None:
@@ -65,32 +73,27 @@ class Arena:
 
     def poison(self, guarded: Guarded) -> None:
         """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
-        self._session.fill(guarded.whole, POISON, guarded.start, round_up(guarded.nbytes, 4))
+        self._fill(guarded, POISON)
 
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
         if guarded.buffer.access == "zeroed":
-            self._session.fill(guarded.whole, 0, guarded.start, round_up(guarded.nbytes, 4))
+            self._fill(guarded, 0)
         elif guarded.pristine is not None:
             self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
 
-    @staticmethod
-    def _key(buffer: Buffer) -> tuple[str, str, tuple[int, ...]]:
-        return buffer.name, buffer.type, buffer.allocate
-
     def _get(self, buffer: Buffer) -> Guarded:
-        key = self._key(buffer)
-        if key not in self._guarded:
-            self._guarded[key] = self._create(buffer)
-        return self._guarded[key]
+        if buffer not in self._guarded:
+            self._guarded[buffer] = self._create(buffer)
+        return self._guarded[buffer]
 
     def _create(self, buffer: Buffer) -> Guarded:
         start = round_up(GUARD, self._session.alignment)
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
-        self._session.fill(whole, POISON, 0, size)
         view = self._session.region(whole, start, buffer.nbytes)
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size)
+        self._session.fill(whole, guarded.guard, 0, size)
         if buffer.name in self._inputs and buffer.access in ("in", "inout"):
             data = padded(self._inputs[buffer.name], buffer)
             self._session.write(whole, data, start)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from autotune.engine.sources import FLUSH, common_options
 from autotune.opencl import Session
 
-_SOURCE = """
-kernel void flush(global uint *words, uint count) {
-    for (uint i = get_global_id(0); i < count; i += get_global_size(0)) words[i] = words[i] * 1664525u + 1013904223u;
-}
-"""
 _ITEMS, _GROUP = 64 * 1024, 64
 
 
 class Flush:
-    """Rewrites a buffer larger than the last-level cache; allocated and built at the first use."""
+    """Overwrites a buffer larger than the last-level cache; allocated and built at the first use."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -34,8 +30,8 @@ class Flush:
         floor = 64 * 2**20 if info.kind == "cpu" else 256 * 2**20
         size = min(max(floor, 2 * self._session.cache), info.memory // 8)
         self._buffer = self._session.allocate(size)
-        self._kernel = self._session.build(_SOURCE).kernel("flush")
-        self._session.set_arguments(self._kernel, (self._buffer, np.uint32(size // 4)))
+        self._kernel = self._session.build(FLUSH, common_options(info)).kernel("flush")
+        self._session.set_arguments(self._kernel, (self._buffer, np.uint64(size // 4), np.uint32(1)))
         self._session.launch(self._kernel, (_ITEMS,), (_GROUP,))
         self._session.finish()
         self._ready = True

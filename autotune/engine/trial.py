@@ -118,7 +118,7 @@ class Bench:
 
     def _build(self, plan: Plan) -> Built:
         self._announce("build", self._limits.build_s)
-        key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()))
+        key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:

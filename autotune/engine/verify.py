@@ -11,85 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.engine.arena import POISON, Guarded
+from autotune.engine.sources import CHECKS, COMPARE, common_options
 from autotune.errors import StudyError
 from autotune.opencl import Kernel, Memory, Session
 from autotune.plan import Buffer, Tolerance, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
-
-_COMMON = """
-/* Both kernels walk the whole buffer: guard, data, guard. */
-kernel void guards(global const uchar *whole, ulong start, ulong stop, ulong size, uint word, global uint *results,
-                   uint slot) {
-    uint before = 0, after = 0;
-    for (ulong i = get_global_id(0); i < start; i += get_global_size(0))
-        before += whole[i] != (uchar)(word >> 8 * (i & 3));
-    for (ulong i = stop + get_global_id(0); i < size; i += get_global_size(0))
-        after += whole[i] != (uchar)(word >> 8 * (i & 3));
-    if (before) atomic_add(results + 4 * slot, before);
-    if (after) atomic_add(results + 4 * slot + 1, after);
-}
-
-/* A sum of mixed words: the order of summation does not matter, the place of each word does. */
-kernel void checksum(global const uint *whole, ulong start, ulong stop, global uint *results, uint slot) {
-    uint sum = 0;
-    for (ulong i = start + get_global_id(0); i < stop; i += get_global_size(0)) {
-        uint mixed = (whole[i] ^ (uint)i * 2654435761u) * 2246822519u;
-        sum += mixed ^ mixed >> 15;
-    }
-    atomic_add(results + 4 * slot, sum);
-}
-"""
-
-_COMPARE = """
-#if IS_DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-#if IS_HALF
-#define LOAD(p, i) vload_half(i, p)
-#else
-#define LOAD(p, i) p[i]
-#endif
-
-/* Four words: wrong values, NaNs, ~(index of the first wrong one), largest error as a share of what is allowed. */
-kernel void compare(global const TYPE *found, global const TYPE *expected, ulong count, ulong4 extent,
-                    ulong4 stride, REAL relative, REAL absolute, global uint *results, uint slot) {
-    uint wrong = 0, nans = 0, first = 0;
-    float worst = 0;
-    for (ulong i = get_global_id(0); i < count; i += get_global_size(0)) {
-        ulong at = i;
-        if (extent.s3 != count) {
-            ulong row = i / extent.s3, plane = row / extent.s2;
-            at = i % extent.s3 * stride.s3 + row % extent.s2 * stride.s2 + plane % extent.s1 * stride.s1
-               + plane / extent.s1 * stride.s0;
-        }
-        REAL_OR_INT x = LOAD(found, at), e = LOAD(expected, i);
-#if IS_INTEGER
-        REAL error = (REAL)abs_diff(x, e), allowed = absolute + relative * (REAL)abs(e);
-        bool same = x == e, is_nan = false;
-#else
-        REAL error = fabs(x - e), allowed = absolute + relative * fabs(e);
-        bool same = x == e || (isnan(x) && isnan(e)),
-             is_nan = isnan(x) && !isnan(e);
-#endif
-        if (same) continue;
-        bool right = error <= allowed;
-        float share = allowed > 0 && !isnan((float)error) ? (float)(error / allowed) : INFINITY;
-        worst = fmax(worst, share);
-        nans += is_nan;
-        if (!right) {
-            wrong++;
-            first = max(first, ~(uint)min(i, (ulong)UINT_MAX));
-        }
-    }
-    results += 4 * slot;
-    if (wrong) atomic_add(results, wrong);
-    if (nans) atomic_add(results + 1, nans);
-    if (wrong) atomic_max(results + 2, first);
-    if (worst > 0) atomic_max(results + 3, as_uint(worst));
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +36,7 @@ class Checker:
         self._expected = expected
         self._references: dict[str, Memory] = {}
         self._compare: dict[str, Kernel] = {}
-        common = session.build(_COMMON)
+        common = session.build(CHECKS, common_options(session.info))
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
         # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
         self._items = _GROUP * (256 if session.info.kind == "cpu" else 4096)
@@ -168,7 +96,7 @@ class Checker:
 
     def _launch_guards(self, guarded: Guarded, slot: int) -> None:
         start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size
-        numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(POISON))
+        numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(guarded.guard))
         self._launch(self._guards, (guarded.whole, *numbers), slot)
 
     def _launch_checksum(self, guarded: Guarded, slot: int) -> None:
@@ -209,7 +137,8 @@ class Checker:
                 "IS_DOUBLE": int(scalar == "double"),
                 "IS_HALF": int(scalar == "half"),
             }
-            program = self._session.build(_COMPARE, [f"-D{name}={value}" for name, value in options.items()])
+            flags = [f"-D{name}={value}" for name, value in options.items()]
+            program = self._session.build(COMPARE, [*flags, *common_options(self._session.info)])
             self._compare[scalar] = program.kernel("compare")
         return self._compare[scalar]
 

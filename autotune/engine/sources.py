@@ -1,0 +1,109 @@
+"""OpenCL C of the engine's own kernels: the checks and the flush."""
+
+from __future__ import annotations
+
+from autotune.model import DeviceInfo
+
+EACH = """
+/* Walk a range together: neighbouring items take neighbours on a GPU, each a stretch of its own on a CPU. */
+#if CONTIGUOUS
+#define EACH(i, from, to)                                                                    \\
+    for (ulong each = ((to) - (from) + get_global_size(0) - 1) / get_global_size(0),         \\
+               i = (from) + get_global_id(0) * each, end = min((ulong)(to), i + each); i < end; i++)
+#else
+#define EACH(i, from, to) for (ulong i = (from) + get_global_id(0); i < (to); i += get_global_size(0))
+#endif
+"""
+
+CHECKS = (
+    EACH
+    + """
+/* Both kernels walk the whole buffer: guard, data, guard. */
+kernel void guards(global const uchar *whole, ulong start, ulong stop, ulong size, uint word, global uint *results,
+                   uint slot) {
+    uint before = 0, after = 0;
+    EACH(i, 0, start)
+        before += whole[i] != (uchar)(word >> 8 * (i & 3));
+    EACH(i, stop, size)
+        after += whole[i] != (uchar)(word >> 8 * (i & 3));
+    if (before) atomic_add(results + 4 * slot, before);
+    if (after) atomic_add(results + 4 * slot + 1, after);
+}
+
+/* A sum of mixed words: the order of summation does not matter, the place of each word does. */
+kernel void checksum(global const uint *whole, ulong start, ulong stop, global uint *results, uint slot) {
+    uint sum = 0;
+    EACH(i, start, stop) {
+        uint mixed = (whole[i] ^ (uint)i * 2654435761u) * 2246822519u;
+        sum += mixed ^ mixed >> 15;
+    }
+    atomic_add(results + 4 * slot, sum);
+}
+"""
+)
+
+COMPARE = (
+    EACH
+    + """
+#if IS_DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#if IS_HALF
+#define LOAD(p, i) vload_half(i, p)
+#else
+#define LOAD(p, i) p[i]
+#endif
+
+/* Four words: wrong values, NaNs, ~(index of the first wrong one), largest error as a share of what is allowed. */
+kernel void compare(global const TYPE *found, global const TYPE *expected, ulong count, ulong4 extent,
+                    ulong4 stride, REAL relative, REAL absolute, global uint *results, uint slot) {
+    uint wrong = 0, nans = 0, first = 0;
+    float worst = 0;
+    EACH(i, 0, count) {
+        ulong at = i;
+        if (extent.s3 != count) {
+            ulong row = i / extent.s3, plane = row / extent.s2;
+            at = i % extent.s3 * stride.s3 + row % extent.s2 * stride.s2 + plane % extent.s1 * stride.s1
+               + plane / extent.s1 * stride.s0;
+        }
+        REAL_OR_INT x = LOAD(found, at), e = LOAD(expected, i);
+#if IS_INTEGER
+        REAL error = (REAL)abs_diff(x, e), allowed = absolute + relative * (REAL)abs(e);
+        bool same = x == e, is_nan = false;
+#else
+        REAL error = fabs(x - e), allowed = absolute + relative * fabs(e);
+        bool same = x == e || (isnan(x) && isnan(e)),
+             is_nan = isnan(x) && !isnan(e);
+#endif
+        if (same) continue;
+        bool right = error <= allowed;
+        float share = allowed > 0 && !isnan((float)error) ? (float)(error / allowed) : INFINITY;
+        worst = fmax(worst, share);
+        nans += is_nan;
+        if (!right) {
+            wrong++;
+            first = max(first, ~(uint)min(i, (ulong)UINT_MAX));
+        }
+    }
+    results += 4 * slot;
+    if (wrong) atomic_add(results, wrong);
+    if (nans) atomic_add(results + 1, nans);
+    if (wrong) atomic_max(results + 2, first);
+    if (worst > 0) atomic_max(results + 3, as_uint(worst));
+}
+"""
+)
+
+FLUSH = (
+    EACH
+    + """
+kernel void flush(global uint *words, ulong count, uint salt) {
+    EACH(i, 0, count) words[i] = (uint)i ^ salt;
+}
+"""
+)
+
+
+def common_options(device: DeviceInfo) -> list[str]:
+    """Return the build options that all these sources need."""
+    return [f"-DCONTIGUOUS={int(device.kind == 'cpu')}"]

@@ -1,0 +1,206 @@
+"""Right or wrong on the device: types, padding, tolerance, guards, inputs; and one plan's way through a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from autotune.device import list_devices
+from autotune.engine.arena import GUARD, POISON, Arena, padded
+from autotune.engine.report import Limits, Report
+from autotune.engine.trial import Bench
+from autotune.engine.verify import Checker, _walk
+from autotune.model import Outcome
+from autotune.opencl import Session
+from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
+from autotune.timing import Rules
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(next(device for device in list_devices() if device.kind == "cpu"))
+
+
+def plan_of(*buffers: Buffer) -> Plan:
+    return Plan("", (), (), {buffer.name: buffer for buffer in buffers})
+
+
+def verdict(
+    session: Session, buffer: Buffer, found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance
+) -> tuple[str, float]:
+    """Check `found`, as if a kernel had written it, against `expected`."""
+    arena, checker = Arena(session, {}), Checker(session, {buffer.name: expected})
+    (guarded,) = arena.prepare(plan_of(buffer))
+    checker.prepare([guarded])
+    session.write(guarded.whole, padded(found, buffer), guarded.start)
+    result = checker.check([guarded], {buffer.name: tolerance})
+    return result.reason, result.max_error
+
+
+SCALARS = ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double"]
+
+
+@pytest.mark.parametrize("kind", [*SCALARS, "float4", "int2", "float3"])
+def test_every_type_is_compared_in_its_logical_shape(session: Session, kind: str) -> None:
+    dtype, width = numpy_type(kind)
+    buffer = Buffer("c", kind, (5, 3), (8, 7), "out")
+    values = np.arange(15 * width).reshape(5, 3, width) + 1
+    expected = values.astype(dtype).squeeze()
+    assert verdict(session, buffer, expected, expected, Tolerance()) == ("", 0.0)
+    wrong = expected.copy()
+    wrong[3, 1] += 1
+    reason, worst = verdict(session, buffer, wrong, expected, Tolerance())
+    assert reason.startswith(f"wrong result: {width} of {15 * width} values of c; first c[3, 1")
+    assert worst == np.inf
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    relative=st.floats(0, 0.5, width=32),
+    absolute=st.floats(0, 10, width=32),
+    errors=st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=50),
+)
+def test_the_tolerance_is_that_of_the_formula(
+    session: Session, relative: float, absolute: float, errors: list[float]
+) -> None:
+    expected = np.linspace(-30, 30, len(errors)).astype(np.float32)
+    found = expected + np.array(errors, np.float32)
+    buffer = Buffer("c", "float", (len(errors),), (len(errors),), "out")
+    difference = np.abs(found.astype(np.float64) - expected)
+    allowed = absolute + relative * np.abs(expected.astype(np.float64))
+    clearly = np.abs(difference - allowed) > 1e-4 * (1 + allowed)  # beyond what float32 rounds
+    reason, worst = verdict(session, buffer, found, expected, Tolerance(relative, absolute))
+    if np.any(clearly & (difference > allowed)):
+        assert reason
+        assert worst > 1
+    elif np.all(clearly):
+        assert not reason
+        assert worst <= 1
+
+
+def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> None:
+    buffer = Buffer("c", "float", (4,), (4,), "out")
+    special = np.array([1, np.nan, np.inf, -np.inf], np.float32)
+    assert verdict(session, buffer, special, special, Tolerance(1e-3))[0] == ""
+    plain = np.ones(4, np.float32)
+    reason, _ = verdict(session, buffer, special, plain, Tolerance(1e-3, 1e9))
+    assert reason.startswith("wrong result: 3 of 4 values of c, 1 of them NaN; first c[1] = nan, expected 1.0")
+    assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0]
+
+
+@pytest.mark.parametrize("kind", ["char", "float", "double"])
+@pytest.mark.parametrize("count", [1, 3, 1000])
+def test_a_byte_next_to_the_buffer_is_seen(session: Session, kind: str, count: int) -> None:
+    buffer = Buffer("b", kind, (count,), (count,), "scratch")
+    arena, checker = Arena(session, {}), Checker(session, {})
+    (guarded,) = arena.prepare(plan_of(buffer))
+    assert guarded.start >= GUARD
+    assert checker.check([guarded], {}).reason == ""
+    byte = np.array([0x11], np.uint8)
+    for offset, where in ((guarded.start - 1, "before its start"), (guarded.start + guarded.nbytes, "after its end")):
+        before = np.empty(1, np.uint8)
+        session.read(guarded.whole, before, offset)
+        session.write(guarded.whole, byte, offset)
+        reason = checker.check([guarded], {}).reason
+        assert reason == f"kernel wrote outside buffer b (canary {where}: 1 bytes changed)"
+        session.write(guarded.whole, before, offset)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=3), st.sampled_from(["int", "int4"])
+)
+def test_the_walk_visits_the_logical_part_of_the_allocation(extents: list[tuple[int, int]], kind: str) -> None:
+    shape = tuple(extent for extent, _ in extents)
+    buffer = Buffer("b", kind, shape, tuple(extent + extra for extent, extra in extents), "out")
+    _, width = numpy_type(kind)
+    extent, stride = _walk(buffer)
+    places = [sum(i * s for i, s in zip(index, stride, strict=True)) for index in np.ndindex(*extent)]
+    numbers = np.arange(np.prod(buffer.allocate) * width).reshape(*buffer.allocate, width)
+    assert places == numbers[tuple(slice(n) for n in shape)].reshape(-1).tolist()
+
+
+def test_poison_is_a_nan_in_every_float() -> None:
+    words = np.array([POISON, POISON], np.uint32)
+    assert np.isnan(words.view(np.float32)).all()
+    assert np.isnan(words.view(np.float64)).all()
+    assert np.isnan(words.view(np.float16)).any()
+
+
+SUM = """
+kernel void add(global const int *a, global int *total, int scale, local int *shared) {
+    int i = get_local_id(0);
+    shared[i] = a[get_global_id(0)] * scale;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (i == 0) {
+        int sum = 0;
+        for (int k = 0; k < get_local_size(0); k++) sum += shared[k];
+        atomic_add(total, sum);
+    }
+}
+kernel void twice(global const int *total, global int *out) { out[0] = 2 * total[0]; }
+"""
+
+
+def sum_plan(**changes: Any) -> Plan:
+    fields: dict[str, Any] = {
+        "source": SUM,
+        "options": (),
+        "launches": (
+            Launch("add", (64,), (16,), ("a", "total", "scale", "shared")),
+            Launch("twice", (1,), None, ("total", "out")),
+        ),
+        "arguments": {
+            "a": Buffer("a", "int", (64,), (64,), "in"),
+            "total": Buffer("total", "int", (1,), (1,), "zeroed"),
+            "out": Buffer("out", "int", (1,), (1,), "out"),
+            "scale": Scalar("scale", "int", 3),
+            "shared": Local("shared", "int", 16),
+        },
+        "outputs": {"out": Tolerance()},
+    }
+    return Plan(**(fields | changes))
+
+
+@pytest.fixture(scope="module")
+def run(session: Session) -> Callable[[Plan], Report]:
+    inputs = {"a": np.arange(64, dtype=np.int32)}
+    bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
+    assert bench.reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
+    return lambda plan: bench.run(plan, None)
+
+
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[Plan], Report], cache: str) -> None:
+    report = run(sum_plan(cache=cache))
+    assert (report.outcome, report.reason) == (Outcome.OK, "")
+    assert report.measurement is not None
+    assert report.measurement.cache == cache
+    assert report.busy_s > 0
+
+
+def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:
+    arguments = sum_plan().arguments
+    local = run(sum_plan(arguments={**arguments, "shared": Local("shared", "int", 10**8)}))
+    assert local.outcome is Outcome.LAUNCH_ERROR
+    assert local.reason.startswith("add needs 400000000 bytes of local memory, the device has")
+    stated = run(sum_plan(local_memory=32))
+    assert stated.reason == "add needs 64 bytes of local memory, the device has 32"
+    group = run(sum_plan(launches=(Launch("add", (10**6,), (10**6,), sum_plan().launches[0].arguments),)))
+    assert group.outcome is Outcome.LAUNCH_ERROR
+    assert group.reason.startswith("work-group of 1000000 is too large: add allows ")
+    missing = run(sum_plan(launches=(Launch("nobody", (1,), None, ()),)))
+    assert missing.outcome is Outcome.COMPILE_ERROR
+    assert "no kernel 'nobody': clCreateKernel failed: CL_INVALID_KERNEL_NAME (-46)" in missing.reason
+    assert run(sum_plan()).outcome is Outcome.OK
+
+
+def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[Plan], Report]) -> None:
+    buffer = Buffer("total", "int", (1,), (1,), "scratch")
+    report = run(sum_plan(arguments={**sum_plan().arguments, "total": buffer}))
+    assert report.outcome is Outcome.WRONG_RESULT
