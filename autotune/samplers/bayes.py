@@ -61,11 +61,13 @@ class BayesSampler(RowSampler):
 
     def _from_start(self, fixed: Fixed) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
+        in_flight = int((self.history.states == State.RUNNING).sum())
         if self._informed is not None:
             if (self.history.states == State.TIMED).any():
                 return None
             start = self._informed.expected_best(START_POOL)
-        elif len(self.history) < START:
+        elif len(self.history) + in_flight < START:
+            # What is in flight leaves the model behind: it starts so much earlier, not to be late.
             start = self._design()
         else:
             return None
@@ -112,7 +114,7 @@ class BayesSampler(RowSampler):
         if not len(rows):
             return None
         mean, deviation = model.predict(rows)
-        return int(rows[log_expected_improvement(mean, deviation, model.targets.best).argmax()])
+        return int(rows[log_expected_improvement(mean, deviation, model.to_beat).argmax()])
 
     def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
         """While everything fails: as far as can be from what has failed."""
@@ -139,6 +141,6 @@ class BayesSampler(RowSampler):
         if not len(rows):
             return 0.0
         mean, deviation = model.predict(rows)
-        score = log_expected_improvement(mean, deviation, model.targets.best)
+        score = log_expected_improvement(mean, deviation, model.best)
         chosen = rows[np.argsort(-score)[:trials]]
         return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))

@@ -106,8 +106,12 @@ class Model:
                 self._posterior.add(self._points[position])
                 self._positions.append(position)
         self._considered = len(history)
-        self.targets = targets(history, self._positions, self._expected[self._positions], self._view)
-        self._filled = self._posterior.impute(self.targets.values)
+        expected = self._expected[self._positions]
+        found = targets(history, self._positions, expected, self._view)
+        self._filled = self._posterior.impute(found.values)
+        self.scale, self.best = found.scale, found.best
+        # What is in flight and believed to be better is what is to be beaten: nothing is tried for it twice.
+        self.to_beat = min(self.best, float((self._filled + expected / self.scale).min()))
 
     def _fit(self, history: History, due: int) -> None:
         """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
@@ -132,10 +136,10 @@ class Model:
         at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
         if np.array_equal(self.rows[at], rows):
             mean, deviation = self._posterior.predict(self._filled, at)
-            return mean + self._candidates_expected[at] / self.targets.scale, deviation
+            return mean + self._candidates_expected[at] / self.scale, deviation
         candidates, expected = self._view.encode(rows)
         mean, deviation = self._posterior.moved(candidates).predict(self._filled)
-        return mean + expected / self.targets.scale, deviation
+        return mean + expected / self.scale, deviation
 
     def gain(self, rows: Rows, rng: np.random.Generator) -> float:
         """The share of the best time, 0..1, that trying some candidate rows is expected to save."""
@@ -144,7 +148,7 @@ class Model:
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         draws = mean + rng.standard_normal((GAIN_DRAWS, len(rows))) @ root.T
-        saved = np.maximum(self.targets.best - draws.min(axis=1), 0.0) * self.targets.scale
+        saved = np.maximum(self.best - draws.min(axis=1), 0.0) * self.scale
         return float(np.mean(1.0 - np.exp(-saved)))
 
     def expected_best(self, count: int) -> Rows:

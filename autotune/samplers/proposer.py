@@ -35,8 +35,7 @@ class Proposer:
             raise UsageError(f"unknown sampler {sampler!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
         self.seed = secrets.randbits(32) if seed is None else seed
         self._space = space
-        with one_thread():
-            self._sampler = SAMPLERS[sampler].make(space, self.seed, prior)
+        self._sampler = SAMPLERS[sampler].make(space, self.seed, prior)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()

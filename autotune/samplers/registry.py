@@ -12,6 +12,7 @@ from autotune.model import Trial
 from autotune.samplers.codec import Codec
 from autotune.samplers.rows import GridSampler, RandomSampler, RowSampler
 from autotune.samplers.stock import StockSampler
+from autotune.samplers.threads import one_thread
 from autotune.space import Space
 
 Prior = Sequence[tuple[object, Sequence[Trial]]]
@@ -27,9 +28,11 @@ class SamplerEntry:
 
 
 def _bayes(space: Space, seed: int, prior: Prior) -> RowSampler:
-    from autotune.samplers.bayes import BayesSampler  # with SciPy: half a second that other samplers do not need
+    # It brings SciPy: half a second that the other samplers do not need.
+    from autotune.samplers.bayes import BayesSampler
 
-    return BayesSampler(Codec(space), seed, prior)
+    with one_thread():
+        return BayesSampler(Codec(space), seed, prior)
 
 
 def _tpe(space: Space, seed: int, prior: Prior) -> RowSampler:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from functools import cache
 
-import scipy.linalg.blas  # noqa: F401  (its library must be loaded before the controller looks for it)
 from threadpoolctl import ThreadpoolController
 
 
@@ -15,7 +14,7 @@ def _controller() -> ThreadpoolController:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """One thread of BLAS and OpenMP inside the block.
+    """One thread of BLAS and OpenMP inside the block, in the libraries that were loaded at the first use.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
     the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s).
