@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.engine.arena import POISON, Arena, Guarded
+from autotune.engine.arena import Arena, Guarded
 from autotune.library import read_source
 from autotune.model import Value
 from autotune.opencl import Kernel, Session, list_devices
@@ -109,7 +109,7 @@ class Runner:
         self._session.read(guarded.whole, whole)
         stop = guarded.start + guarded.nbytes
         guards = np.concatenate([whole[: guarded.start], whole[stop:]]).view(np.uint32)
-        assert (guards == POISON).all(), f"wrote beyond {guarded.buffer.name}"
+        assert (guards == guarded.guard).all(), f"wrote beyond {guarded.buffer.name}"
         data = whole[guarded.start : stop].view(numpy_type(guarded.buffer.type)[0])
         return data.reshape(guarded.buffer.allocate)[tuple(slice(extent) for extent in guarded.buffer.shape)]
 

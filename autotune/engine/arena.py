@@ -82,6 +82,15 @@ class Arena:
         elif guarded.pristine is not None:
             self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
 
+    def _fill(self, guarded: Guarded, word: int) -> None:
+        """Fill a buffer up to its last byte, which need not end a word: what follows is the guard."""
+        rest = guarded.nbytes % 4
+        words = guarded.nbytes - rest
+        if words:
+            self._session.fill(guarded.whole, word, guarded.start, words)
+        if rest:
+            self._session.write(guarded.whole, np.array([word], np.uint32).view(np.uint8)[:rest], guarded.start + words)
+
     def _get(self, buffer: Buffer) -> Guarded:
         if buffer not in self._guarded:
             self._guarded[buffer] = self._create(buffer)

@@ -1,0 +1,54 @@
+"""What guards around buffers are for, on a real device: to change where a kernel writes beyond an end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.device import list_devices
+from autotune.engine.arena import Arena, Guarded
+from autotune.engine.verify import Checker
+from autotune.opencl import Session
+from autotune.plan import Buffer, Plan
+
+N = 333  # no whole number of words in bytes
+OVERRUN = """
+kernel void overrun(global const T *x, global T *y, float a, float b) {
+    const int i = (int)get_global_id(0) - 32;
+    y[i] = (T)(a * x[i] + b * y[i]);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(next(device for device in list_devices() if device.kind == "cpu"))
+
+
+def prepared(session: Session, kind: str, access: str) -> tuple[Arena, list[Guarded]]:
+    """An input x and a written buffer y of N elements between their guards."""
+    arena = Arena(session, {name: np.ones(N) for name in ("x", "y")})
+    buffers = {name: Buffer(name, kind, (N,), (N,), way) for name, way in (("x", "in"), ("y", access))}
+    return arena, arena.prepare(Plan("", (), (), buffers))
+
+
+@pytest.mark.parametrize("kind", ["char", "short", "int", "float", "double"])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 0.0), (2.0, 0.0), (2.0, 1.0), (0.0, 2.0)], ids=str)
+def test_a_run_over_the_ends_of_input_and_output_alike_shows(session: Session, kind: str, a: float, b: float) -> None:
+    _, buffers = prepared(session, kind, "inout")
+    kernel = session.build(OVERRUN, [f"-DT={kind}"]).kernel("overrun")
+    session.set_arguments(kernel, (buffers[0].view, buffers[1].view, np.float32(a), np.float32(b)))
+    session.launch(kernel, (N + 64,), None)
+    reason = Checker(session, {}).check(buffers, {}).reason
+    for place in ("before its start", "after its end"):
+        assert f"kernel wrote outside buffer y (canary {place}: " in reason
+    assert "buffer x" not in reason
+
+
+@pytest.mark.parametrize("kind", ["char", "short", "int"])
+@pytest.mark.parametrize("access", ["out", "zeroed", "inout", "scratch"])
+def test_what_fills_a_buffer_leaves_its_guards(session: Session, kind: str, access: str) -> None:
+    arena, buffers = prepared(session, kind, access)
+    arena.poison(buffers[1])
+    arena.restore(buffers[1])
+    assert Checker(session, {}).check(buffers, {}).reason == ""
