@@ -17,7 +17,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.prepare import prepare
+from autotune.engine.prepare import bind, compile_plan
 from autotune.engine.verify import Checker
 from autotune.model import DeviceInfo
 from autotune.opencl import Event, Kernel, Session
@@ -74,7 +74,7 @@ class Planned:
 
     def __init__(self, table: Table, plan: Plan) -> None:
         self._session = table.session
-        self._built = prepare(table.session, table.arena, table.checker, plan)
+        self._built = bind(table.session, table.arena, table.checker, plan, compile_plan(table.session, plan))
         changing = [one.buffer.name for one in self._built.buffers if one.buffer.access in ("inout", "zeroed")]
         assert not changing, f"{changing} would have to be restored before each run"
 
