@@ -35,7 +35,7 @@ def find_device(selector: str | None) -> DeviceInfo:
         return _best(devices)
     found = _matching(devices, selector.strip())
     models = {device.fingerprint for device in found}
-    if len(found) > 1 and len(models) > 1 and not all(_is_pocl(device) for device in found):
+    if len(found) > 1 and len(models) > 1 and not all(is_pocl(device) for device in found):
         raise DeviceError(f"{len(found)} devices answer {selector!r}", hint=_choose(found))
     return _best(found)
 
@@ -80,8 +80,8 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
     ranked = sorted(devices, key=lambda d: (_ORDER[d.kind], -d.compute_units, [-n for n in _version(d)], d.index))
     best = ranked[0]
-    others = [device for device in devices if device.platform != best.platform and _is_pocl(device)]
-    if _is_pocl(best) and others:
+    others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
+    if is_pocl(best) and others:
         print(
             f"autotune: two PoCL drivers here, using {best.driver} (-d {best.index}), "
             f"not {others[0].driver} (-d {others[0].index})",
@@ -90,7 +90,8 @@ def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
     return best
 
 
-def _is_pocl(device: DeviceInfo) -> bool:
+def is_pocl(device: DeviceInfo) -> bool:
+    """Say whether PoCL drives the device."""
     return "pocl" in device.platform.lower()
 
 
@@ -102,7 +103,7 @@ def _version(device: DeviceInfo) -> list[int]:
 
 def require_usable(device: DeviceInfo) -> None:
     """Raise SetupError where this machine lacks what building for the device takes: a linker, for PoCL."""
-    lines = _linker() if _is_pocl(device) else []
+    lines = _linker() if is_pocl(device) else []
     if lines:
         raise SetupError(lines[0])
 
@@ -116,7 +117,7 @@ def diagnose() -> list[str]:
             "no OpenCL driver is installed: install the GPU vendor's, or PoCL for the CPU with "
             "`pip install pocl-binary-distribution` (or `apt-get install pocl-opencl-icd`)"
         )
-    if any(_is_pocl(device) for device in devices):
+    if any(is_pocl(device) for device in devices):
         lines += _linker()
     return lines
 

@@ -1,13 +1,12 @@
 """Evaluators put configurations through compile, verify and time: always one Trial with exactly one outcome.
 
 `DeviceEvaluator` does so on real devices, in worker processes that a broken kernel may take down. On a GPU, a
-pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's; on a CPU
-one process builds and times in turn, since building would disturb the clock.
+pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's. On a CPU
+device under PoCL they do so too, in turns with the trials: building would disturb the clock.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -23,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import reference
-from autotune.device import require_usable
+from autotune.device import is_pocl, require_usable
 from autotune.engine.crew import Keeper
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
 from autotune.engine.tasks import Finalists, Task, make_trial
+from autotune.engine.turns import Turns
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan, numpy_type
@@ -104,9 +104,10 @@ class DeviceEvaluator:
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: list[float] = []
         self._failure: AutotuneError | None = None
-        self._numbers = itertools.count()
         builders = self._wanted_builders()
-        self.capacity = builders + 2 * len(devices) if builders else len(devices)
+        on_cpu = self._devices[0].kind == "cpu"
+        self._turns = Turns(exclusive=on_cpu and builders > 0)
+        self.capacity = builders + (0 if on_cpu else 2 * len(devices)) if builders else len(devices)
         threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
         self._builders = [
             Keeper(
@@ -172,6 +173,7 @@ class DeviceEvaluator:
     def close(self) -> None:
         """End every process and thread of this evaluator, remove its files and release its devices."""
         keepers = (*self._runners, *self._builders)
+        self._turns.close()
         for keeper in keepers:
             keeper.close()
         for _ in self._runners:
@@ -197,12 +199,14 @@ class DeviceEvaluator:
     # -- set-up ---------------------------------------------------------------------------------
 
     def _wanted_builders(self) -> int:
-        device = self._devices[0]
-        if device.kind == "cpu":
-            return 0
+        """Return how many; on a CPU only PoCL keeps what builders compile, and one builder gains nothing."""
         if self._settings.builders is not None:
             return self._settings.builders
-        return max(1, min(_MOST_BUILDERS, os.cpu_count() or 1, device.memory // _BUILDER_MEMORY))
+        device, cores = self._devices[0], os.cpu_count() or 1
+        if device.kind == "cpu" and (cores < 2 or not is_pocl(device)):
+            return 0
+        memory = _BUILDER_MEMORY if device.kind == "gpu" else _BUILDER_MEMORY // 4
+        return max(1, min(_MOST_BUILDERS, cores, device.memory // memory))
 
     def _runner(self, device: DeviceInfo) -> Keeper:
         def set_up(keeper: Keeper) -> None:
@@ -212,9 +216,9 @@ class DeviceEvaluator:
             if isinstance(task, Finalists):
                 task.answer.set_result(keeper.retime(task.plans, task.budget_s, self._settings.limits.build_s))
             else:
-                report = keeper.attempt(
-                    Job(task.plan, self.best_ns, built_ahead=task.built is not None), self._settings.limits.build_s
-                )
+                job = Job(task.plan, self.best_ns, built_ahead=task.built is not None)
+                with self._turns.running():
+                    report = keeper.attempt(job, self._settings.limits.build_s)
                 self._done.put((task, report, device))
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
@@ -260,19 +264,18 @@ class DeviceEvaluator:
         self._running_since.append(time.monotonic())
 
     def _set_up_builder(self, keeper: Keeper) -> None:
-        keeper.start_worker(self._devices[0], self._builder_setup, self._environment())
-
-    def _builder_setup(self) -> Setup:
-        return Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
+        nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
+        on_cpu = self._devices[0].kind == "cpu"
+        keeper.start_worker(self._devices[0], self._data.result if on_cpu else lambda: nothing, self._environment())
 
     def _environment(self) -> dict[str, str]:
-        """Private caches: a worker that dies in the middle of writing leaves nothing behind for the next search.
+        """Private caches, through which the builders hand over their work.
 
-        PoCL's is new for each worker; NVIDIA's is the one through which the builders hand over their work.
+        A worker that dies in the middle of writing leaves nothing behind for the next search.
         """
         folder = self._folder.path
         return {
-            "POCL_CACHE_DIR": str(folder / f"pocl-{next(self._numbers)}"),
+            "POCL_CACHE_DIR": str(folder / "pocl"),
             "CUDA_CACHE_PATH": str(folder / "cuda"),
             "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
             "CUDA_CACHE_DISABLE": "0",
@@ -281,11 +284,17 @@ class DeviceEvaluator:
     # -- in the keepers' threads ----------------------------------------------------------------
 
     def _build(self, keeper: Keeper, task: Task) -> None:
-        task.built = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
-        if task.built.outcome is Outcome.OK:
+        with self._turns.building():
+            report = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
+            # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
+            undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
+            if report.outcome is not Outcome.OK and not undecided:
+                task.built = report
+                self._done.put((task, report, self._devices[0]))
+                return
+            task.built = None if undecided else report
+            self._turns.hand_over()
             self._to_run.put(task)
-        else:
-            self._done.put((task, task.built, self._devices[0]))
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error

@@ -129,7 +129,7 @@ def evaluator(
 ) -> Iterator[DeviceEvaluator]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS))
+        evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0))
     with evaluator:
         assert run(evaluator, "GOOD").outcome is Outcome.OK
         yield evaluator
@@ -247,7 +247,7 @@ def test_a_reference_that_fails_is_raised_by_collect(
 
 
 def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
-    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS)) as evaluator:
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
         evaluator.submit({"VARIANT": "ENDLESS"})
         process = worker_of(evaluator, "verify")
         folder = evaluator._folder.path
@@ -285,28 +285,28 @@ def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lo
 
 
 def test_builders_work_ahead_and_their_failures_never_reach_the_device(
-    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, device: DeviceInfo, own_lock: None
 ) -> None:
-    monkeypatch.setattr(DeviceEvaluator, "_wanted_builders", lambda self: 2)
     wanted = {
         "GOOD": Outcome.OK,
         "SYNTAX": Outcome.COMPILE_ERROR,
         "REQUIRED": Outcome.LAUNCH_ERROR,
         "WRONG": Outcome.WRONG_RESULT,
+        "SEGFAULT": Outcome.CRASH,
     }
-    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS)) as evaluator:
-        assert evaluator.capacity == 4
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
+        assert evaluator.capacity == 2
         for variant in wanted:
             evaluator.submit({"VARIANT": variant})
         trials = [evaluator.collect() for _ in wanted]
         usage = evaluator.usage()
     assert {trial.configuration["VARIANT"]: trial.outcome for trial in trials} == wanted
     assert usage["built_ahead"] > 0
-    assert all(trial.build_s > 0 for trial in trials)
+    assert all(trial.build_s > 0 for trial in trials if trial.outcome is not Outcome.CRASH)
 
 
 def test_trials_are_spread_over_several_devices(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
-    with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS)) as evaluator:
+    with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS, builders=0)) as evaluator:
         assert evaluator.capacity == 2
         evaluator.submit({"VARIANT": "ENDLESS"})
         evaluator.submit({"VARIANT": "GOOD"})

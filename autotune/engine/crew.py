@@ -16,16 +16,13 @@ from typing import Any
 from autotune.engine.messages import Job, Ready, Retime, Setup
 from autotune.engine.report import Report
 from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
+from autotune.engine.turns import Closed
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.plan import Plan
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
-
-
-class Closed(Exception):
-    """The evaluator is closing; the thread ends."""
 
 
 class Keeper(threading.Thread):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from autotune.engine.arena import Arena, Guarded
-from autotune.engine.report import Fault, Report, first_error, resources
+from autotune.engine.arena import Arena, Guarded, round_up
+from autotune.engine.report import Fault, first_error, resources
 from autotune.engine.verify import Checker
 from autotune.model import Outcome
-from autotune.opencl import BuildError, Kernel, KernelLimits, Memory, OpenCLError, Program, Session
+from autotune.opencl import BuildError, Event, Kernel, KernelLimits, Memory, OpenCLError, Program, Session
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
 
 
@@ -75,9 +74,7 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        views = {guarded.buffer.name: guarded.view for guarded in buffers}
-        for kernel, launch, _ in compiled.kernels:
-            session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
+        _set_arguments(session, plan, compiled, buffers)
     except OpenCLError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
@@ -88,20 +85,18 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     return Built(plan, compiled.program, ready, buffers, {**facts, **resources(compiled.program.log)})
 
 
-def build_ahead(session: Session, plan: Plan) -> Report:
-    """Build a plan for its effect on the driver's cache, and report the log, which a later cache hit leaves empty."""
-    began = time.monotonic()
-    try:
-        program = compile_plan(session, plan).program
-    except Fault as fault:
-        return Report(fault.outcome, str(fault), build_s=time.monotonic() - began, build_log=fault.detail)
-    return Report(
-        Outcome.OK,
-        build_s=time.monotonic() - began,
-        build_log=program.log,
-        binary_hash=binary_hash(session, program),
-        environment=resources(program.log),
-    )
+def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled) -> Iterator[Event]:
+    """Launch as little of each kernel as makes PoCL compile it for this launch, and yield the events.
+
+    It compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
+    compiled it keeps on disk for the other workers of this search. Raises OpenCLError.
+    """
+    _set_arguments(session, plan, compiled, arena.prepare(plan))
+    for kernel, launch, _ in compiled.kernels:
+        if launch.local_size is not None:
+            sizes = zip(launch.global_size, launch.local_size, strict=True)
+            some = [local if whole < 2**16 else min(whole, round_up(2**16, local)) for whole, local in sizes]
+            yield session.launch(kernel, some, launch.local_size)
 
 
 def binary_hash(session: Session, program: Program) -> str:
@@ -125,6 +120,12 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
             Outcome.LAUNCH_ERROR,
             f"work-group of {items} is too large: {launch.entry} allows {limits.work_group_size} here",
         )
+
+
+def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:
+    views = {guarded.buffer.name: guarded.view for guarded in buffers}
+    for kernel, launch, _ in compiled.kernels:
+        session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
 
 
 def _argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.engine.arena import Arena
 from autotune.engine.messages import Phase, Ready, Retime, Setup
-from autotune.engine.prepare import build_ahead
-from autotune.engine.report import Fault, Report
+from autotune.engine.prepare import binary_hash, compile_plan, launch_ahead
+from autotune.engine.report import Fault, Report, resources
 from autotune.engine.trial import Bench
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
-from autotune.opencl import Session
+from autotune.opencl import OpenCLError, Program, Session
+from autotune.plan import Plan
 
 
 def serve(role: str, connection: Connection) -> None:
@@ -39,11 +43,36 @@ def serve(role: str, connection: Connection) -> None:
 
 
 def _serve_builds(session: Session, setup: Setup, connection: Connection) -> None:
+    arena = Arena(session, _load(setup.inputs))
     connection.send(Ready({}))
     while True:
-        job = connection.recv()
-        connection.send(Phase("build", setup.limits.build_s))
-        connection.send(build_ahead(session, job.plan))
+        plan = connection.recv().plan
+        began = time.monotonic()
+        try:
+            connection.send(Phase("build", setup.limits.build_s))
+            program = _build_ahead(session, setup, arena, plan, connection)
+        except Fault as fault:
+            seconds = time.monotonic() - began
+            connection.send(Report(fault.outcome, str(fault), build_s=seconds, build_log=fault.detail))
+            continue
+        digest, facts = binary_hash(session, program), resources(program.log)
+        seconds = time.monotonic() - began
+        connection.send(
+            Report(Outcome.OK, build_s=seconds, build_log=program.log, binary_hash=digest, environment=facts)
+        )
+
+
+def _build_ahead(session: Session, setup: Setup, arena: Arena, plan: Plan, connection: Connection) -> Program:
+    """Build a plan so that the device's worker finds it in the driver's cache. Raises Fault."""
+    compiled = compile_plan(session, plan)
+    # A launch that fails here fails again on the device's worker, which decides what it is.
+    with suppress(OpenCLError):
+        for event in launch_ahead(session, arena, plan, compiled) if session.builds_at_launch else ():
+            session.wait_until_running(event)
+            connection.send(Phase("verify", setup.limits.floor_s))
+            session.finish()
+            connection.send(Phase("launch", setup.limits.build_s))
+    return compiled.program
 
 
 def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
