@@ -266,6 +266,7 @@ def _facts(device: DeviceInfo) -> dict[str, Any]:
         device.compute_units,
         device.vendor_name,
         device.kind,
+        float(device.compute_capability or 0),
         device.extensions,
     )
     return dict(zip(DEVICE_FACTS, facts, strict=True))

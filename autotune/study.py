@@ -16,8 +16,16 @@ from autotune.library import StudyText, did_you_mean
 from autotune.model import Value
 from autotune.space import Constraint
 
-DEVICE_FACTS = ("local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "extensions")
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, names."""
+DEVICE_FACTS = (
+    "local_memory",
+    "max_work_group_size",
+    "compute_units",
+    "vendor",
+    "device_kind",
+    "compute_capability",
+    "extensions",
+)
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names."""
 
 _BRACES = re.compile(r"\{(\w+)\}")
 

@@ -70,6 +70,12 @@ def test_the_default_moves_to_the_nearest_valid_configuration() -> None:
     assert Problem(study(), device=small).default == {"WPT": 1, "WG": 32, "FAST": 0}
 
 
+def test_device_facts_stand_in_constraints() -> None:
+    tuned = study(constraints=[{"require": "FAST == 0 or compute_capability >= 8", "reason": "FAST needs it"}])
+    nvidia = replace(GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_capability="9.0")
+    assert len(Problem(tuned, device=nvidia).space) == 2 * len(Problem(tuned).space)
+
+
 def test_no_valid_configuration_is_an_error() -> None:
     with pytest.raises(SpaceError):
         _ = Problem(study(), device=replace(GENERIC_DEVICE, max_work_group_size=16)).space

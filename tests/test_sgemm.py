@@ -40,7 +40,7 @@ def gpu(vendor: str, units: int, local_memory: int) -> DeviceInfo:
     return replace(GENERIC_DEVICE, kind="gpu", vendor=vendor, compute_units=units, local_memory=local_memory)
 
 
-NVIDIA = gpu("NVIDIA Corporation", 132, 49152)
+NVIDIA = replace(gpu("NVIDIA Corporation", 132, 49152), compute_capability="9.0")
 AMD = gpu("Advanced Micro Devices, Inc.", 60, 65536)
 
 

@@ -21,7 +21,9 @@ Shape = tuple[int, int, int]
 
 STUDY = Study.load("sgemm")
 GPU = next((device for device in list_devices() if device.vendor_name == "nvidia"), None)
-H200 = replace(GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_units=132, local_memory=49152)
+H200 = replace(
+    GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_units=132, local_memory=49152, compute_capability="9.0"
+)
 AMD = replace(GENERIC_DEVICE, vendor="Advanced Micro Devices, Inc.", compute_units=60)
 CPU = replace(GENERIC_DEVICE, kind="cpu", compute_units=2)
 
