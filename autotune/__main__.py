@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    if sys.argv[1:2] == ["best"]:
-        from autotune import asking
+    try:
+        if sys.argv[1:2] == ["best"]:
+            from autotune import asking
 
-        asked = asking.parse(sys.argv[2:])
-        if asked is not None:
-            sys.exit(_answered(asked))
-    from autotune.cli import app
+            asked = asking.parse(sys.argv[2:])
+            if asked is not None:
+                sys.exit(_answered(asked))
+        from autotune.cli import app
+    except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
+        sys.exit(130)
 
     app()
 
@@ -36,8 +39,6 @@ def _answered(asked: asking.Asked) -> int:
         # The reader (`head`) has left: nobody is there to be told, and Python's own flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        return 130
 
 
 if __name__ == "__main__":

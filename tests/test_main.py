@@ -67,6 +67,19 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.parametrize(("command", "module"), [("devices", "autotune.cli"), ("best", "autotune.asking")])
+def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: str) -> None:
+    code = (
+        f"import sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', {command!r}]\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\nmain()"
+    )
+    done = python("-c", code)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_help_and_mistakes_are_typers() -> None:
     done = python("-m", "autotune", "best", "--help")
     assert done.returncode == 0
