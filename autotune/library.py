@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,20 +73,24 @@ def find_study(name_or_path: str) -> StudyText:
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         path = Path(name_or_path)
-        if not path.is_file():
+        if not _is_file(path):
             raise StudyError(f"no such study file: {name_or_path}", hint="autotune studies lists those found by name")
         return read_study(path)
     own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
-    if own.is_file():
+    if _is_file(own):
         hides = bundled.is_file() and own.resolve() != bundled.resolve()
         return read_study(own, shadows=bundled if hides else None)
-    if bundled.is_file():
+    if _is_file(bundled):
         return read_study(bundled)
     raise StudyError(
         f"no study named {name_or_path!r}",
         hint=f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}; "
         "a path needs a slash or the suffix .toml",
     )
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
 
 
 def study_paths() -> dict[str, Path]:

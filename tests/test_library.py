@@ -56,6 +56,12 @@ def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:
         library.find_study("./owm.toml")
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, f"./{'x' * 5000}.toml", "a\0b", "./a\0b.toml"])
+def test_a_name_that_no_file_can_have_is_not_found(name: str) -> None:
+    with pytest.raises(StudyError, match=r"no such study file|no study named"):
+        library.find_study(name)
+
+
 def test_malformed_toml_names_file_and_line(folder: Path) -> None:
     (folder / "studies" / "bad.toml").write_text("name = 'x'\nkernel =\n")
     with pytest.raises(StudyError, match=r"studies/bad\.toml: not valid TOML: .*line 2"):
