@@ -243,7 +243,7 @@ class DeviceEvaluator:
                 self._data.set_result(setup)
         except AutotuneError as error:
             self._data.set_exception(error)
-        except Exception as error:  # a reference in Python may raise anything; `collect` reports it
+        except (Exception, SystemExit) as error:  # a reference in Python may raise anything; `collect` reports it
             self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
 
     def _save(self, name: str, data: NDArray[Any]) -> str:

@@ -175,6 +175,21 @@ def test_a_fault_is_an_outcome_and_the_next_trial_is_right(
     assert run(evaluator, "INOUT").outcome in (Outcome.OK, Outcome.STOPPED)
 
 
+@pytest.mark.parametrize("statement", ["raise SystemExit(3)", "raise ValueError(3)"])
+def test_a_python_reference_that_ends_is_said(
+    own_lock: None, tmp_path: Path, device: DeviceInfo, statement: str
+) -> None:
+    (tmp_path / "faults.toml").write_text(STUDY.replace('numpy = { c = "a * 2", d = "d + 1" }', 'python = "ref.py:f"'))
+    (tmp_path / "faults.cl").write_text(KERNEL)
+    (tmp_path / "ref.py").write_text(f"def f(**_):\n    {statement}\n")
+    problem = Problem(Study.load(str(tmp_path / "faults.toml")), device=device)
+    with (
+        DeviceEvaluator(problem, [device], Settings(limits=LIMITS, allow_python=True)) as evaluator,
+        pytest.raises(StudyError, match=r"the reference failed: \w+: 3"),
+    ):
+        run(evaluator, "GOOD")
+
+
 def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: DeviceInfo) -> None:
     evaluator.best_ns = None
     trial = run(evaluator, "GOOD")
