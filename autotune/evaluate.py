@@ -7,7 +7,6 @@ device under PoCL they do so too, in turns with the trials: building would distu
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import reference
-from autotune.device import is_pocl, require_usable
+from autotune.device import require_usable
 from autotune.engine.crew import Keeper
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from autotune.engine.sizing import STAGGER_S, capacity, count_builders
 from autotune.engine.tasks import Finalists, Task, make_trial
 from autotune.engine.turns import Turns
 from autotune.errors import AutotuneError, StudyError, WorkerError
@@ -34,14 +34,6 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Tria
 from autotune.plan import Plan, numpy_type
 from autotune.problem import Problem
 from autotune.timing import Rules
-
-_MOST_BUILDERS = 16
-_STAGGER_S = 0.12
-"""Between the starts of two builders: NVIDIA's driver makes one context at a time, and a herd of 17 waits for
-all of them (3.1 s on an H200 machine, 0.6 s for one)."""
-
-_BUILDER_MEMORY = 2 * 2**30
-"""Device memory per builder at least: each holds a context, about half a GiB with NVIDIA's driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +96,15 @@ class DeviceEvaluator:
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: list[float] = []
         self._failure: AutotuneError | None = None
-        builders = self._wanted_builders()
+        builders = count_builders(self._devices[0], self._settings.builders)
         on_cpu = self._devices[0].kind == "cpu"
         self._turns = Turns(exclusive=on_cpu and builders > 0)
-        self.capacity = builders + (0 if on_cpu else 2 * len(devices)) if builders else len(devices)
+        self.capacity = capacity(builders, len(devices), on_cpu=on_cpu)
         threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
         self._builders = [
             Keeper(
                 "builder", self._to_build, self._build, self._fail, self._set_up_builder, self._folder.path,
-                number * _STAGGER_S,
+                number * STAGGER_S,
             )
             for number in range(builders)
         ]  # fmt: skip
@@ -137,7 +129,11 @@ class DeviceEvaluator:
             report = Report(Outcome.LAUNCH_ERROR, str(error))
             self._done.put((Task(configuration, nothing), report, self._devices[0]))
             return
-        (self._to_build if self._builders else self._to_run).put(Task(configuration, plan))
+        if self._builders:
+            self._turns.submit()
+            self._to_build.put(Task(configuration, plan))
+        else:
+            self._to_run.put(Task(configuration, plan))
 
     def collect(self) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up."""
@@ -197,16 +193,6 @@ class DeviceEvaluator:
             self._usage["device"] += report.busy_s
 
     # -- set-up ---------------------------------------------------------------------------------
-
-    def _wanted_builders(self) -> int:
-        """Return how many; on a CPU only PoCL keeps what builders compile, and one builder gains nothing."""
-        if self._settings.builders is not None:
-            return self._settings.builders
-        device, cores = self._devices[0], os.cpu_count() or 1
-        if device.kind == "cpu" and (cores < 2 or not is_pocl(device)):
-            return 0
-        memory = _BUILDER_MEMORY if device.kind == "gpu" else _BUILDER_MEMORY // 4
-        return max(1, min(_MOST_BUILDERS, cores, device.memory // memory))
 
     def _runner(self, device: DeviceInfo) -> Keeper:
         def set_up(keeper: Keeper) -> None:

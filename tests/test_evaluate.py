@@ -310,7 +310,7 @@ def test_builders_work_ahead_and_their_failures_never_reach_the_device(
         "SEGFAULT": Outcome.CRASH,
     }
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
-        assert evaluator.capacity == 2
+        assert evaluator.capacity == 4
         for variant in wanted:
             evaluator.submit({"VARIANT": variant})
         trials = [evaluator.collect() for _ in wanted]

@@ -15,6 +15,7 @@ In the worker process, from the device up:
 In the search:
 
     tasks.py      configurations and requests on their way through the threads
+    sizing.py     how many builders, how many configurations in flight
     turns.py      builders and trials taking turns on a CPU device
     supervise.py  one worker process: start, talk, end
     crew.py       threads that each keep one worker alive

@@ -1,0 +1,37 @@
+"""How many builders a search starts, how far apart, and how many configurations it keeps in flight."""
+
+from __future__ import annotations
+
+import os
+
+from autotune.device import is_pocl
+from autotune.model import DeviceInfo
+
+_MOST_BUILDERS = 16
+_BUILDER_MEMORY = 2 * 2**30
+"""Device memory per builder at least: each holds a context, about half a GiB with NVIDIA's driver."""
+
+STAGGER_S = 0.12
+"""Between the starts of two builders: NVIDIA's driver makes one context at a time, and a herd of 17 waits for
+all of them (3.1 s on an H200 machine, 0.6 s for one)."""
+
+
+def count_builders(device: DeviceInfo, asked: int | None) -> int:
+    """Return how many processes build ahead; on a CPU only PoCL keeps what they compile, and one gains nothing."""
+    if asked is not None:
+        return asked
+    cores = os.cpu_count() or 1
+    if device.kind == "cpu" and (cores < 2 or not is_pocl(device)):
+        return 0
+    memory = _BUILDER_MEMORY if device.kind == "gpu" else _BUILDER_MEMORY // 4
+    return max(1, min(_MOST_BUILDERS, cores, device.memory // memory))
+
+
+def capacity(builders: int, devices: int, *, on_cpu: bool) -> int:
+    """Return how many configurations keep builders and devices at work, and no more: each is proposed blindly.
+
+    On a CPU they are built in batches, which want to be longer than two: builds differ tenfold in length.
+    """
+    if not builders:
+        return devices
+    return max(builders, 4) if on_cpu else builders + 2 * devices
