@@ -178,7 +178,7 @@ def run(session: Session) -> Callable[[Plan], Report]:
 @pytest.mark.parametrize("cache", ["warm", "cold"])
 def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[Plan], Report], cache: str) -> None:
     report = run(sum_plan(cache=cache))
-    assert (report.outcome, report.reason) == (Outcome.OK, "")
+    assert report.outcome is Outcome.OK, report.reason  # a busy machine gives a reason: the times drifted
     assert report.measurement is not None
     assert report.measurement.cache == cache
     assert report.busy_s > 0
