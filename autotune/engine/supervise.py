@@ -40,7 +40,7 @@ class WorkerOverran(WorkerError):
 DOING = {
     "start": "started",
     "build": "built the kernel",
-    "launch": "compiled the kernel at its first launch",
+    "launch": "compiled or first ran the kernel",
     "verify": "ran the kernel for the first time",
     "time": "timed the kernel",
 }
