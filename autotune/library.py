@@ -25,6 +25,9 @@ MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "refer
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _MAX_SOURCE = 4 * 2**20
 _MAX_DEPTH = 20
+_MAX_SIZE = 2**31 - 1
+_FILES = ("kernel", "python")
+"""Keys of `[reference]` that name a file."""
 
 
 class _StudyFields(NamedTuple):
@@ -62,8 +65,8 @@ class StudyText(_StudyFields):
         reference = self.table.get("reference")
         if not isinstance(reference, Mapping):
             return []
-        named = [str(reference.get("kernel", "")), str(reference.get("python", "")).partition(":")[0]]
-        return [find_kernel(name, self.path) for name in named if name]
+        named = {key: str(reference.get(key, "")).rpartition(":")[0 if key == "python" else 2] for key in _FILES}
+        return [find_kernel(name, self.path, f"reference.{key}") for key, name in named.items() if name]
 
 
 def find_study(name_or_path: str) -> StudyText:
@@ -74,11 +77,12 @@ def find_study(name_or_path: str) -> StudyText:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         path = Path(name_or_path)
         if not _is_file(path):
-            raise StudyError(f"no such study file: {name_or_path}", hint="autotune studies lists those found by name")
+            what = "not a study file" if os.path.lexists(path) else "no such study file"
+            raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
         return read_study(path)
     own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
     if _is_file(own):
-        hides = bundled.is_file() and own.resolve() != bundled.resolve()
+        hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
         return read_study(own, shadows=bundled if hides else None)
     if _is_file(bundled):
         return read_study(bundled)
@@ -109,7 +113,7 @@ def bundled_folder() -> Path:
 def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
     except (OSError, UnicodeDecodeError) as error:
@@ -122,15 +126,15 @@ def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
     return StudyText(name, path, table, kernel_path, read_source(kernel_path), shadows)
 
 
-def find_kernel(name: str, study: Path) -> Path:
-    """Return the kernel file that a study names: beside it, in the sibling `kernels/`, or bundled."""
+def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
+    """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
     folder = study.parent
     places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
     for place in places:
         if (place / name).is_file():
             return place / name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
-    raise StudyError(f"no file {name!r}", where=f"{study}: kernel", hint=f"looked in {looked}")
+    raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
 
 
 def read_source(path: Path, _open: tuple[Path, ...] = ()) -> str:
@@ -262,9 +266,9 @@ def _items(texts: str | Sequence[str]) -> list[str]:
 
 
 def _whole(value: str, item: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) < 1:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
         raise UsageError(
-            f"{item!r} is not a size", where="--size", hint="write NAME=NUMBER with a whole number of at least 1"
+            f"{item!r} is not a size", where="--size", hint=f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
         )
     return int(value)
 

@@ -247,8 +247,14 @@ class _Search:
         return ""
 
     def retime_finalists(self) -> None:
-        """Time the fastest again, interleaved, and keep what that says of each."""
+        """Time the fastest and the default again, interleaved, and keep what that says of each.
+
+        The default runs along so that the gain over it is one of times taken together.
+        """
         finalists = self._finalists()
+        default = _identity(self.problem.default)
+        finalists += [trial for trial in self._passed() if _identity(trial.configuration) == default]
+        finalists = list({_identity(trial.configuration): trial for trial in finalists}.values())
         if len(finalists) < 2 or not any(trial in self.fresh_trials for trial in finalists):
             return
         self._report("re-timing the finalists")
@@ -257,18 +263,18 @@ class _Search:
             if measurement is not None:
                 self.store.retime(self.id, trial.configuration, measurement)
                 self._replace(trial, replace(trial, retimed=measurement))
-        self.best = fastest(self._finalists(retimed=True)) or self.best
+        self.best = fastest(self._passed()) or self.best
 
     def _replace(self, old: Trial, new: Trial) -> None:
         for trials in (self.known, self.fresh_trials):
             trials[:] = [new if trial is old else trial for trial in trials]
 
-    def _finalists(self, retimed: bool = False) -> list[Trial]:
-        usable = [trial for trial in (*self.known, *self.fresh_trials) if trial.outcome is Outcome.OK]
-        if retimed:
-            return [trial for trial in usable if trial.retimed is not None]
-        usable.sort(key=_first_median)
-        return [t for t in usable[:FINALISTS] if _first_median(t) <= FINALIST_MARGIN * _first_median(usable[0])]
+    def _passed(self) -> list[Trial]:
+        return [trial for trial in (*self.known, *self.fresh_trials) if trial.outcome is Outcome.OK]
+
+    def _finalists(self) -> list[Trial]:
+        passed = sorted(self._passed(), key=_first_median)
+        return [t for t in passed[:FINALISTS] if _first_median(t) <= FINALIST_MARGIN * _first_median(passed[0])]
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from autotune.errors import StudyError
+from autotune.library import did_you_mean
 
-_SCALARS: dict[str, DTypeLike] = {
+SCALAR_TYPES: dict[str, DTypeLike] = {
     "char": np.int8,
     "uchar": np.uint8,
     "short": np.int16,
@@ -28,7 +29,7 @@ _SCALARS: dict[str, DTypeLike] = {
     "float": np.float32,
     "double": np.float64,
 }
-_NAME = re.compile(rf"({'|'.join(_SCALARS)})(2|3|4|8|16)?")
+_NAME = re.compile(rf"({'|'.join(SCALAR_TYPES)})(2|3|4|8|16)?")
 
 
 def numpy_type(name: str) -> tuple[np.dtype[np.generic], int]:
@@ -36,11 +37,11 @@ def numpy_type(name: str) -> tuple[np.dtype[np.generic], int]:
     found = _NAME.fullmatch(name)
     if found is None:
         raise StudyError(
-            f"unknown type {name!r}",
-            hint=f"use one of {', '.join(_SCALARS)}, or a vector of them such as float4",
+            f"unknown type {name!r}{did_you_mean(name, SCALAR_TYPES)}",
+            hint=f"use one of {', '.join(SCALAR_TYPES)}, or a vector of them such as float4",
         )
     width = int(found[2] or 1)
-    return np.dtype(_SCALARS[found[1]]), 4 if width == 3 else width
+    return np.dtype(SCALAR_TYPES[found[1]]), 4 if width == 3 else width
 
 
 @dataclass(frozen=True, slots=True)

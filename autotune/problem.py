@@ -15,8 +15,9 @@ from autotune.expression import Expression
 from autotune.library import did_you_mean
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
+from autotune.rules import DEVICE_FACTS, Argument, LaunchRule
 from autotune.space import Constraint, Space
-from autotune.study import DEVICE_FACTS, Argument, LaunchRule, Study
+from autotune.study import Study
 
 GENERIC_DEVICE = DeviceInfo(
     index=-1, name="generic", vendor="generic", platform="", driver="", kind="gpu", opencl_version="1.2",

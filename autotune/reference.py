@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import operator
+import traceback
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -65,14 +66,21 @@ def expected(problem: Problem, inputs: Mapping[str, NDArray[Any]], *, allow_pyth
     Floating-point outputs are computed and returned in float64; integers are computed in 64 bits and wrapped
     to the output's type, as the device does. Raises StudyError where the expression fails or the shape differs.
     """
-    reference = problem.study.reference
-    if reference.source is not None:
+    if problem.study.reference.source is not None:
         return None
+    try:
+        return _expected(problem, inputs, allow_python)
+    except StudyError as error:
+        raise error.at(str(problem.study.text.path)) from None
+
+
+def _expected(problem: Problem, inputs: Mapping[str, NDArray[Any]], allow_python: bool) -> Arrays:
+    reference = problem.study.reference
     names: dict[str, Any] = {**problem.size, **_scalars(problem), **{k: _widened(v) for k, v in inputs.items()}}
     if reference.numpy is not None:
         found = {name: evaluate(text, names, f"reference.numpy.{name}") for name, text in reference.numpy.items()}
     else:
-        found = dict(_function(reference.function, allow_python)(**names))
+        found = _call(_function(reference.function, allow_python), names)
     return {name: _fitted(problem.buffer(name), found.get(name)) for name in _outputs(problem)}
 
 
@@ -85,7 +93,8 @@ def evaluate(text: str, names: Mapping[str, Any], where: str = "") -> Any:
         raise StudyError(f"longer than {_MAX_TEXT} characters", where=where)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        return _value(tree, names)
+        with np.errstate(all="ignore"):  # a NaN that is expected is compared as one
+            return _value(tree, names)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise StudyError(f"not an expression: {text}", where=where) from error
     except StudyError as error:
@@ -213,6 +222,21 @@ def _scalars(problem: Problem) -> dict[str, int | float]:
     """The scalar arguments, where no parameter enters them."""
     plan: Plan = problem.plan(problem.default)
     return {name: argument.value for name, argument in plan.arguments.items() if isinstance(argument, Scalar)}
+
+
+def _call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Call the author's function; whatever it raises is the study's error, with the line it came from."""
+    try:
+        found = function(**names)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"the reference function failed: {type(error).__name__}: {error}"
+        raise StudyError(what, where=f"{Path(last.filename).name}:{last.lineno}") from error
+    if not isinstance(found, Mapping):
+        raise StudyError(
+            f"the reference function returned {type(found).__name__}", hint="return a dict with an array per output"
+        )
+    return dict(found)
 
 
 def _function(function: Any, allow_python: bool) -> Callable[..., Mapping[str, Any]]:

@@ -4,95 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from autotune import library, schema
-from autotune.errors import StudyError
+from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
 from autotune.library import StudyText, did_you_mean
-from autotune.model import Value
+from autotune.plan import SCALAR_TYPES, numpy_type
+from autotune.rules import DEVICE_FACTS, Argument, LaunchRule, Option, Parameter, Reference, ReferenceFunction
 from autotune.space import Constraint
 
-DEVICE_FACTS = (
-    "local_memory",
-    "max_work_group_size",
-    "compute_units",
-    "vendor",
-    "device_kind",
-    "compute_capability",
-    "extensions",
-)
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names."""
-
 _BRACES = re.compile(r"\{(\w+)\}")
-
-ReferenceFunction = Callable[..., Mapping[str, Any]]
-"""Called with every input array, scalar and size by name; returns the expected array of each output."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A tunable `#define`: a finite, ordered tuple of values."""
-
-    name: str
-    values: tuple[Value, ...]
-    default: Value
-    about: str = ""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A kernel argument: a buffer (`shape`), a scalar (`value`) or local memory (`local`)."""
-
-    name: str
-    type: str
-    shape: tuple[Expression, ...] = ()
-    allocate: tuple[Expression, ...] = ()
-    access: str = ""
-    data: schema.DataTable = field(default_factory=schema.DataTable)
-    value: Expression | None = None
-    local: Expression | None = None
-
-    @property
-    def is_data(self) -> bool:
-        """True for a buffer whose contents the user gives or gets, so that no parameter may shape it."""
-        return self.access in ("in", "out", "inout")
-
-
-@dataclass(frozen=True)
-class LaunchRule:
-    """A launch as the study writes it: extents are expressions."""
-
-    entry: str
-    global_size: tuple[Expression, ...]
-    local_size: tuple[Expression, ...] | None
-    arguments: tuple[str, ...]
-    when: Expression
-
-
-@dataclass(frozen=True)
-class Option:
-    """A build option; `{NAME}` in the flag stands for a value."""
-
-    flag: str
-    when: Expression
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Where expected outputs come from: exactly one of the three is set.
-
-    `numpy` maps an output to a NumPy expression; `source` with `launches` is another kernel; `function` is
-    Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
-    """
-
-    numpy: Mapping[str, str] | None = None
-    source: str | None = None
-    launches: tuple[LaunchRule, ...] = ()
-    function: ReferenceFunction | tuple[Path, str] | None = None
 
 
 class Study:
@@ -144,14 +69,14 @@ class Study:
         self.sizes = dict(table.sizes)
         self.size_lists = {name: [dict(size) for size in sizes] for name, sizes in table.size_lists.items()}
         self.choices = {name: tuple(values) for name, values in table.choices.items()}
-        self.parameters = {name: _parameter(name, entry) for name, entry in table.parameters.items()}
         self.requires = table.requires
         self.timing = table.timing
         try:
+            self.parameters = {name: _parameter(name, entry) for name, entry in table.parameters.items()}
             self._check_names()
             self._build_rules(table, function)
             self._check_arguments()
-        except StudyError as error:
+        except UsageError as error:  # an expression's error too
             raise error.at(str(text.path)) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
@@ -220,13 +145,14 @@ class Study:
             return Reference(numpy=table.numpy)
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
-            return Reference(function=(library.find_kernel(name, self.text.path), attribute))
-        source = library.read_source(library.find_kernel(table.kernel or "", self.text.path))
+            return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
+        source = library.read_source(library.find_kernel(table.kernel or "", self.text.path, "reference.kernel"))
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
         seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
         seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+        seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
         for table in ("sizes", "choices", "parameters"):
             for name in getattr(self, table):
                 if name in seen:
@@ -242,7 +168,11 @@ class Study:
     def _check_arguments(self) -> None:
         outputs = {name for name, argument in self.arguments.items() if argument.access in ("out", "inout")}
         if not outputs:
-            raise StudyError('no argument has access = "out" or "inout"', where="arguments")
+            raise StudyError(
+                'no argument has access = "out" or "inout"',
+                where="arguments",
+                hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
+            )
         if self.reference.numpy is not None and set(self.reference.numpy) != outputs:
             raise StudyError(
                 f"must give every output and nothing else: {', '.join(sorted(outputs))}", where="reference.numpy"
@@ -251,11 +181,16 @@ class Study:
 
 def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
     values = tuple(table.values)
-    if len(set(values)) != len(values) or len({str(value) for value in values}) != len(values):
-        raise StudyError("has a value twice", where=f"parameters.{name}.values")
+    twice = [text for text, count in Counter(map(str, values)).items() if count > 1]
+    if twice or len(set(values)) != len(values):
+        raise StudyError(f"has a value twice: {', '.join(twice)}", where=f"parameters.{name}.values")
     default = table.default if table.default is not None else values[0]
     if default not in values:
-        raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default")
+        raise StudyError(
+            f"{default!r} is none of the values",
+            where=f"parameters.{name}.default",
+            hint="they are " + ", ".join(map(str, values)),
+        )
     return Parameter(name, values, default, table.about)
 
 
@@ -264,6 +199,8 @@ def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: se
     data = table.access in ("in", "out", "inout")
     shape = _expressions(table.shape or (), f"{where}.shape", given if data else tuned)
     type_text = table.type if "{" in table.type or table.type not in tuned else f"{{{table.type}}}"
+    if "{" not in type_text:
+        _check_type(type_text, f"{where}.type")
     for used in _BRACES.findall(type_text):
         _known(used, given if data else tuned, f"{where}.type")
     return Argument(
@@ -276,6 +213,13 @@ def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: se
         _optional(table.value, f"{where}.value", tuned),
         _optional(table.local, f"{where}.local", tuned),
     )
+
+
+def _check_type(text: str, where: str) -> None:
+    try:
+        numpy_type(text)
+    except StudyError as error:
+        raise error.at(where) from None
 
 
 def _flag(flag: str, number: int, known: set[str]) -> str:

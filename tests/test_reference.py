@@ -117,7 +117,7 @@ def test_names_are_checked_without_running(text: str) -> None:
 
 def test_a_wrong_shape_is_told() -> None:
     problem = Problem(study(reference={"numpy": {"y": "x[1:]"}}))
-    with pytest.raises(StudyError, match=r"reference of y: has shape \(999,\), the output has \(1000,\)"):
+    with pytest.raises(StudyError, match=r"^saxpy\.toml: reference of y: has shape \(999,\), the output has \(1000,\)"):
         reference.expected(problem, reference.input_data(problem))
 
 
@@ -139,3 +139,25 @@ def test_a_file_with_python_runs_only_when_allowed(tmp_path: Path, monkeypatch: 
     found = reference.expected(problem, inputs, allow_python=True)
     assert found is not None
     assert np.array_equal(found["y"], inputs["x"].astype(np.float64))
+
+
+def fails(**_: Any) -> Any:
+    raise ValueError("boo")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (fails, r"test_reference\.py:\d+: the reference function failed: ValueError: boo"),
+        (lambda **_: 3, "returned int; return a dict"),
+        (lambda **_: {}, "returned nothing for it"),
+    ],
+)
+def test_a_function_that_does_not_do_is_told_with_its_line(function: Any, message: str) -> None:
+    problem = Problem(study(reference=function))
+    with pytest.raises(StudyError, match=message):
+        reference.expected(problem, reference.input_data(problem))
+
+
+def test_a_nan_in_the_reference_warns_of_nothing() -> None:
+    assert np.isnan(reference.evaluate("log(x)", {"x": np.array([-1.0])})).all()

@@ -88,9 +88,7 @@ def test_the_benchmark_runs_on_any_folder_of_recordings(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     command = [sys.executable, root / "benchmarks/search.py", tmp_path, "--json", out, "--seeds", "2"]
     samplers = ["--samplers", "bayes", "bayes+transfer", "random+2"]
-    done = subprocess.run(
-        [*command, *samplers], env={"PYTHONPATH": str(root)}, capture_output=True, text=True
-    )
+    done = subprocess.run([*command, *samplers], env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "loses more than .01 to bayes at 100: nowhere" in done.stdout
     found = json.loads(out.read_text())

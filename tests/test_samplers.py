@@ -151,9 +151,7 @@ def test_a_space_of_one(sampler: str) -> None:
 
 def test_a_space_of_two(sampler: str) -> None:
     space = make_space(x=[4, 8])
-    trials = search(
-        Proposer(space, sampler, seed=0), 5, lambda c: Trial(c, Outcome.OK, measurement=Measurement((5,)))
-    )
+    trials = search(Proposer(space, sampler, seed=0), 5, lambda c: Trial(c, Outcome.OK, measurement=Measurement((5,))))
     assert sorted(keys(trials)) == [(4,), (8,)]
 
 
@@ -169,9 +167,7 @@ def test_where_everything_fails(sampler: str, small: Space) -> None:
 
 
 def test_where_all_are_equally_fast(sampler: str, small: Space) -> None:
-    trials = search(
-        Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,)))
-    )
+    trials = search(Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,))))
     assert len(set(keys(trials))) == len(small)
 
 

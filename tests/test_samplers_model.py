@@ -19,9 +19,7 @@ from autotune.samplers.model import GROWTH_STEP, fits_at
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 
-SPACE = Space.build(
-    {"x": [1, 2, 4, 8, 16, 32, 48, 64], "y": [1, 2, 4, 8], "v": ["a", "b", "c"], "pad": [0, 1]}, []
-)
+SPACE = Space.build({"x": [1, 2, 4, 8, 16, 32, 48, 64], "y": [1, 2, 4, 8], "v": ["a", "b", "c"], "pad": [0, 1]}, [])
 
 
 def device(best: Configuration, unit: int = 10_000):
@@ -129,9 +127,7 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
     covariance = kernel(points, points, hyper) + hyper.noise * np.eye(12)
     cross = kernel(candidates, points, hyper)
     mean = cross @ np.linalg.solve(covariance, y)
-    deviation = np.sqrt(
-        variance(candidates, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1)
-    )
+    deviation = np.sqrt(variance(candidates, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1))
     for posterior in (at_once, stepwise):
         assert posterior.predict(y)[0] == pytest.approx(mean, abs=2e-3)
         assert posterior.predict(y)[1] == pytest.approx(deviation, abs=1e-3)
@@ -163,9 +159,7 @@ def test_fits_are_due_at_the_same_counts_however_one_gets_there() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(-4, 4), st.floats(0.1, 3))
 def test_expected_improvement_is_the_integral(mean: float, deviation: float) -> None:
-    wanted = quad(lambda t: (0.5 - t) * norm.pdf(t, mean, deviation), mean - 12 * deviation, 0.5, limit=200)[
-        0
-    ]
+    wanted = quad(lambda t: (0.5 - t) * norm.pdf(t, mean, deviation), mean - 12 * deviation, 0.5, limit=200)[0]
     found = np.exp(log_expected_improvement(np.array([mean]), np.array([deviation]), 0.5)[0])
     assert found == pytest.approx(max(wanted, 0), rel=1e-4, abs=1e-7)
 

@@ -67,8 +67,22 @@ def test_a_launch_names_its_arguments() -> None:
         study(launch=launch)
 
 
+def test_a_type_that_is_none_is_told_with_its_place() -> None:
+    arguments = table()["arguments"]
+    arguments["alpha"]["type"] = "flaot"
+    with pytest.raises(
+        StudyError, match=r"^saxpy\.toml: arguments\.alpha\.type: unknown type 'flaot' .did you mean 'float'"
+    ):
+        study(arguments=arguments)
+
+
+def test_a_parameter_cannot_be_named_like_a_type() -> None:
+    with pytest.raises(StudyError, match=r"parameters: 'float' is already an OpenCL type"):
+        study(parameters={**table()["parameters"], "float": {"values": [1]}})
+
+
 def test_a_bad_expression_is_told_with_its_place() -> None:
-    with pytest.raises(ExpressionError, match=r"work\.flops"):
+    with pytest.raises(ExpressionError, match=r"^saxpy\.toml: work\.flops"):
         study(work={"flops": "9**9**9"})
 
 

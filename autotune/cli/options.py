@@ -13,7 +13,8 @@ from autotune.cli.output import warn
 from autotune.errors import UsageError
 from autotune.library import did_you_mean
 from autotune.model import DeviceInfo, Value
-from autotune.study import Parameter, Study
+from autotune.rules import Parameter
+from autotune.study import Study
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
