@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from autotune import reference
 from autotune.device import require_usable
 from autotune.engine.crew import Keeper
+from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
@@ -76,11 +77,12 @@ class DeviceEvaluator:
 
     Waits on construction until no other search uses the devices (and says so). The input data and expected
     outputs are computed in the background; an error there, or a worker that cannot start, is raised by
-    `collect`. Close it, or use it as a context manager.
+    `collect`. Close it, or use it as a context manager. Raises DeviceError where the data has no room, SetupError.
     """
 
     def __init__(self, problem: Problem, devices: Sequence[DeviceInfo], settings: Settings | None = None) -> None:
         require_usable(devices[0])
+        require_room(problem.plan(problem.default), devices[0], on_host=problem.reference_plan() is None)
         self._problem = problem
         self._devices = list(devices)
         self._settings = settings or Settings()

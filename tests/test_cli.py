@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 import autotune
 from autotune.cli import app
 from autotune.device import find_device
+from autotune.engine import memory
 from tests.studies import SOURCE
 
 STUDY = """
@@ -457,6 +458,12 @@ BAD_WORDS = {
 @pytest.mark.parametrize("words", BAD_WORDS)
 def test_bad_words_are_one_line(words: str) -> None:
     assert re.search(BAD_WORDS[words], one_error(run(*words.split(), code=2)))
+
+
+@pytest.mark.parametrize("command", ["search", "check"])
+def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 1000.0)
+    assert "of host memory" in one_error(run(command, "./saxpy.toml", code=2))
 
 
 @pytest.mark.parametrize("words", ["search --no-such-option", "search --trials 0", "nosuch", "compare matmul"])

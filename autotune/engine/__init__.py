@@ -14,6 +14,7 @@ In the worker process, from the device up:
 
 In the search:
 
+    memory.py     room for the data, on the host and on the device
     tasks.py      configurations and requests on their way through the threads
     sizing.py     how many builders, how many configurations in flight
     turns.py      builders and trials taking turns on a CPU device
