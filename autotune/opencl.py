@@ -55,6 +55,14 @@ def error_name(code: int) -> str:
     return f"CL_{names[code]}" if code in names else "unknown error"
 
 
+class ArgumentError(OpenCLError):
+    """An argument that the kernel does not take; `position` counts from 0."""
+
+    def __init__(self, position: int, code: int) -> None:
+        self.position = position
+        super().__init__("clSetKernelArg", code)
+
+
 @contextmanager
 def _reported() -> Iterator[None]:
     try:
@@ -241,11 +249,16 @@ class Session:
         return Program(program, self._device)
 
     def set_arguments(self, kernel: Kernel, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer."""
-        with _reported():
-            for position, value in enumerate(arguments):
-                argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
+        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
+
+        Raises ArgumentError for one that the kernel does not take.
+        """
+        for position, value in enumerate(arguments):
+            argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
+            try:
                 kernel.set_arg(position, argument)
+            except cl.Error as error:
+                raise ArgumentError(position, error.code) from None
 
     def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
         """Enqueue one kernel with the arguments it has."""

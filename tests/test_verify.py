@@ -200,6 +200,15 @@ def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> No
     assert run(sum_plan()).outcome is Outcome.OK
 
 
+def test_arguments_that_the_kernel_does_not_take_are_named(run: Callable[[Plan], Report]) -> None:
+    add, twice = sum_plan().launches
+    few = run(sum_plan(launches=(add, Launch("twice", (1,), None, ("total",)))))
+    assert (few.outcome, few.reason) == (Outcome.COMPILE_ERROR, "twice takes 2 arguments, launch 2 gives 1")
+    swapped = run(sum_plan(launches=(Launch("add", (64,), (16,), ("a", "scale", "total", "shared")), twice)))
+    assert swapped.outcome is Outcome.COMPILE_ERROR
+    assert swapped.reason.startswith("add does not take a scalar of int as argument 2, scale: clSetKernelArg failed: ")
+
+
 def test_a_sum_that_is_not_zeroed_is_wrong_after_the_timed_runs(run: Callable[[Plan], Report]) -> None:
     buffer = Buffer("total", "int", (1,), (1,), "scratch")
     report = run(sum_plan(arguments={**sum_plan().arguments, "total": buffer}))

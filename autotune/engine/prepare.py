@@ -14,7 +14,17 @@ from autotune.engine.arena import Arena, Guarded, round_up
 from autotune.engine.report import Fault, first_error, resources
 from autotune.engine.verify import Checker
 from autotune.model import Outcome
-from autotune.opencl import BuildError, Event, Kernel, KernelLimits, Memory, OpenCLError, Program, Session
+from autotune.opencl import (
+    ArgumentError,
+    BuildError,
+    Event,
+    Kernel,
+    KernelLimits,
+    Memory,
+    OpenCLError,
+    Program,
+    Session,
+)
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
 
 
@@ -58,12 +68,15 @@ def build(session: Session, plan: Plan) -> Program:
 def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel, Launch, KernelLimits]]:
     """Return a kernel with its limits for each launch. Raises Fault where one is missing or exceeds the device."""
     found = []
-    for launch in plan.launches:
+    for number, launch in enumerate(plan.launches, 1):
         try:
             kernel = program.kernel(launch.entry)
             limits = program.limits(kernel)
         except OpenCLError as error:
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
+        if kernel.num_args != len(launch.arguments):
+            takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
+            raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
         found.append((kernel, launch, limits))
     return found
@@ -125,7 +138,21 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
 def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:
     views = {guarded.buffer.name: guarded.view for guarded in buffers}
     for kernel, launch, _ in compiled.kernels:
-        session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
+        try:
+            session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
+        except ArgumentError as error:
+            raise _refused(plan, launch, error) from None
+
+
+def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
+    """The fault of an argument that the kernel does not take: the study and the kernel do not fit each other."""
+    name = launch.arguments[error.position]
+    argument = plan.arguments[name]
+    kind = "a scalar" if isinstance(argument, Scalar) else "a buffer"
+    if isinstance(argument, Local):  # may be too large for this device only
+        return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
+    reason = f"{launch.entry} does not take {kind} of {argument.type} as argument {error.position + 1}, {name}: {error}"
+    return Fault(Outcome.COMPILE_ERROR, reason)
 
 
 def _argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
