@@ -149,10 +149,24 @@ def kernel(first: Array, second: Array, hyper: Hyper) -> Array:
     """Covariances (n, m) between points (n, size) and (m, size)."""
     (a, p), (b, q) = _split(first, hyper.linear), _split(second, hyper.linear)
     a, b = a * hyper.inverse_lengths, b * hyper.inverse_lengths
-    squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1)[None, :] - 2.0 * (a @ b.T)
-    root = np.sqrt(5.0 * np.maximum(squares, 0.0))
-    result = hyper.signal * (1.0 + root + np.square(root) / 3.0) * np.exp(-root)
-    return np.asarray(result + CONSTANT + hyper.slope * (p @ q.T))
+    root = a @ b.T  # in place from here on: there may be 20,000 x 200 of them
+    root *= -2.0
+    root += np.square(a).sum(axis=1)[:, None]
+    root += np.square(b).sum(axis=1)[None, :]
+    np.maximum(root, 0.0, out=root)
+    root *= 5.0
+    np.sqrt(root, out=root)
+    result = root / 3.0
+    result += 1.0
+    result *= root
+    result += 1.0
+    result *= hyper.signal
+    np.negative(root, out=root)
+    result *= np.exp(root, out=root)
+    result += CONSTANT
+    if hyper.linear:
+        result += hyper.slope * (p @ q.T)
+    return np.asarray(result)
 
 
 def variance(points: Array, hyper: Hyper) -> Array:
@@ -223,9 +237,13 @@ class Posterior:
     def predict(self, targets: Array, at: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
         """Means and deviations at candidates (None: all), given the targets (points,)."""
         weights = solve_triangular(self._lower[: self.count, : self.count], targets, lower=True)
-        mean = (weights.astype(np.float32) @ self._solved[: self.count]).astype(np.float64)
-        deviation = np.sqrt(np.maximum(self._variance, 1e-10))
-        return (mean, deviation) if at is None else (mean[at], deviation[at])
+        solved = self._solved[: self.count]
+        spread = np.maximum(self._variance, 1e-10)
+        few = at is not None and 4 * len(at) < len(spread)  # of many, copying costs more than it saves
+        mean = (weights.astype(np.float32) @ (solved[:, at] if few else solved)).astype(np.float64)
+        if at is None:
+            return mean, np.sqrt(spread)
+        return mean if few else mean[at], np.sqrt(spread[at])
 
     def covariance(self, chosen: NDArray[np.int64]) -> Array:
         """Posterior covariance (m, m) of some candidates."""

@@ -133,13 +133,20 @@ class Model:
 
     def predict(self, rows: Rows) -> tuple[Array, Array]:
         """Means and deviations (n,) of the scaled log time at some rows; cheap for those of `rows`, ascending."""
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        if np.array_equal(self.rows[at], rows):
+        at = self._at(rows)
+        if at is not None:
             mean, deviation = self._posterior.predict(self._filled, at)
             return mean + self._candidates_expected[at] / self.scale, deviation
         candidates, expected = self._view.encode(rows)
         mean, deviation = self._posterior.moved(candidates).predict(self._filled)
         return mean + expected / self.scale, deviation
+
+    def _at(self, rows: Rows) -> Rows | None:
+        """Where rows stand among the candidates; None where one is not among them."""
+        if len(self.rows) == len(self._space):
+            return rows
+        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return at if np.array_equal(self.rows[at], rows) else None
 
     def gain(self, rows: Rows, rng: np.random.Generator) -> float:
         """The share of the best time, 0..1, that trying some candidate rows is expected to save."""
