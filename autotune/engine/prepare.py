@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autotune.engine.arena import Arena, Guarded, round_up
-from autotune.engine.report import Fault, first_error, resources
+from autotune.engine.report import Fault, first_error, located, resources
 from autotune.engine.verify import Checker
 from autotune.model import Outcome
 from autotune.opencl import (
@@ -59,10 +59,11 @@ def build(session: Session, plan: Plan) -> Program:
     try:
         return session.build(plan.source, (*plan.options, *verbose))
     except BuildError as error:
-        line = first_error(error.detail)
+        log = located(error.detail, plan.source)
+        line = first_error(log)
         # NVIDIA's assembler refuses static local memory beyond the device.
-        outcome = Outcome.LAUNCH_ERROR if "too much shared data" in error.detail else Outcome.COMPILE_ERROR
-        raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=error.detail) from None
+        outcome = Outcome.LAUNCH_ERROR if "too much shared data" in log else Outcome.COMPILE_ERROR
+        raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=log) from None
 
 
 def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel, Launch, KernelLimits]]:

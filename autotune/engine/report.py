@@ -54,6 +54,19 @@ class Fault(AutotuneError):
         super().__init__(reason, detail=detail)
 
 
+def located(log: str, source: str) -> str:
+    """Return a build log with file and line where NVIDIA says `<kernel>:35`, heedless of the `#line`s of the source."""
+
+    def place(match: re.Match[str]) -> str:
+        name, number = "<kernel>", 0
+        for line in source.splitlines()[: int(match[1])]:
+            directive = re.match(r'#line (\d+) "([^"]+)"', line)
+            number, name = (int(directive[1]) - 1, directive[2]) if directive else (number + 1, name)
+        return f"{name}:{number}"
+
+    return re.sub(r"<kernel>:(\d+)", place, log)
+
+
 def first_error(log: str) -> str:
     """Return the first line of a build log that speaks of an error, else its first line."""
     log = re.sub(r"\S*/tempfile_\w+\.cl", "kernel", log)  # where PoCL keeps the source for a moment
