@@ -24,6 +24,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import rates_text, timing_text, trial_json
+from autotune.engine.report import first_error
 from autotune.errors import AutotuneError, StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import Configuration, Outcome, Trial
@@ -151,7 +152,9 @@ def _build(
         facts(_built_rows(problem, trial, saved))
     if trial.outcome is Outcome.COMPILE_ERROR:
         kernel = str(problem.study.text.kernel_path)
-        raise StudyError(f"does not build: {trial.reason}", where=kernel, detail=trial.build_log)
+        logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
+        what = "does not build; its log:" if logged else f"does not build: {trial.reason}"
+        raise StudyError(what, where=kernel, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {
         **shown_trial,
