@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -32,6 +33,12 @@ def stderr() -> Console:
 def say(text: str) -> None:
     """Print a line about the work, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def announce(text: str) -> None:
+    """Print a line on stderr, on a terminal wrapped between words."""
+    console = stderr()
+    console.print(Text(text), soft_wrap=not console.is_terminal)
 
 
 def warn(text: str) -> None:
@@ -80,14 +87,24 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequ
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Print names and values in two columns on stdout; rows without a value are left out."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        if value:
-            grid.add_row(Text(name, "bold"), Text(value))
-    _print(grid)
+    """Print names and values in two columns on stdout; rows without a value are left out.
+
+    Long lines are wrapped between words, but for those that hold a command: pasted in parts it would not run.
+    """
+    shown = [(name, value) for name, value in rows if value]
+    console, indent = stdout(), max((len(name) for name, _ in shown), default=0) + 2
+    for name, value in shown:
+        lines = [part for line in value.splitlines() for part in _wrapped(line, console.width - indent)]
+        for head, line in zip_longest([name], lines, fillvalue=""):
+            text = Text.assemble((head, "bold"), " " * (indent - len(head)), line)
+            text.rstrip()
+            console.print(text, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    if line.startswith("autotune "):
+        return [line]
+    return textwrap.wrap(line, max(20, width), break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def _print(shown: Table) -> None:

@@ -24,7 +24,7 @@ from autotune.cli.options import (
     parse_fix,
     size_text,
 )
-from autotune.cli.output import say, stderr, warn, write_json
+from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
@@ -173,7 +173,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
 def _announce(problem: Problem, count: int) -> None:
     several = f"{count} x " if count > 1 else ""
     place = f" at {size_text(problem.size)}" if problem.size else ""
-    say(
+    announce(
         f"{problem.study.name}{place} on {several}{problem.device.name} ({problem.device.fingerprint}): "
         f"{len(problem.space):,} valid configurations"
     )
