@@ -1,0 +1,40 @@
+"""The Python API as the README shows it, on PoCL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import autotune
+from autotune.errors import UsageError
+from tests.studies import study
+
+
+def test_search_then_best(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.db")
+    result = autotune.search(study(), size={"N": 500}, trials=3, seed=1, fix={"FAST": [0]}, database=database)
+    assert result.best is not None
+    assert result.trials == 3
+    found = autotune.best(study(), size={"N": 500}, database=database)
+    assert found.match == "exact"
+    assert dict(found.configuration) == dict(result.best.configuration)
+    other = autotune.best(study(), size={"N": 600}, database=database)
+    assert other.match == "nearest size"
+
+
+def test_nothing_stored_gives_the_default_and_says_so(tmp_path: Path) -> None:
+    found = autotune.best(study(), database=str(tmp_path / "a.db"))
+    assert found.match == "default"
+    assert dict(found.configuration) == {"WPT": 1, "WG": 64, "FAST": 0}
+
+
+@pytest.mark.parametrize("arguments", [{"sampler": "nope"}, {"device": "no such device"}, {"size": {"Q": 1}}])
+def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        autotune.search(study(), trials=1, database=str(tmp_path / "a.db"), **arguments)  # type: ignore[arg-type]
+
+
+def test_other_names_are_no_attributes() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        autotune.nope  # noqa: B018

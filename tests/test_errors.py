@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from autotune import errors
+from autotune.errors import AutotuneError, StudyError
+
+
+def test_a_message_says_where_what_and_what_next() -> None:
+    error = StudyError("no such thing", where="launch.1", hint="add it")
+    assert str(error) == "launch.1: no such thing; add it"
+    assert str(error.at("x.toml")) == "x.toml: launch.1: no such thing; add it"
+    assert str(AutotuneError("alone")) == "alone"
+
+
+def test_exit_codes_are_those_of_the_readme() -> None:
+    codes = {name: kind.exit_code for name, kind in vars(errors).items() if isinstance(kind, type)}
+    assert codes == {
+        "AutotuneError": 1,
+        "UsageError": 2,
+        "ExpressionError": 2,
+        "StudyError": 2,
+        "SpaceError": 2,
+        "DeviceError": 2,
+        "StoreError": 2,
+        "SetupError": 3,
+        "WorkerError": 4,
+    }
