@@ -53,13 +53,14 @@ class Meant(NamedTuple):
 
 
 def parse(words: Sequence[str]) -> Asked | None:
-    """Return what the words ask; None for anything unusual (help, an unknown option), which is Typer's to explain."""
-    given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study")}
+    """Return what the words ask; None for anything unusual (help, an unknown option,
+    options at odds), which is Typer's to explain."""
+    given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if word == "--json":
-            given["format"].append("json")
+            given["json"].append("json")
         elif name in _OPTIONS:
             argument = value if equals else next(rest, None)
             if argument is None:
@@ -69,7 +70,8 @@ def parse(words: Sequence[str]) -> Asked | None:
             return None
         else:
             given["study"].append(word)
-    if len(given["study"]) > 1:
+    differ = given["json"] and given["format"] and given["format"][-1] != "json"
+    if len(given["study"]) > 1 or differ or not all(text.strip(", ") for text in given["sizes"]):
         return None
     return Asked(
         study=[DEFAULT_STUDY, *given["study"]][-1],
@@ -77,7 +79,7 @@ def parse(words: Sequence[str]) -> Asked | None:
         sizes=tuple(given["sizes"]),
         choices=tuple(given["choices"]),
         database=[None, *given["database"]][-1],
-        format=["table", *given["format"]][-1],
+        format=["table", *given["format"], *given["json"]][-1],
     )
 
 

@@ -441,6 +441,9 @@ BAD_WORDS = {
     "best nosuch": "no study named",
     "best ./saxpy.toml --format yaml": "formats: .*json",
     "best ./saxpy.toml --size N=x": "not a size",
+    "best ./saxpy.toml --size ,": "no size given",
+    "search ./saxpy.toml --size=": "no size given",
+    "best ./saxpy.toml --format header --json": "--json and --format header exclude each other",
     "best ./saxpy.toml -d 99": "no device '99'",
     "check nosuch": "no study named",
     "check ./saxpy.toml --set WG=1": "it can be",
@@ -504,6 +507,10 @@ def commands() -> dict[str, Any]:
 
     group: Any = typer.main.get_command(app)
     return dict(group.commands)
+
+
+def test_the_version_is_printed() -> None:
+    assert run("--version").stdout.startswith("autotune")
 
 
 def test_every_command_of_the_readme_is_there() -> None:

@@ -104,6 +104,8 @@ def test_help_and_mistakes_are_typers() -> None:
         ("-d0", None),
         ("--unknown x", None),
         ("a b", None),
+        ("--json --format header", None),
+        ("--size ,", None),
         ("--", None),
     ],
 )

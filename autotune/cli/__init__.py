@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from autotune.cli.output import report, say
+from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError
 
 
@@ -26,6 +27,15 @@ class Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        try:
+            write(f"autotune {metadata.version('autotune')}")
+        except metadata.PackageNotFoundError:
+            write("autotune, run from a checkout that is not installed")
+        raise typer.Exit
+
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -34,6 +44,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
 )
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before a command."""
+
 
 # Importing a group registers its commands with `app`, in the order in which --help lists them.
 from autotune.cli import searching, looking, checking, comparing, moving  # noqa: E402, F401, I001

@@ -20,7 +20,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import facts, say, table, write, write_json
 from autotune.compare import size_label
-from autotune.errors import AutotuneError, SetupError
+from autotune.errors import AutotuneError, SetupError, UsageError
 from autotune.export import FORMATS
 from autotune.model import DeviceInfo, Outcome
 from autotune.problem import Problem
@@ -49,12 +49,16 @@ def best(
     device: DeviceOption = None,
     size: SizeOption = None,
     choice: ChoiceOption = None,
-    output: Annotated[str, typer.Option("--format", metavar="FORMAT", help="How to print it.")] = "table",
+    output: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="How to print it. Default: table.")
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer as `python -m autotune best` does, which takes a shorter way for all but --help and mistakes."""
-    shown = "json" if as_json else output
+    if as_json and output not in (None, "json"):
+        raise UsageError(f"--json and --format {output} exclude each other", hint="leave one of them out")
+    shown = "json" if as_json else output or "table"
     asked = asking.Asked(study, device, tuple(size or ()), tuple(choice or ()), database, shown)
     raise typer.Exit(asking.run(asked))
 

@@ -21,9 +21,23 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint."),
 ]
+
+
+def _not_empty(texts: list[str] | None) -> list[str] | None:
+    """Refuse `--size ""`, which a script with an unset variable gives: it does not mean the default size."""
+    if not all(text.strip(", ") for text in texts or ()):
+        raise UsageError("no size given", where="--size", hint="write --size M=1024,N=512")
+    return texts
+
+
 SizeOption = Annotated[
     list[str] | None,
-    typer.Option("--size", metavar="M=1024,N=512", help="Problem size; a plain number sets every size. Repeatable."),
+    typer.Option(
+        "--size",
+        metavar="M=1024,N=512",
+        help="Problem size; a plain number sets every size. Repeatable.",
+        callback=_not_empty,
+    ),
 ]
 ChoiceOption = Annotated[
     list[str] | None,
