@@ -43,7 +43,8 @@ from autotune.store import Store
     help="""
 Show the best per value of one parameter, per size, or per device, as a table and as a chart.
 
-Every value gets the same number of trials: those that the store lacks are measured first, unless --no-search.
+Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
+Stored trials count, so a value that was searched before may have more; the column trials says how many.
 A value that is not possible at a size is listed with the reason.
 
 \b
