@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autotune import asking, library, lookup, loop
 from autotune import device as devices
+from autotune.errors import UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.lookup import Best
 from autotune.loop import Budget, ProgressCallback, Result
@@ -27,7 +28,7 @@ def search(
     seconds: float | None = None,
     sampler: str = DEFAULT_SAMPLER,
     seed: int | None = None,
-    fix: Mapping[str, Sequence[Value]] | None = None,
+    fix: Mapping[str, Value | Sequence[Value]] | None = None,
     start: Sequence[Configuration] = (),
     budget: Budget | None = None,
     retry_failed: bool = False,
@@ -41,17 +42,20 @@ def search(
 
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
-    defaults. Without `trials`, `seconds` or a `budget` it runs 60 seconds. `allow_python` lets a reference
-    run that is Python code of the study's author; a function given to `Study` needs no permission.
+    defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
+    runs 60 seconds. `allow_python` lets a reference run that is Python code of the study's author; a function
+    given to `Study` needs no permission.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
     if budget is None:
         limit = seconds if seconds is not None or trials is not None else 60.0
         budget = Budget(trials=trials, seconds=limit)
+    _require_whole("trials", budget.trials)
     chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
-    problem = Problem(loaded, size, choices, chosen[0], fix=fix)
+    kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
+    problem = Problem(loaded, size, choices, chosen[0], fix=kept)
     settings = Settings(allow_python=allow_python or callable(loaded.reference.function))
     with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
         return loop.run(
@@ -68,6 +72,12 @@ def search(
             devices=chosen,
             on_progress=on_progress,
         )
+
+
+def _require_whole(name: str, value: object) -> None:
+    """Raise UsageError for a number of trials that is none; None stands for no limit."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise UsageError(f"{value!r} is no whole number of at least 1", where=name, hint=f"write {name}=100")
 
 
 def best(

@@ -53,8 +53,7 @@ class Meant(NamedTuple):
 
 
 def parse(words: Sequence[str]) -> Asked | None:
-    """Return what the words ask; None for anything unusual (help, an unknown option,
-    options at odds), which is Typer's to explain."""
+    """Return what the words ask; None for the unusual (help, unknown options, a clash), which is Typer's to explain."""
     given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
     rest = iter(words)
     for word in rest:

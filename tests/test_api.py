@@ -13,7 +13,7 @@ from tests.studies import study
 
 def test_search_then_best(tmp_path: Path) -> None:
     database = str(tmp_path / "a.db")
-    result = autotune.search(study(), size={"N": 500}, trials=3, seed=1, fix={"FAST": [0]}, database=database)
+    result = autotune.search(study(), size={"N": 500}, trials=3, seed=1, fix={"FAST": [0], "WG": 64}, database=database)
     assert result.best is not None
     assert result.trials == 3
     found = autotune.best(study(), size={"N": 500}, database=database)
@@ -33,6 +33,17 @@ def test_nothing_stored_gives_the_default_and_says_so(tmp_path: Path) -> None:
 def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         autotune.search(study(), trials=1, database=str(tmp_path / "a.db"), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trials", [0, -1, "x", 1.5, True])
+def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
+    with pytest.raises(UsageError, match=r"trials: .* is no whole number of at least 1"):
+        autotune.search(study(), trials=trials, database=str(tmp_path / "a.db"))  # type: ignore[arg-type]
+
+
+def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="WG cannot be 33"):
+        autotune.search(study(), trials=1, fix={"WG": 33}, database=str(tmp_path / "a.db"))
 
 
 def test_other_names_are_no_attributes() -> None:
