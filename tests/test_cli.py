@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -135,6 +136,26 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "saxpy.cl").write_text(SOURCE)
 
 
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The database of a search of two trials, and what the search printed as JSON: one search for many tests."""
+    folder = tmp_path_factory.mktemp("searched")
+    (folder / "saxpy.toml").write_text(STUDY)
+    (folder / "saxpy.cl").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        found = run("search", "./saxpy.toml", "--trials", "2", "--json", "--db", str(folder / "own.db"))
+    return folder / "own.db", json.loads(found.stdout)
+
+
+@pytest.fixture
+def stored(searched: tuple[Path, dict[str, Any]], tmp_path: Path) -> dict[str, Any]:
+    """What a search of two trials found; its trials are in this test's own database."""
+    shutil.copy(searched[0], tmp_path / "own.db")
+    return searched[1]
+
+
 def run(*words: str, code: int = 0, stdin: str | None = None) -> Result:
     result = CliRunner().invoke(app, list(words), input=stdin)
     assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
@@ -172,10 +193,9 @@ def test_search_prints_the_best_and_the_next_command_and_goes_on() -> None:
     assert "space exhausted" in second.stdout
 
 
-def test_best_gives_what_the_search_found_in_every_format() -> None:
-    found = json.loads(run("search", "./saxpy.toml", "--json").stdout)
+def test_best_gives_what_the_search_found_in_every_format(stored: dict[str, Any]) -> None:
     best = json.loads(run("best", "./saxpy.toml", "--format", "json").stdout)
-    assert best["configuration"] == found["best"]["configuration"]
+    assert best["configuration"] == stored["best"]["configuration"]
     defines = run("best", "./saxpy.toml", "--format", "defines").stdout
     assert all(f"-D{name}={value}" in defines for name, value in best["configuration"].items())
     assert "exact" in run("best", "./saxpy.toml").stdout
@@ -238,8 +258,8 @@ def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.
     assert run("history", "--json").stdout == "[]\n"
 
 
+@pytest.mark.usefixtures("stored")
 def test_history_lists_trials_with_reasons_and_spread() -> None:
-    run("search", "./saxpy.toml", "--trials", "2")
     change('"alpha * x + y"', '"alpha * x - y"')
     run("search", "./saxpy.toml", "--trials", "1", code=1)
     shown = run("history", "./saxpy.toml").stdout
@@ -257,8 +277,8 @@ def test_history_of_nothing_says_so() -> None:
     assert run("history", "--json").stdout == "[]\n"
 
 
+@pytest.mark.usefixtures("stored")
 def test_export_and_import_lose_nothing_and_add_nothing_twice() -> None:
-    run("search", "./saxpy.toml", "--trials", "2")
     lines = run("export").stdout
     assert len(lines.splitlines()) == 2
     run("export", "trials.jsonl")
@@ -275,14 +295,14 @@ def test_devices_as_a_table_and_as_json() -> None:
     assert found[0]["fingerprint"] in run("devices").stdout
 
 
+@pytest.mark.usefixtures("stored")
 def test_studies_lists_bundled_and_own_ones_with_their_counts() -> None:
     Path("studies").mkdir()
-    Path("studies/mine.toml").write_text(STUDY.replace('"saxpy"', '"mine"', 1).replace("saxpy.cl", "../saxpy.cl"))
+    Path("studies/saxpy.toml").write_text(STUDY.replace("saxpy.cl", "../saxpy.cl"))
     Path("studies/broken.toml").write_text("name = ")
-    run("search", "mine", "--trials", "2")
     rows = {row["study"]: row for row in json.loads(run("studies", "--json").stdout)}
-    assert {"sgemm", "matmul", "matmul_rect", "product_sum", "element_mult", "mine", "broken"} <= set(rows)
-    assert (rows["mine"]["valid"], rows["mine"]["trials"]) == (VALID, 2)
+    assert {"sgemm", "matmul", "matmul_rect", "product_sum", "element_mult", "saxpy", "broken"} <= set(rows)
+    assert (rows["saxpy"]["valid"], rows["saxpy"]["trials"]) == (VALID, 2)
     assert rows["sgemm"]["trials"] == 0
     assert rows["sgemm"]["valid"] >= 10_000
     assert "not valid TOML" in rows["broken"]["error"]
@@ -353,6 +373,7 @@ def test_compare_by_parameter_spends_equal_trials_and_draws() -> None:
     assert "not possible" in again.stdout
 
 
+@pytest.mark.usefixtures("stored")
 def test_compare_by_size_over_a_list_of_the_study() -> None:
     run("compare", "./saxpy.toml", "--by", "size", "--sizes", "ladder", "--trials", "1", "--chart", "sizes.png")
     assert Path("sizes.png").read_bytes().startswith(b"\x89PNG")
@@ -360,6 +381,7 @@ def test_compare_by_size_over_a_list_of_the_study() -> None:
     assert re.search(r"^N=100 .*WPT=", shown, re.MULTILINE)
 
 
+@pytest.mark.usefixtures("stored")
 def test_compare_by_device_shows_the_devices_here() -> None:
     fingerprint = find_device(None).fingerprint
     cells = json.loads(run("compare", "./saxpy.toml", "--by", "device", "--trials", "1", "--json").stdout)["cells"]
