@@ -48,9 +48,7 @@ def _key(trial: Trial) -> str:
     return ",".join(str(value) for value in trial.configuration.values())
 
 
-def search_with_kernel_tuner(
-    recording: Recording, strategy: str, seed: int, budget: int
-) -> tuple[list[Trial], float]:
+def search_with_kernel_tuner(recording: Recording, strategy: str, seed: int, budget: int) -> tuple[list[Trial], float]:
     """The distinct configurations a strategy tried, in order, and its CPU milliseconds for each."""
     try:
         from constraint import FunctionConstraint
@@ -80,9 +78,7 @@ def search_with_kernel_tuner(
             seed=seed,
         )
     elapsed_ms = (time.process_time() - began) * 1000
-    trials = [
-        recording.trial(row) for row in dict.fromkeys(recorded[_values(space.names, r)] for r in results)
-    ]
+    trials = [recording.trial(row) for row in dict.fromkeys(recorded[_values(space.names, r)] for r in results)]
     return trials, elapsed_ms / max(1, len(trials))
 
 

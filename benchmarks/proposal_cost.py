@@ -31,9 +31,7 @@ WINDOWS = (100, 200, 500, 1000, 5000)
 def measure(configuration: Configuration, rng: np.random.Generator) -> Trial:
     """A made-up device: a bowl in the logarithms, with some ruggedness and noise; a few fail."""
     logs = np.log2(1 + np.array([float(value) for value in configuration.values()]))
-    time_ns = 1e6 * np.exp(
-        0.1 * np.square(logs - 3).sum() + 0.1 * np.sin(7 * logs).sum() + 0.01 * rng.normal()
-    )
+    time_ns = 1e6 * np.exp(0.1 * np.square(logs - 3).sum() + 0.1 * np.sin(7 * logs).sum() + 0.01 * rng.normal())
     if rng.random() < 0.03:
         return Trial(configuration, Outcome.LAUNCH_ERROR)
     return Trial(configuration, Outcome.OK, measurement=Measurement((round(time_ns),)))
@@ -41,9 +39,7 @@ def measure(configuration: Configuration, rng: np.random.Generator) -> Trial:
 
 def main() -> None:
     """Print mean and worst CPU milliseconds per window of trials."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sampler", choices=list(SAMPLERS), default="bayes")
     parser.add_argument("--trials", type=int, default=1000)
     options = parser.parse_args()

@@ -162,9 +162,7 @@ def evaluations(curves: NDArray[np.float64]) -> NDArray[np.float64]:
 def aggregate(by_space: dict[str, dict]) -> dict[str, object]:
     """Geometric means over spaces; a space that was not reached counts with the whole budget."""
     at = {
-        str(mark): round(
-            float(np.exp(np.mean([np.log(max(f["at"][str(mark)], 1e-3)) for f in by_space.values()]))), 4
-        )
+        str(mark): round(float(np.exp(np.mean([np.log(max(f["at"][str(mark)], 1e-3)) for f in by_space.values()]))), 4)
         for mark in MARKS
     }
     needed = [f["evaluations_to_5pct"] or BUDGET for f in by_space.values()]
@@ -201,9 +199,7 @@ def report(results: dict[str, dict[str, dict]]) -> None:
             print(f"{name}+transfer loses more than .01 to {name} at 100: {', '.join(lost) or 'nowhere'}")
 
 
-def benchmark(
-    paths: list[Path], variants: list[Variant], seeds: int, jobs: int
-) -> dict[str, dict[str, dict]]:
+def benchmark(paths: list[Path], variants: list[Variant], seeds: int, jobs: int) -> dict[str, dict[str, dict]]:
     """All variants on all spaces: variant -> space -> figures."""
     kernels: dict[str, list[Path]] = {}
     for path in paths:
@@ -223,13 +219,9 @@ def benchmark(
 
 def main() -> None:
     """Parse the command line, run, print, write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
-    parser.add_argument(
-        "--samplers", nargs="+", default=["bayes", "bayes+4", "bayes+transfer", "tpe", "random"]
-    )
+    parser.add_argument("--samplers", nargs="+", default=["bayes", "bayes+4", "bayes+transfer", "tpe", "random"])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--spaces", nargs="+", help="only the spaces whose names begin so")
     parser.add_argument("--jobs", type=int, default=1, help="processes")

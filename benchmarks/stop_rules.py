@@ -53,9 +53,7 @@ def stale(best: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def main() -> None:
     """Print one row per rule, then expected beside realised gain."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
@@ -73,9 +71,7 @@ def main() -> None:
                 rules.setdefault(name, []).append((count, recording.best_ns / best[count - 1]))
             now = np.arange(AHEAD - 1, BUDGET - AHEAD, AHEAD)
             pairs += list(zip(now + 1, gains[now], 1 - best[now + AHEAD] / best[now], strict=True))
-    print(
-        f"{'rule':<20}{'evaluations: median':>20}{'mean':>8}{'optimum/best: median':>22}{'worst tenth':>13}"
-    )
+    print(f"{'rule':<20}{'evaluations: median':>20}{'mean':>8}{'optimum/best: median':>22}{'worst tenth':>13}")
     for name, found in rules.items():
         counts, reached = np.array(found).T
         print(

@@ -62,9 +62,7 @@ class Codec:
         for column in self.columns:
             name = self.space.names[column]
             if name in fixed:
-                mask &= table[:, column] == (
-                    fixed[name] if self.ordered else self._position(name, fixed[name])
-                )
+                mask &= table[:, column] == (fixed[name] if self.ordered else self._position(name, fixed[name]))
         return mask
 
     def _position(self, name: str, value: Any) -> int:

@@ -112,8 +112,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
         for trial in trials
         if trial.outcome != Outcome.PENDING
         and all(
-            name in trial.configuration and isinstance(trial.configuration[name], str) == text
-            for name, text in kinds
+            name in trial.configuration and isinstance(trial.configuration[name], str) == text for name, text in kinds
         )
     ]
 
