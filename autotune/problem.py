@@ -90,6 +90,12 @@ class Problem:
         best = np.lexsort((rows, apart.sum(axis=1), (apart > 0).sum(axis=1)))[0]
         return self.space.configuration(int(rows[best]))
 
+    @property
+    def moved(self) -> dict[str, tuple[Value, Value]]:
+        """What of the study's default is not valid here: parameter -> (the study's value, the one that stands in)."""
+        stated = {name: parameter.default for name, parameter in self.study.parameters.items()}
+        return {name: (stated[name], value) for name, value in self.default.items() if value != stated[name]}
+
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
         self._require_valid(configuration)

@@ -102,9 +102,7 @@ class ReplayEvaluator:
         self._usage["time"] += trial.time_s
         return trial
 
-    def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0
-    ) -> list[Measurement | None]:
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
         """The recorded measurements once more; None where there is none."""
         found = [self._trials.get(_key(configuration)) for configuration in configurations]
         return [None if trial is None else trial.retimed or trial.measurement for trial in found]

@@ -61,6 +61,13 @@ class Study:
         study._build(text, None)
         return study
 
+    @property
+    def unused(self) -> list[str]:
+        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
+        tables = {name: self.text.table.get(name) for name in ("arguments", "defines", "launch", "options")}
+        words = set(re.findall(r"\w+", self.text.source + repr(tables)))
+        return [name for name in self.parameters if name not in words]
+
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
         table = schema.validate(text.table, str(text.path))
         self.text = text

@@ -68,6 +68,8 @@ def test_the_default_moves_to_the_nearest_valid_configuration() -> None:
     assert Problem(study(), fix={"WG": [128, 256]}).default == {"WPT": 1, "WG": 128, "FAST": 0}
     small = replace(GENERIC_DEVICE, max_work_group_size=32)
     assert Problem(study(), device=small).default == {"WPT": 1, "WG": 32, "FAST": 0}
+    assert Problem(study(), device=small).moved == {"WG": (64, 32)}
+    assert Problem(study()).moved == {}
 
 
 def test_device_facts_stand_in_constraints() -> None:

@@ -93,6 +93,12 @@ def test_without_an_output_nothing_can_be_verified() -> None:
         study(arguments=arguments)
 
 
+def test_a_parameter_that_nothing_uses_is_known() -> None:
+    assert study().unused == []
+    idle = {"values": [1, 2]}
+    assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+
+
 def test_a_function_can_be_the_reference_and_enters_the_hash() -> None:
     one = study(reference=lambda x, y, **_: {"y": 2.5 * x + y})
     two = study(reference=lambda x, y, **_: {"y": 2.0 * x + y})

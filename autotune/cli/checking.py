@@ -21,6 +21,7 @@ from autotune.cli.options import (
     load_study,
     parse_configuration,
     size_text,
+    warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import rates_text, timing_text, trial_json
@@ -75,6 +76,7 @@ def check(
     written = _written(problem)
     if not as_json:
         _print_written(problem, written)
+    warn_of_idle(problem)
     configuration = parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
     reference.check(problem)

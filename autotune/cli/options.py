@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from autotune import library
-from autotune.cli.output import warn
+from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.library import did_you_mean
 from autotune.model import DeviceInfo, Value
+from autotune.problem import Problem
 from autotune.rules import Parameter
 from autotune.study import Study
 
@@ -101,6 +102,15 @@ def parse_configuration(
             )
         configuration[name] = _value(parameter(study, name, option), values[0], option)
     return configuration
+
+
+def warn_of_idle(problem: Problem) -> None:
+    """Say which parameters nothing uses, and where the study's default had to give way."""
+    for name in problem.study.unused:
+        warn(f"nothing uses the parameter {name}: neither the kernel nor a launch, argument, define or option")
+    if problem.moved:
+        moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())
+        say(f"the study's default is not valid here; the nearest valid one stands in: {moved}")
 
 
 def parameter(study: Study, name: str, option: str) -> Parameter:

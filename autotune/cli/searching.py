@@ -23,6 +23,7 @@ from autotune.cli.options import (
     parse_configuration,
     parse_fix,
     size_text,
+    warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
@@ -177,3 +178,4 @@ def _announce(problem: Problem, count: int) -> None:
         f"{problem.study.name}{place} on {several}{problem.device.name} ({problem.device.fingerprint}): "
         f"{len(problem.space):,} valid configurations"
     )
+    warn_of_idle(problem)
