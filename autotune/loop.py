@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from autotune import library
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
-from autotune.samplers import Proposer
 from autotune.statistics import median_interval
 from autotune.store import Store
 
 if TYPE_CHECKING:
     from autotune.evaluate import Evaluator
+    from autotune.samplers.proposer import Proposer
 
 FINALISTS = 5
 """How many of the fastest are timed again, interleaved, before a winner is named."""
@@ -112,6 +112,8 @@ def run(
     `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
     search in order: the result says `interrupted`.
     """
+    from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
+
     known = [] if fresh else recall(problem, store.trials(problem.key), retry_failed)
     prior = [] if cold else store.related(problem.key)
     proposer = Proposer(problem.space, sampler, seed, prior=prior)

@@ -33,7 +33,8 @@ class Rules:
     target: float = 0.01  # width of the interval of the median, as a share of it, at which sampling ends
     confidence: float = 0.95
     minimum: int = 5  # samples; the fewest whose interval covers the median at about the default confidence
-    maximum: int = 50
+    maximum: int = 50  # samples, or four times as many where they are short
+    least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
     budget_s: float = 2.0
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
@@ -114,17 +115,23 @@ class Precise:
         self.samples.append(ns)
 
     @property
+    def left(self) -> int:
+        """How many more samples are allowed: up to the maximum, or to what `least_s` takes."""
+        count, rules = len(self.samples), self._rules
+        short = 4 * rules.maximum if sum(self.samples) * 1e-9 < rules.least_s else 0
+        return max(rules.maximum, short) - count
+
+    @property
     def spent(self) -> bool:
         """True where the runs or the seconds allowed are used up; three runs are always allowed."""
-        count, seconds = len(self.samples), sum(self.samples) * 1e-9
-        return count >= self._rules.maximum or (count >= 3 and seconds >= self._rules.budget_s)
+        return self.left <= 0 or (len(self.samples) >= 3 and sum(self.samples) * 1e-9 >= self._rules.budget_s)
 
     @property
     def finished(self) -> bool:
         """True once the median is known well enough, or no more may be spent on it."""
         if self.spent:
             return True
-        enough = len(self.samples) >= self._rules.minimum
+        enough = len(self.samples) >= self._rules.minimum and sum(self.samples) * 1e-9 >= self._rules.least_s
         return enough and relative_width(self.samples, self._rules.confidence) <= self._rules.target
 
 
@@ -159,7 +166,7 @@ class Slower:
             return False
         if min(self._samples) > self._bound * (1 + self._rules.margin):
             return True
-        if len(self._samples) < self._rules.minimum:
+        if len(self._samples) < self._rules.minimum or sum(self._samples) * 1e-9 < self._rules.least_s:
             return False
         low, _ = median_interval(self._samples, self._rules.confidence)
         return low > self._bound * (1 + self._rules.fine_margin)
@@ -224,9 +231,9 @@ def _wanted(precise: Precise, rules: Rules) -> int:
     taken = len(precise.samples)
     if taken < rules.minimum:
         return rules.minimum - taken
-    left = rules.budget_s * 1e9 - sum(precise.samples)
-    affordable = max(1, int(left / max(1, median(precise.samples))))
-    return max(1, min(1 + taken // 2, rules.maximum - taken, affordable))
+    seconds_left = rules.budget_s - sum(precise.samples) * 1e-9
+    affordable = int(seconds_left * 1e9 / max(1, median(precise.samples)))
+    return max(1, min(1 + taken // 2, precise.left, affordable))
 
 
 def _stopped(warmup: Sequence[int], samples: Sequence[int], bound_ns: float | None, cache: str) -> Timed:

@@ -5,9 +5,9 @@
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
 `peer` needs the extra `[bench]`. It runs our search and Kernel Tuner's, each a fresh process with empty build
-caches, over the same kernel file, space and size, with as many distinct configurations drawn at random and
-every one verified; the wall time is that of the whole process. Both picks are then timed again, interleaved,
-in one process.
+caches, over the same kernel file, space and size. Both get the same distinct configurations, drawn at random
+(builds differ tenfold in length), and verify every one; the wall time is that of the whole process. Both picks are
+then timed again, interleaved, in one process.
 """
 
 from __future__ import annotations
@@ -56,11 +56,18 @@ def fixed(kind: str) -> dict[str, list[Any]]:
     return {name: [value] for name, value in (FIXED_EVERYWHERE | FIXED[kind]).items()}
 
 
+def draw(problem: Any, trials: int, seed: int) -> list[dict[str, Any]]:
+    """Return distinct configurations: the default, which a search of ours begins with, and others at random."""
+    rows = problem.space.sample(np.random.default_rng(seed), min(trials, len(problem.space)))
+    others = [problem.space.configuration(int(row)) for row in rows]
+    return [problem.default, *(one for one in others if one != problem.default)][:trials]
+
+
 def run_ours(device: str | None, size: int, trials: int, seed: int) -> None:
     """Search, and print the pick."""
     from autotune import api
-    from autotune.device import find_device
 
+    problem = make_problem(device, size)
     with tempfile.TemporaryDirectory() as folder:
         result = api.search(
             "sgemm",
@@ -69,13 +76,15 @@ def run_ours(device: str | None, size: int, trials: int, seed: int) -> None:
             trials=trials,
             sampler="random",
             seed=seed,
-            fix=fixed(find_device(device).kind),
+            fix=fixed(problem.device.kind),
+            start=draw(problem, trials, seed)[1:],
             database=f"{folder}/bench.db",
         )
     assert result.best is not None
     print(json.dumps({
         "pick": dict(result.best.configuration), "ms": result.best.time_ns * 1e-6, "tried": result.trials,
-        "failures": dict(result.failures), "usage": dict(result.usage), "search_s": result.elapsed_s,
+        "failures": {outcome: [count, result.examples[outcome].reason] for outcome, count in result.failures.items()},
+        "usage": dict(result.usage), "search_s": result.elapsed_s,
     }))  # fmt: skip
 
 
@@ -92,7 +101,7 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
     expected = reference.expected(problem, inputs)["C"].astype(np.float32)
     plan = problem.plan(problem.default)
     stay = {name: values[0] for name, values in problem.values.items() if len(values) == 1}
-    valid = [problem.space.configuration(row) for row in range(len(problem.space))]
+    valid = draw(problem, trials, seed)
     tuned = {name: sorted({c[name] for c in valid}) for name in problem.space.names if name not in stay}
     tuned["block_size_x"] = sorted({_threads(configuration) for configuration in valid})
     rows = {tuple(configuration[name] for name in tuned if name != "block_size_x") for configuration in valid}

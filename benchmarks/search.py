@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import ProblemKey, Trial
 from autotune.replay import Recording
-from autotune.samplers import SAMPLERS, Proposer
+from autotune.samplers import SAMPLERS
+from autotune.samplers.proposer import Proposer
 
 MARKS = (25, 50, 100, 200)
 BUDGET = MARKS[-1]

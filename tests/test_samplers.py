@@ -8,7 +8,8 @@ import pytest
 from autotune.errors import SpaceError, UsageError
 from autotune.expression import Expression
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import SAMPLERS, Proposer
+from autotune.samplers import SAMPLERS
+from autotune.samplers.proposer import Proposer
 from autotune.space import Constraint, Space
 
 

@@ -10,12 +10,12 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import Proposer
 from autotune.samplers.acquisition import log_expected_improvement
 from autotune.samplers.design import aligned, maximin
 from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import Posterior, Prior, _loss, fit, guess, kernel, variance
 from autotune.samplers.model import GROWTH_STEP, fits_at
+from autotune.samplers.proposer import Proposer
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 

@@ -52,10 +52,19 @@ def test_nothing_is_stopped_without_a_bound_or_when_switched_off() -> None:
 
 
 def test_noise_takes_more_samples_than_quiet() -> None:
-    quiet = measure(replay([2 * MS] * 100), Rules()).measurement
-    noisy = measure(replay([2 * MS + (i * 7919 % 13) * 40_000 for i in range(100)]), Rules()).measurement
+    quiet = measure(replay([5 * MS] * 100), Rules()).measurement
+    noisy = measure(replay([5 * MS + (i * 7919 % 13) * 100_000 for i in range(100)]), Rules()).measurement
     assert len(quiet.samples_ns) == Rules().minimum
     assert len(noisy.samples_ns) > 2 * len(quiet.samples_ns)
+
+
+def test_short_runs_are_sampled_for_as_long_as_a_disturbance_lasts() -> None:
+    short = measure(replay([MS // 4] * 500), Rules()).measurement.samples_ns
+    assert Rules().least_s <= sum(short) * 1e-9 < 2 * Rules().least_s
+    shortest = measure(replay([10_000] * 500), Rules()).measurement.samples_ns
+    assert len(shortest) == 4 * Rules().maximum
+    disturbed = [2 * MS] * 8 + [MS] * 100
+    assert not measure(replay(disturbed), Rules(), bound_ns=1.6 * MS).stopped
 
 
 def test_seconds_bound_the_samples_but_three_are_taken() -> None:
@@ -81,7 +90,7 @@ def test_every_run_is_kept_once_and_the_rules_bound_their_number(times: list[int
     seen = [*timed.measurement.warmup_ns, *timed.measurement.samples_ns]
     assert seen == times[: len(seen)]
     assert len(timed.measurement.warmup_ns) <= rules.warmup
-    assert len(timed.measurement.samples_ns) <= rules.maximum
+    assert len(timed.measurement.samples_ns) <= 4 * rules.maximum
     if timed.stopped:
         assert min(timed.measurement.samples_ns) > bound or len(timed.measurement.samples_ns) >= rules.minimum
 

@@ -17,7 +17,7 @@ In the search:
     memory.py     room for the data, on the host and on the device
     tasks.py      configurations and requests on their way through the threads
     sizing.py     how many builders, how many configurations in flight
-    turns.py      builders and trials taking turns on a CPU device
+    pause.py      builders halted while a trial is on the clock
     supervise.py  one worker process: start, talk, end
     crew.py       threads that each keep one worker alive
     runtime.py    the device's lock, the folder of a run

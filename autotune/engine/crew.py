@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from autotune.engine.messages import Job, Ready, Retime, Setup
+from autotune.engine.pause import Pause
 from autotune.engine.report import Report
 from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
-from autotune.engine.turns import Closed
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.plan import Plan
@@ -25,11 +25,15 @@ _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
 
 
+class Closed(Exception):
+    """The evaluator is closing; the thread ends."""
+
+
 class Keeper(threading.Thread):
     """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
 
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
-    `fail` is told where no worker can be started: the thread ends. The worker starts after `delay_s`.
+    `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held.
     """
 
     def __init__(
@@ -40,7 +44,7 @@ class Keeper(threading.Thread):
         fail: Callable[[AutotuneError], None],
         set_up: Callable[[Keeper], None],
         folder: Path,
-        delay_s: float = 0.0,
+        pause: Pause | None = None,
     ) -> None:
         super().__init__(name=f"autotune-{role}", daemon=True)
         self.role = role
@@ -49,14 +53,12 @@ class Keeper(threading.Thread):
         self._fail = fail
         self._set_up = set_up
         self._folder = folder
-        self._delay_s = delay_s
+        self._pause = pause
         self._worker: WorkerProcess | None = None
         self._closing = threading.Event()
 
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
-        if self._closing.wait(self._delay_s):
-            return
         try:
             self._set_up(self)
             while (task := self._tasks.get()) is not None and not self._closing.is_set():
@@ -81,6 +83,8 @@ class Keeper(threading.Thread):
         Raises WorkerError where it cannot start, Closed.
         """
         self._worker = WorkerProcess(self.role, self._folder, environment)
+        if self._pause is not None:
+            self._pause.join(self._worker)
         try:
             self._worker.send(device)
             answer = self._exchange(self._worker, setup(), _START_S)
@@ -144,7 +148,7 @@ class Keeper(threading.Thread):
             worker.send(message)
             answer = worker.receive(limit_s)
         except WorkerError:
-            self._worker = None
+            self._drop()
             if self._closing.is_set():
                 raise Closed from None
             raise
@@ -153,6 +157,8 @@ class Keeper(threading.Thread):
         return answer
 
     def _drop(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+            if self._pause is not None:
+                self._pause.leave(worker)

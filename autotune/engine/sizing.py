@@ -1,4 +1,4 @@
-"""How many builders a search starts, how far apart, and how many configurations it keeps in flight."""
+"""How many builders a search starts, and how many configurations it keeps in flight."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from autotune.model import DeviceInfo
 _MOST_BUILDERS = 16
 _BUILDER_MEMORY = 2 * 2**30
 """Device memory per builder at least: each holds a context, about half a GiB with NVIDIA's driver."""
-
-STAGGER_S = 0.12
-"""Between the starts of two builders: NVIDIA's driver makes one context at a time, and a herd of 17 waits for
-all of them (3.1 s on an H200 machine, 0.6 s for one)."""
 
 
 def count_builders(device: DeviceInfo, asked: int | None) -> int:
@@ -27,11 +23,6 @@ def count_builders(device: DeviceInfo, asked: int | None) -> int:
     return max(1, min(_MOST_BUILDERS, cores, device.memory // memory))
 
 
-def capacity(builders: int, devices: int, *, on_cpu: bool) -> int:
-    """Return how many configurations keep builders and devices at work, and no more: each is proposed blindly.
-
-    On a CPU they are built in batches, which want to be longer than two: builds differ tenfold in length.
-    """
-    if not builders:
-        return devices
-    return max(builders, 4) if on_cpu else builders + 2 * devices
+def capacity(builders: int, devices: int) -> int:
+    """Return how many configurations keep builders and devices at work, and no more: each is proposed blindly."""
+    return builders + 2 * devices if builders else devices

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 import autotune
 from autotune.engine.messages import Phase
 from autotune.errors import WorkerError
+
+_CHILDREN_S = 0.5
+"""How long a halted builder's children are waited for at most."""
 
 
 class WorkerDied(WorkerError):
@@ -68,6 +72,8 @@ class WorkerProcess:
         self._connection = Connection(ours.detach())
         self.phase = "start"
         self._said = 0  # bytes of the log that belong to what is over
+        self._halted_s = 0.0
+        self._halted_since: float | None = None
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
@@ -77,13 +83,17 @@ class WorkerProcess:
             raise self._died() from None
 
     def receive(self, limit_s: float) -> Any:
-        """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran."""
-        deadline = time.monotonic() + limit_s
+        """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
+
+        The time for which the process was halted does not count.
+        """
+        deadline = self._clock() + limit_s
         while True:
             try:
-                if not self._connection.poll(max(0.0, deadline - time.monotonic())):
-                    self.kill()
-                    raise WorkerOverran(self.phase, limit_s)
+                while not self._connection.poll(max(0.0, deadline - self._clock())):
+                    if self._clock() >= deadline:
+                        self.kill()
+                        raise WorkerOverran(self.phase, limit_s)
                 message = self._connection.recv()
             except (EOFError, OSError):
                 raise self._died() from None
@@ -91,7 +101,23 @@ class WorkerProcess:
                 self._said = self._log.stat().st_size
                 return message
             self.phase, limit_s = message.name, message.limit_s
-            deadline = time.monotonic() + limit_s
+            deadline = self._clock() + limit_s
+
+    def halt(self) -> None:
+        """Stop the process until `go_on`, and wait for the linker that it may have started."""
+        self._process.send_signal(signal.SIGSTOP)
+        self._halted_since = time.monotonic()
+        # Children are not stopped along: one that outlived a killed search would stay for ever.
+        deadline = self._halted_since + _CHILDREN_S
+        while _has_running_child(self.pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    def go_on(self) -> None:
+        """Let the halted process continue."""
+        if self._halted_since is not None:
+            self._halted_s += time.monotonic() - self._halted_since
+            self._halted_since = None
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
@@ -103,6 +129,12 @@ class WorkerProcess:
         self._process.wait()
         self._connection.close()
 
+    def _clock(self) -> float:
+        """Seconds that go by while the process is not halted."""
+        now = time.monotonic()
+        halted_since = self._halted_since  # read once: another thread halts
+        return now - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
+
     def _died(self) -> WorkerDied:
         try:
             code = self._process.wait(timeout=1.0)
@@ -111,6 +143,16 @@ class WorkerProcess:
         self.kill()
         lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
         return WorkerDied(self.phase, max(0, -code), lines[-1].strip() if lines else "")
+
+
+def _has_running_child(pid: int) -> bool:
+    """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
+    try:
+        children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in chain(*children)]
+        return any(state != "Z" for state in states)
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 def python_path() -> dict[str, str]:

@@ -1,19 +1,20 @@
-"""The samplers by name. A new one is a class and a row here; tests/test_samplers.py then tests it."""
+"""The samplers by name. A new one is a class and a row here; tests/test_samplers.py then tests it.
+
+Optuna is imported by what makes a sampler: naming one costs nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-
-import optuna
+from typing import TYPE_CHECKING
 
 from autotune.model import Trial
-from autotune.samplers.codec import Codec
-from autotune.samplers.rows import GridSampler, RandomSampler, RowSampler
-from autotune.samplers.stock import StockSampler
-from autotune.samplers.threads import one_thread
 from autotune.space import Space
+
+if TYPE_CHECKING:
+    from autotune.samplers.rows import RowSampler
 
 Prior = Sequence[tuple[object, Sequence[Trial]]]
 """Trials of other devices or sizes of the same kernel, each with a label."""
@@ -28,35 +29,47 @@ class SamplerEntry:
 
 
 def _bayes(space: Space, seed: int, prior: Prior) -> RowSampler:
-    # It brings SciPy: half a second that the other samplers do not need.
     from autotune.samplers.bayes import BayesSampler
+    from autotune.samplers.codec import Codec
+    from autotune.samplers.threads import one_thread
 
     with one_thread():
         return BayesSampler(Codec(space), seed, prior)
 
 
 def _tpe(space: Space, seed: int, prior: Prior) -> RowSampler:
-    # Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices.
-    return StockSampler(Codec(space), seed, lambda one: optuna.samplers.TPESampler(seed=one))
+    from autotune.samplers.stock import tpe
+
+    return tpe(space, seed)
+
+
+def _random(space: Space, seed: int, prior: Prior) -> RowSampler:
+    from autotune.samplers.codec import Codec
+    from autotune.samplers.rows import RandomSampler
+
+    return RandomSampler(Codec(space), seed)
+
+
+def _grid(space: Space, seed: int, prior: Prior) -> RowSampler:
+    from autotune.samplers.codec import Codec
+    from autotune.samplers.rows import GridSampler
+
+    return GridSampler(Codec(space), seed)
 
 
 def _gp(space: Space, seed: int, prior: Prior) -> RowSampler:
-    codec = Codec(space, ordered=True)
-    return StockSampler(codec, seed, lambda one: optuna.samplers.GPSampler(seed=one))
+    from autotune.samplers.stock import gp
+
+    return gp(space, seed)
 
 
 SAMPLERS: dict[str, SamplerEntry] = {
     "bayes": SamplerEntry(
-        "Gaussian process over all valid configurations; learns from other devices and sizes",
-        _bayes,
+        "Gaussian process over all valid configurations; learns from other devices and sizes", _bayes
     ),
     "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
-    "random": SamplerEntry(
-        "uniform over what is untried", lambda space, seed, prior: RandomSampler(Codec(space), seed)
-    ),
-    "grid": SamplerEntry(
-        "every valid configuration, in order", lambda space, seed, prior: GridSampler(Codec(space), seed)
-    ),
+    "random": SamplerEntry("uniform over what is untried", _random),
+    "grid": SamplerEntry("every valid configuration, in order", _grid),
 }
 if find_spec("torch"):  # which Optuna's needs
     SAMPLERS["gp"] = SamplerEntry("Optuna's Gaussian process", _gp)

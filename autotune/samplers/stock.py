@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.samplers.codec import Codec
 from autotune.samplers.rows import RowSampler
+from autotune.space import Space
 
 
 class StockSampler(RowSampler):
@@ -45,6 +46,16 @@ class StockSampler(RowSampler):
             if name not in params:
                 params[name] = sampler.sample_independent(study, trial, name, distribution)
         return params
+
+
+def tpe(space: Space, seed: int) -> StockSampler:
+    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
+    return StockSampler(Codec(space), seed, lambda one: TPESampler(seed=one))
+
+
+def gp(space: Space, seed: int) -> StockSampler:
+    """Optuna's Gaussian process, which needs torch."""
+    return StockSampler(Codec(space, ordered=True), seed, lambda one: GPSampler(seed=one))
 
 
 def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.Generator) -> int:

@@ -1,0 +1,80 @@
+"""Builders are halted while a trial is on the clock, and no limit runs meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autotune.device import list_devices
+from autotune.engine.messages import Ready, Setup
+from autotune.engine.pause import Pause
+from autotune.engine.report import Limits
+from autotune.engine.supervise import WorkerOverran, WorkerProcess
+from autotune.timing import Rules
+
+
+class Noted:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def halt(self) -> None:
+        self.said.append("halt")
+
+    def go_on(self) -> None:
+        self.said.append("go on")
+
+
+def test_members_are_halted_from_the_first_holder_to_the_last() -> None:
+    pause, early, late, gone = Pause(), Noted(), Noted(), Noted()
+    pause.join(early)
+    pause.join(gone)
+    pause.leave(gone)
+    with pause.held():
+        pause.join(late)
+        with pause.held():
+            pass
+        assert early.said == late.said == ["halt"]
+    assert early.said == late.said == ["halt", "go on"]
+    assert gone.said == []
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> WorkerProcess:
+    return WorkerProcess("builder", tmp_path, {})
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def await_state(pid: int, wanted: str) -> None:
+    while state(pid) not in wanted:
+        os.sched_yield()
+
+
+def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_run(worker: WorkerProcess) -> None:
+    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    pause = Pause()
+    pause.join(worker)
+    with pause.held():
+        await_state(worker.pid, "T")
+        worker.send(Setup("", {}, {}, None, Rules(), Limits()))
+    assert isinstance(worker.receive(60.0), Ready)
+    with pause.held():
+        assert worker._clock() == pytest.approx(worker._clock(), abs=1e-9)
+    before = worker._clock()
+    with pytest.raises(WorkerOverran):
+        worker.receive(0.05)
+    assert worker._clock() >= before + 0.05
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker.pid, 0)
+
+
+def test_a_worker_that_is_gone_can_be_halted(worker: WorkerProcess) -> None:
+    worker.kill()
+    pause = Pause()
+    pause.join(worker)
+    with pause.held():
+        pass
