@@ -2,6 +2,7 @@
 
     python benchmarks/kernels.py [--device D] [--studies sgemm,product_sum] [--sizes 1024,1600x1600x1007]
                                  [--trials 200] [--seeds 1..5] [--json OUT] [--markdown OUT]
+    python benchmarks/kernels.py --accuracy [--device D] [--json OUT] [--markdown OUT]
     python benchmarks/kernels.py --join PART1.json PART2.json [--markdown OUT]
 
 Limits come first: multiply-add, read and copy, by kernels of this benchmark. Then each study is searched once per
@@ -12,6 +13,8 @@ Ratios are medians over the rounds (2: twice as fast); a share is that of the li
 or, where it did better there, as measured beside the contenders. What seeds give is shown as median and range,
 and for each target how many seeds reach it. `--clblast-tuning DIR` takes what `clblast_tuner_xgemm` left in a
 folder, run on this device.
+`--accuracy` multiplies random, badly scaled and cancelling matrices of many depths by every method of `sgemm`, and
+tables how much larger the errors are than cuBLAS's.
 
 Exit code 1: a rate beyond a limit, which is to be explained, or limit kernels that fall short on an H200.
 """

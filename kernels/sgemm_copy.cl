@@ -18,7 +18,14 @@
 #define COPIES_B (TILE_K * WIDTH_B / THREADS)
 
 // Where it goes, in a slice of A that begins at `a`.
-#define PLACE_A(i, a) ((a) + COPY_ROW(i, WIDTH_A) * ROW_A + COPY_VECTOR(i, WIDTH_A) * VECTOR_A * COLUMN_A)
+#define PLACE_A(i, a) ((a) + COPY_ROW(i, WIDTH_A) + COPY_VECTOR(i, WIDTH_A) * VECTOR_A * COLUMN_A)
+
+#if COPY_A == ASYNC || COPY_B == ASYNC
+#include "sgemm_async.cl"
+#else
+static inline void close_batch(void) {}
+static inline void wait_for_oldest_batch(void) {}
+#endif
 
 typedef struct {
   __global const float *a, *b;               // where the next slice begins, for this tile
@@ -51,41 +58,6 @@ static inline void start_copier(copier *copy, __global const float *A, __global 
     copy->offset_b[i] = COPY_ROW(i, WIDTH_B) * N + min((int)COPY_VECTOR(i, WIDTH_B) * VECTOR_B, N - VECTOR_B - column);
 }
 
-#if COPY_A == ASYNC || COPY_B == ASYNC
-// Starts a copy of 1, 2 or 4 floats; of zeros where it is not `valid`.
-static inline void copy_async(__local float *to, __global const float *from, const int floats, const bool valid)
-{
-  const uint address = (uint)(size_t)to;
-  const uint bytes = valid ? floats * 4 : 0;
-  if (floats == 4)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-  else if (floats == 2)
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-}
-
-static inline void close_batch(void)
-{
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-static inline void wait_for_all_copies(void)
-{
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-// All but the newest STAGES - 2 batches have arrived afterwards.
-static inline void wait_for_oldest_batch(void)
-{
-  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-}
-#else
-static inline void close_batch(void) {}
-static inline void wait_for_all_copies(void) {}
-static inline void wait_for_oldest_batch(void) {}
-#endif
-
 // Starts the copy of the next slice to `a` and `b`. Slice 0 is checked for the zeros in front of K.
 static inline void fetch(copier *copy, const bool check, __local float *a, __local float *b, const uint id)
 {
@@ -94,7 +66,7 @@ static inline void fetch(copier *copy, const bool check, __local float *a, __loc
     __global const float *from = copy->a + copy->offset_a[i];
     const bool valid = !check || (int)COPY_VECTOR(i, WIDTH_A) * VECTOR_A >= copy->zeros;
 #if COPY_A == ASYNC
-    copy_async(PLACE_A(i, a), from, VECTOR_A, valid);
+    copy_async(PLACE_A(i, a), from, VECTOR_A * 4, valid);
 #else
     copy->held_a[i] = valid ? *(__global const vector_a *)from : (vector_a)(0.0f);
 #endif
@@ -104,7 +76,8 @@ static inline void fetch(copier *copy, const bool check, __local float *a, __loc
     __global const float *from = copy->b + copy->offset_b[i];
     const bool valid = !check || (int)COPY_ROW(i, WIDTH_B) >= copy->zeros;
 #if COPY_B == ASYNC
-    copy_async(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B, from, VECTOR_B, valid);
+    copy_async(b + COPY_ROW(i, WIDTH_B) * TILE_N + COPY_VECTOR(i, WIDTH_B) * VECTOR_B, from, VECTOR_B * 4,
+               valid);
 #else
     copy->held_b[i] = valid ? *(__global const vector_b *)from : (vector_b)(0.0f);
 #endif
@@ -128,6 +101,6 @@ static inline void deposit(const copier *copy, __local float *a, __local float *
 #if COPY_B == REGISTERS
   UNROLL
   for (int i = 0; i < COPIES_B; ++i)
-    *(__local vector_b *)(b + COPY_ROW(i, WIDTH_B) * STRIDE_B + COPY_VECTOR(i, WIDTH_B) * VECTOR_B) = copy->held_b[i];
+    *(__local vector_b *)(b + COPY_ROW(i, WIDTH_B) * TILE_N + COPY_VECTOR(i, WIDTH_B) * VECTOR_B) = copy->held_b[i];
 #endif
 }

@@ -1,10 +1,36 @@
-// Multiplying slices by fused multiply-adds: part of sgemm.cl.
+// Multiplying by fused multiply-adds: part of sgemm.cl.
 
-#define STEP_K 1  // depth of a fragment
-#define FRAGMENT_A(lane) ((lane) / LANES_N * VECTOR_M)
-#define FRAGMENT_B(lane) ((lane) % LANES_N * VECTOR_N)
+#define THREADS_N (TILE_N / WPT_N)
+#define LANES_N (32 / LANES_M)
 
+// A slice of A lies transposed in local memory: from a column to the next one it is COLUMN_A floats. B lies as it does
+// in global memory.
+#define COLUMN_A (TILE_M + PAD_A)
+#define SLICE_A (TILE_K * COLUMN_A)
+#define SLICE_B (TILE_K * TILE_N)
+#define STAGE (SLICE_A + SLICE_B)
+
+#define VECTOR_M 4  // adjacent rows of C in a work-item
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define FLOAT_1 float
+#define FLOAT_2 float2
+#define FLOAT_4 float4
+#define FLOAT_8 float8
+#define FLOAT_16 float16
+#define FLOATS(width) JOIN(FLOAT_, width)
+
+typedef FLOATS(VECTOR_A) vector_a;
+typedef FLOATS(VECTOR_B) vector_b;
+typedef FLOATS(VECTOR_M) vector_m;
+typedef FLOATS(VECTOR_N) vector_n;
 typedef FLOATS(FMA_WIDTH) vector_f;
+
+// The vector that begins at x.
+#define AT(vector, x) (*(vector *)&(x))
+
+#include "sgemm_copy.cl"
 
 typedef struct {
   float total[WPT_M][WPT_N] __attribute__((aligned(64)));
@@ -18,9 +44,6 @@ static inline void clear(accumulator *sums)
     for (int j = 0; j < WPT_N; j += FMA_WIDTH)
       AT(vector_f, sums->total[i][j]) = 0.0f;
 }
-
-static inline void begin_slice(accumulator *sums) {}
-static inline void end_slice(accumulator *sums) {}
 
 // The part of one row of the slices that this work-item multiplies.
 typedef struct {
@@ -65,7 +88,115 @@ static inline void multiply_slice(accumulator *sums, __local const float *a, __l
 {
   for (int k = 0; k < TILE_K; ++k) {
     fragment f;
-    read_fragment(&f, a + k * COLUMN_A, b + k * STRIDE_B);
+    read_fragment(&f, a + k * COLUMN_A, b + k * TILE_N);
     multiply(sums, &f);
+  }
+}
+
+// Compilers for NVIDIA move the read of a slice's first fragment behind the turn of the loop, where its latency shows.
+static inline void keep_order(void)
+{
+#ifdef __NV_CL_C_VERSION
+  asm volatile("" ::: "memory");
+#endif
+}
+
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1)))
+void sgemm(const int M, const int N, const int K,
+           __global const float *restrict A, __global const float *restrict B, __global float *restrict C)
+{
+  // Every stage holds a slice of A and one of B.
+  __local float slices[STAGES * STAGE] __attribute__((aligned(64)));
+
+  int first_row, first_column, begin, end;
+  find_tile(M, N, &first_row, &first_column);
+  first_row *= TILE_M;
+  first_column *= TILE_N;
+  find_slices(K, &begin, &end);
+
+  // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N. Its rows and columns come
+  // in vectors that lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors.
+  const uint id = get_local_id(0);
+  const uint patch = id / 32;
+  const int patch_row = patch / (THREADS_N / LANES_N) * LANES_M * WPT_M;
+  const int patch_column = patch % (THREADS_N / LANES_N) * LANES_N * WPT_N;
+  const int row = patch_row + id % 32 / LANES_N * VECTOR_M;
+  const int column = patch_column + id % LANES_N * VECTOR_N;
+
+  accumulator sums;
+  clear(&sums);
+
+  copier copy;
+  start_copier(&copy, A, B, M, N, K, first_row, first_column, begin, id);
+
+#if STAGES == 1
+  for (; begin < end; ++begin) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    fetch(&copy, begin == 0, slices, slices + SLICE_A, id);
+    deposit(&copy, slices, slices + SLICE_A, id);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    multiply_slice(&sums, slices + row, slices + SLICE_A + column);
+  }
+#else
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    __local float *free = slices + stage * STAGE;
+    if (begin + stage < end) {
+      fetch(&copy, begin + stage == 0, free, free + SLICE_A, id);
+      deposit(&copy, free, free + SLICE_A, id);
+    }
+    close_batch();
+  }
+  wait_for_oldest_batch();
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  // Two fragments take turns: while one is multiplied the next is read, also from one slice to the next.
+  fragment fragments[2];
+  read_fragment(&fragments[0], slices + row, slices + SLICE_A + column);
+  keep_order();
+  __local float *full = slices;                         // the slice that is multiplied
+  __local float *free = slices + (STAGES - 1) * STAGE;  // the one before it: all have multiplied what lies there
+  for (int slice = begin; slice < end; ++slice) {
+    if (slice + STAGES - 1 < end)
+      fetch(&copy, false, free, free + SLICE_A, id);
+    close_batch();
+    UNROLL
+    for (int k = 1; k < TILE_K; ++k) {
+      read_fragment(&fragments[k % 2], full + k * COLUMN_A + row, full + SLICE_A + k * TILE_N + column);
+      multiply(&sums, &fragments[(k - 1) % 2]);
+    }
+    // Behind the last slice this leaves rubbish in a stage that nobody multiplies. A branch around it would cost
+    // more: compilers move the multiplications across.
+    deposit(&copy, free, free + SLICE_A, id);
+    wait_for_oldest_batch();
+    barrier(CLK_LOCAL_MEM_FENCE);
+    free = full;
+    full = full == slices + (STAGES - 1) * STAGE ? slices : full + STAGE;
+    read_fragment(&fragments[0], full + row, full + SLICE_A + column);
+    keep_order();
+    multiply(&sums, &fragments[1]);
+  }
+#endif
+
+  // Write what lies inside of C. Rows of C start on a vector only where the vector divides N.
+  C += (size_t)get_group_id(1) * M * N;
+  UNROLL
+  for (int i = 0; i < WPT_M; ++i) {
+    const int m = first_row + row + i / VECTOR_M * VECTOR_M * LANES_M + i % VECTOR_M;
+    if (m < M) {
+      UNROLL
+      for (int j = 0; j < WPT_N; j += VECTOR_N) {
+        const int n = first_column + column + j * LANES_N;
+        __global float *c = C + (size_t)m * N + n;
+        if (N % VECTOR_N == 0) {
+          if (n < N)
+            *(__global vector_n *)c = AT(vector_n, sums.total[i][j]);
+        } else {
+          UNROLL
+          for (int x = 0; x < VECTOR_N; ++x)
+            if (n + x < N)
+              c[x] = sums.total[i][j + x];
+        }
+      }
+    }
   }
 }

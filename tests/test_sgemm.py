@@ -104,18 +104,6 @@ def test_gpus_have_ten_thousand_valid_configurations(device: DeviceInfo, shape: 
         assert not asynchronous.any()
 
 
-def test_tensor_cores_are_used_where_the_choice_and_the_device_allow() -> None:
-    for device, choice, k, method in (
-        (NVIDIA, "ON", 2048, "TENSOR"),
-        (NVIDIA, "ON", 64, "TENSOR"),
-        (NVIDIA, "OFF", 2048, "FMA"),
-        (AMD, "ON", 2048, "FMA"),
-    ):
-        problem = Problem(STUDY, {"M": 2048, "N": 2048, "K": k}, {"TENSOR_CORES": choice}, device)
-        assert {problem.space.configuration(row)["METHOD"] for row in range(0, len(problem.space), 97)} == {method}
-        assert len(problem.space) >= 200
-
-
 def test_cpus_have_ten_thousand_valid_configurations() -> None:
     cpu = replace(GENERIC_DEVICE, kind="cpu", compute_units=2)
     problem = Problem(STUDY, {"M": 512, "N": 512, "K": 512}, device=cpu)

@@ -15,7 +15,7 @@ from autotune.device import find_device
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import DeviceInfo
 
-from . import limits
+from . import limits, precision
 from .limits import Limit
 from .queued import QueuedSession
 from .report import HEAD, RULE, Report
@@ -35,6 +35,7 @@ def parse(description: str, arguments: Sequence[str] | None) -> argparse.Namespa
     parser.add_argument("--clblast-tuning", type=Path, metavar="DIR", help="results of clblast_tuner_xgemm here")
     parser.add_argument("--json", type=Path, metavar="OUT")
     parser.add_argument("--markdown", type=Path, metavar="OUT")
+    parser.add_argument("--accuracy", action="store_true", help="sgemm's errors beside cuBLAS's, and no times")
     parser.add_argument("--join", type=Path, nargs="+", metavar="JSON", help="print the tables of earlier runs")
     return parser.parse_args(arguments)
 
@@ -87,6 +88,11 @@ def run(options: argparse.Namespace) -> int:
     sizes = [size for size in options.sizes.split(",") if size]
     device = find_device(options.device)
     session = QueuedSession(device)
+    if options.accuracy:
+        errors = precision.measure(session, say)
+        print(precision.markdown(errors))
+        precision.write(errors, options.json, options.markdown)
+        return 0
     found = limits.measure(session)
     report = _start(device, found)
     for line in (*report.limits, *report.failures, HEAD, RULE):

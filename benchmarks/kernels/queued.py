@@ -17,7 +17,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.prepare import bind, compile_plan
+from autotune.engine.prepare import Compiled, bind, compile_plan
 from autotune.engine.verify import Checker
 from autotune.model import DeviceInfo
 from autotune.opencl import Event, Kernel, Session
@@ -72,9 +72,10 @@ class Table:
 class Planned:
     """A plan of a study, ready to be run in batches."""
 
-    def __init__(self, table: Table, plan: Plan) -> None:
+    def __init__(self, table: Table, plan: Plan, compiled: Compiled | None = None) -> None:
         self._session = table.session
-        self._built = bind(table.session, table.arena, table.checker, plan, compile_plan(table.session, plan))
+        compiled = compiled or compile_plan(table.session, plan)
+        self._built = bind(table.session, table.arena, table.checker, plan, compiled)
         changing = [one.buffer.name for one in self._built.buffers if one.buffer.access in ("inout", "zeroed")]
         assert not changing, f"{changing} would have to be restored before each run"
 
