@@ -202,6 +202,8 @@ class DeviceEvaluator:
             if isinstance(task, Finalists):
                 task.answer.set_result(keeper.retime(task.plans, task.budget_s, self._settings.limits.build_s))
             else:
+                for builder in self._builders:  # a context in the making disturbs what runs
+                    builder.started.wait()
                 job = Job(task.plan, self.best_ns, built_ahead=task.built is not None)
                 with self._pause.held():
                     report = keeper.attempt(job, self._settings.limits.build_s)

@@ -34,6 +34,7 @@ class Keeper(threading.Thread):
 
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
     `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held.
+    `started` is set once the first worker is ready, or never will be.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Keeper(threading.Thread):
         self._pause = pause
         self._worker: WorkerProcess | None = None
         self._closing = threading.Event()
+        self.started = threading.Event()
 
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
         try:
             self._set_up(self)
+            self.started.set()
             while (task := self._tasks.get()) is not None and not self._closing.is_set():
                 self._handle(self, task)
         except Closed:
@@ -68,6 +71,7 @@ class Keeper(threading.Thread):
         except AutotuneError as error:
             self._fail(error)
         finally:
+            self.started.set()
             self._drop()
 
     def close(self) -> None:

@@ -119,8 +119,9 @@ def binary_hash(session: Session, program: Program) -> str:
 
 
 def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
-    # NVIDIA's driver refuses what is too much by itself, and takes more than it reports. Others corrupt memory.
-    trusted = session.info.vendor_name == "nvidia" and plan.local_memory is None
+    # NVIDIA's driver refuses what is too much by itself, takes more than it reports, and adds to what a kernel
+    # declares. Others corrupt memory.
+    trusted = session.info.vendor_name == "nvidia"
     allowed = plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
     needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
