@@ -98,18 +98,11 @@ class DeviceEvaluator:
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: list[float] = []
         self._failure: AutotuneError | None = None
-        builders = count_builders(self._devices[0], self._settings.builders)
-        on_cpu = self._devices[0].kind == "cpu"
+        builders = count_builders(self._devices, self._settings.builders)
         self._pause = Pause()
         self.capacity = capacity(builders, len(devices))
         threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
-        self._builders = [
-            Keeper(
-                "builder", self._to_build, self._build, self._fail, self._set_up_builder, self._folder.path,
-                self._pause if on_cpu else None,
-            )
-            for _ in range(builders)
-        ]  # fmt: skip
+        self._builders = [self._builder(self._devices[number % len(devices)]) for number in range(builders)]
         self._runners = [self._runner(device) for device in self._devices]
         for keeper in (*self._runners, *self._builders):
             keeper.start()
@@ -251,10 +244,15 @@ class DeviceEvaluator:
             self._expected = ready.expected
         self._running_since.append(time.monotonic())
 
-    def _set_up_builder(self, keeper: Keeper) -> None:
+    def _builder(self, device: DeviceInfo) -> Keeper:
         nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
-        on_cpu = self._devices[0].kind == "cpu"
-        keeper.start_worker(self._devices[0], self._data.result if on_cpu else lambda: nothing, self._environment())
+        setup = self._data.result if device.kind == "cpu" else lambda: nothing
+
+        def set_up(keeper: Keeper) -> None:
+            keeper.start_worker(device, setup, self._environment())
+
+        pause = self._pause if device.kind == "cpu" else None
+        return Keeper("builder", self._to_build, self._build, self._fail, set_up, self._folder.path, pause)
 
     def _environment(self) -> dict[str, str]:
         """Private caches, through which the builders hand over their work.

@@ -1,0 +1,46 @@
+"""How many builders, and how many configurations in flight."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from autotune.engine.sizing import capacity, count_builders
+from autotune.model import DeviceInfo
+
+H200 = DeviceInfo(
+    index=0, name="NVIDIA H200", vendor="NVIDIA Corporation", platform="NVIDIA CUDA, OpenCL 3.0", driver="580.159.04",
+    kind="gpu", opencl_version="OpenCL 3.0", compute_units=132, memory=140 * 2**30, local_memory=48 * 1024,
+    max_work_group_size=1024, max_work_item_sizes=(1024, 1024, 64), clock=1980, extensions=(), uuid="", pci="",
+)  # fmt: skip
+SMALL = replace(H200, memory=8 * 2**30)
+POCL = replace(H200, kind="cpu", platform="Portable Computing Language, OpenCL 3.0 PoCL 3.0", memory=2**34)
+OTHER_CPU = replace(POCL, platform="Intel(R) OpenCL, OpenCL 3.0")
+
+
+@pytest.mark.parametrize(
+    ("devices", "cores", "expected"),
+    [
+        ([H200], 16, 16),
+        ([H200], 128, 16),
+        ([H200, H200], 32, 32),
+        ([H200, H200], 8, 8),
+        ([SMALL], 16, 4),
+        ([POCL], 2, 2),
+        ([POCL], 1, 0),
+        ([OTHER_CPU], 8, 0),
+    ],
+)
+def test_builders_fit_the_cores_and_the_memory_of_each_device(
+    devices: list[DeviceInfo], cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert count_builders(devices, None) == expected
+    assert count_builders(devices, 3) == 3
+
+
+def test_what_is_in_flight_keeps_builders_and_devices_at_work() -> None:
+    assert capacity(16, 1) == 18
+    assert capacity(0, 2) == 2
