@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune import loop
+from autotune import loop, ranking
 from autotune.errors import DeviceError, SpaceError, UsageError
 from autotune.library import did_you_mean
 from autotune.model import Choices, DeviceInfo, Size, Trial, Value
@@ -109,7 +109,7 @@ def _cell(
     if search is not None and missing > 0:
         search(problem, missing)
         known = loop.recall(problem, store.trials(problem.key))
-    best = loop.fastest(known)
+    best = ranking.fastest(known)
     reason = "" if best is not None else _why_none(known)
     return Cell(label, size, device.fingerprint, problem, best, len(known), valid, reason)
 
@@ -123,7 +123,7 @@ def _elsewhere(
     for key, trials in store.related(problem.key):
         if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
             continue
-        best = loop.fastest(trials)
+        best = ranking.fastest(trials)
         count = len({str(sorted(trial.configuration.items())) for trial in trials})
         yield Cell(key.device, size, key.device, problem, best, count, 0, "" if best else _why_none(trials))
 

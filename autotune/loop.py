@@ -11,21 +11,14 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from autotune import library
-from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune import library, ranking
+from autotune.model import Configuration, DeviceInfo, Outcome, Trial
 from autotune.problem import Problem
-from autotune.statistics import median_interval
 from autotune.store import Store
 
 if TYPE_CHECKING:
     from autotune.evaluate import Evaluator
     from autotune.samplers.proposer import Proposer
-
-FINALISTS = 5
-"""How many of the fastest are timed again, interleaved, before a winner is named."""
-
-FINALIST_MARGIN = 1.05
-"""A finalist's first median is within this factor of the lowest."""
 
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
@@ -166,7 +159,7 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
         if trial.configuration in problem.space:
             by_configuration.setdefault(_identity(trial.configuration), []).append(trial)
     known = [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
-    best = fastest(known)
+    best = ranking.fastest(known)
     bound = best.time_ns if best is not None else math.inf
     return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
 
@@ -196,8 +189,8 @@ class _Search:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.best = fastest(self.known)
-        self.evaluator.best_ns = _first_median(self.best) if self.best else None
+        self.best = ranking.fastest(self.known)
+        self.evaluator.best_ns = ranking.first_median(self.best) if self.best else None
 
     def loop(self) -> str:
         """Run trials until something says stop; return what."""
@@ -229,9 +222,11 @@ class _Search:
         self.proposer.tell(trial)
         self.fresh_trials.append(trial)
         self.since_best += 1
-        if trial.outcome is Outcome.OK and (self.best is None or _first_median(trial) < _first_median(self.best)):
+        if trial.outcome is Outcome.OK and (
+            self.best is None or ranking.first_median(trial) < ranking.first_median(self.best)
+        ):
             self.best, self.since_best = trial, 0
-            self.evaluator.best_ns = _first_median(trial)
+            self.evaluator.best_ns = ranking.first_median(trial)
         self._report("search")
 
     def _stop_reason(self) -> str:
@@ -253,7 +248,7 @@ class _Search:
 
         The default runs along so that the gain over it is one of times taken together.
         """
-        finalists = self._finalists()
+        finalists = ranking.finalists(self._passed())
         default = _identity(self.problem.default)
         finalists += [trial for trial in self._passed() if _identity(trial.configuration) == default]
         finalists = list({_identity(trial.configuration): trial for trial in finalists}.values())
@@ -265,7 +260,7 @@ class _Search:
             if measurement is not None:
                 self.store.retime(self.id, trial.configuration, measurement)
                 self._replace(trial, replace(trial, retimed=measurement))
-        self.best = fastest(self._passed()) or self.best
+        self.best = ranking.fastest(self._passed()) or self.best
 
     def _replace(self, old: Trial, new: Trial) -> None:
         for trials in (self.known, self.fresh_trials):
@@ -273,10 +268,6 @@ class _Search:
 
     def _passed(self) -> list[Trial]:
         return [trial for trial in (*self.known, *self.fresh_trials) if trial.outcome is Outcome.OK]
-
-    def _finalists(self) -> list[Trial]:
-        passed = sorted(self._passed(), key=_first_median)
-        return [t for t in passed[:FINALISTS] if _first_median(t) <= FINALIST_MARGIN * _first_median(passed[0])]
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -308,44 +299,11 @@ class _Search:
             reused=len(self.known),
             failures=self._failures(),
             examples={trial.outcome: trial for trial in self.fresh_trials if trial.outcome.failed},
-            ties=ties(self.best, trials),
+            ties=ranking.ties(self.best, trials),
             reason=reason,
             usage=self.evaluator.usage(),
             elapsed_s=self._elapsed(),
         )
-
-
-def fastest(trials: Sequence[Trial]) -> Trial | None:
-    """Return the best verified trial; None where none passed.
-
-    Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. One
-    that was never re-timed comes before them only where its first median is below all of theirs, so that it
-    would have been a finalist had it been known. lookup/ranking.py ranks what is stored by the same rule.
-    """
-    passed = [trial for trial in trials if trial.outcome is Outcome.OK]
-    retimed = [trial for trial in passed if trial.retimed is not None]
-    bar = min((_first_median(trial) for trial in retimed), default=math.inf)
-    unseen = [trial for trial in passed if trial.retimed is None and _first_median(trial) < bar]
-    if unseen:
-        return min(unseen, key=_first_median)
-    return min(retimed, key=lambda trial: trial.time_ns, default=None)
-
-
-def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return the re-timed trials whose interval of the median overlaps that of the best."""
-    if best is None or best.retimed is None:
-        return ()
-    _, high = _interval(best.retimed)
-    rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
-    return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
-
-
-def _interval(measurement: Measurement) -> tuple[float, float]:
-    return median_interval(measurement.samples_ns)
-
-
-def _first_median(trial: Trial) -> float:
-    return trial.measurement.median_ns if trial.measurement is not None else math.inf
 
 
 Identity = tuple[tuple[str, int | float | str], ...]

@@ -190,15 +190,3 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert loop.recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
     assert loop.recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert loop.recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
-
-
-def test_retimed_trials_are_ranked_among_themselves(problem: Problem) -> None:
-    def trial(first: int, again: int | None = None) -> Trial:
-        retimed = None if again is None else Measurement((again,))
-        return Trial(problem.default, Outcome.OK, measurement=Measurement((first,)), retimed=retimed)
-
-    slower_when_warm = [trial(100, 120), trial(105, 110)]
-    assert loop.fastest([*slower_when_warm, trial(104)]) == slower_when_warm[1]
-    assert loop.fastest([*slower_when_warm, trial(99)]) == trial(99)
-    assert loop.fastest([trial(7), trial(6)]) == trial(6)
-    assert loop.fastest([]) is None
