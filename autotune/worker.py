@@ -18,12 +18,14 @@ def main(role: str, descriptor: int, parent: int) -> None:
     _die_with(parent)
     from multiprocessing.connection import Connection
 
+    connection = Connection(descriptor)
+    connection.send(None)  # it no longer outlives its parent: from here on it may be halted
     from autotune.engine.serve import serve
 
     if role == "builder":
         os.nice(5)  # the device's worker and the search go first
     os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
-    serve(role, Connection(descriptor))
+    serve(role, connection)
 
 
 def _die_with(parent: int) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,9 @@ def test_members_are_halted_from_the_first_holder_to_the_last() -> None:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> WorkerProcess:
-    return WorkerProcess("builder", tmp_path, {})
+    worker = WorkerProcess("builder", tmp_path, {})
+    assert worker.receive(60.0) is None  # it dies with its parent from here on
+    return worker
 
 
 def state(pid: int) -> str:
@@ -78,3 +83,37 @@ def test_a_worker_that_is_gone_can_be_halted(worker: WorkerProcess) -> None:
     pause.join(worker)
     with pause.held():
         pass
+
+
+SEARCH = """
+import os, sys, threading
+from pathlib import Path
+from queue import SimpleQueue
+from autotune.device import list_devices
+from autotune.engine.crew import Keeper
+from autotune.engine.messages import Setup
+from autotune.engine.pause import Pause
+from autotune.engine.report import Limits
+from autotune.timing import Rules
+device = next(device for device in list_devices() if device.kind == "cpu")
+setup = Setup("", {}, {}, None, Rules(), Limits())
+pause = Pause()
+keeper = Keeper("builder", SimpleQueue(), None, print, lambda k: k.start_worker(device, lambda: setup, {}),
+                Path(sys.argv[1]), pause)
+with pause.held():
+    keeper.start()
+    while keeper._worker is None or "T" not in Path(f"/proc/{keeper._worker.pid}/stat").read_text().rpartition(")")[2]:
+        os.sched_yield()
+    print(keeper._worker.pid, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_a_worker_halted_while_it_starts_dies_with_its_search(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SEARCH, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as search:
+        assert search.stdout is not None
+        descriptor = os.pidfd_open(int(search.stdout.readline()))
+        search.kill()
+    assert select.select([descriptor], [], [], 2.0)[0], "the halted worker outlived its search"
+    os.close(descriptor)

@@ -87,10 +87,10 @@ class Keeper(threading.Thread):
         Raises WorkerError where it cannot start, Closed.
         """
         self._worker = WorkerProcess(self.role, self._folder, environment)
-        if self._pause is not None:
-            self._pause.join(self._worker)
         try:
-            self._worker.send(device)
+            self._exchange(self._worker, device, _START_S)
+            if self._pause is not None:
+                self._pause.join(self._worker)
             answer = self._exchange(self._worker, setup(), _START_S)
         except (WorkerDied, WorkerOverran) as error:
             raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
