@@ -66,14 +66,14 @@ class Result:
     winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds.
     """
 
-    problem: Problem
+    problem: Problem = field(repr=False)
     best: Trial | None
-    default: Trial | None
+    default: Trial | None = field(repr=False)
     trials: int
     reused: int
     failures: Mapping[Outcome, int]
-    examples: Mapping[Outcome, Trial]
-    ties: tuple[Trial, ...]
+    examples: Mapping[Outcome, Trial] = field(repr=False)
+    ties: tuple[Trial, ...] = field(repr=False)
     reason: str
     usage: Mapping[str, float]
     elapsed_s: float

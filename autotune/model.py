@@ -141,13 +141,13 @@ class Trial:
     build_s: float = 0.0
     verify_s: float = 0.0
     time_s: float = 0.0
-    build_log: str = ""
+    build_log: str = field(default="", repr=False)
     binary_hash: str = ""
     driver: str = ""
     device_index: int | None = None
     started: datetime | None = None
     finished: datetime | None = None
-    environment: Mapping[str, str | int | float] = field(default_factory=dict)
+    environment: Mapping[str, str | int | float] = field(default_factory=dict, repr=False)
 
     @property
     def time_ns(self) -> float:
