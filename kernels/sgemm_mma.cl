@@ -31,16 +31,16 @@ static inline void multiply_16x8x16(float *sums, const uint *a, const uint upper
 }
 
 // sums += one part of 16 rows of A * one part of 8 * AT_ONCE columns of B.
-static inline void multiply_part(float sums[AT_ONCE][4], const uint *a, uint b[AT_ONCE / 2][4])
+static inline void multiply_part(float sums[AT_ONCE][4], const uint *a, uint (*b)[4])
 {
   UNROLL
   for (int j = 0; j < AT_ONCE; ++j)
     multiply_16x8x16(sums[j], a, b[j / 2][j % 2], b[j / 2][j % 2 + 2]);
 }
 
-// total += the patch's product of two panels of A and of B. The sums grow inside of the tensor cores through the six
+// totals += the patch's product of two panels of A and of B. The sums grow inside of the tensor cores through the six
 // products only.
-static inline void multiply_panels(float total[BLOCKS_M][BLOCKS_N][4], __local const octet *a, __local const octet *b)
+static inline void multiply_panels(total totals[BLOCKS_M][BLOCKS_N][4], __local const octet *a, __local const octet *b)
 {
   uint part_b[BLOCKS_N / AT_ONCE][PARTS][AT_ONCE / 2][4];
   UNROLL
@@ -65,7 +65,7 @@ static inline void multiply_panels(float total[BLOCKS_M][BLOCKS_N][4], __local c
       multiply_part(sums, part_a[HIGH], part_b[j][HIGH]);
       UNROLL
       for (int x = 0; x < 4 * AT_ONCE; ++x)
-        total[i][j * AT_ONCE + x / 4][x % 4] += sums[x / 4][x % 4];
+        totals[i][j * AT_ONCE + x / 4][x % 4].chunk += sums[x / 4][x % 4];
     }
   }
 }
@@ -102,7 +102,7 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
   const int from_a = patch_row + lane % 16 + lane / 16 * PANEL_A;  // see read_16x16
   const int from_b = SLICE_A + patch_column + lane % 16 + lane / 16 * PANEL_B;
 
-  float total[BLOCKS_M][BLOCKS_N][4] = {{{0.0f}}};
+  total totals[BLOCKS_M][BLOCKS_N][4] = {{{{0.0f, 0.0f}}}};
   for (int slice = begin; slice < begin + STAGES - 1; ++slice) {
     if (slice < end)
       copy_slice(slices + (slice - begin) * STAGE, a + (size_t)slice * SLICE_A, b + (size_t)slice * SLICE_B, id);
@@ -119,7 +119,12 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
     close_batch();
     UNROLL
     for (int panel = 0; panel < TILE_K / 8; panel += 2)
-      multiply_panels(total, full + from_a + panel * PANEL_A, full + from_b + panel * PANEL_B);
+      multiply_panels(totals, full + from_a + panel * PANEL_A, full + from_b + panel * PANEL_B);
+    if (slice % CHUNK == CHUNK - 1) {
+      UNROLL
+      for (int i = 0; i < BLOCKS_M * BLOCKS_N * 4; ++i)
+        close_chunk(&totals[i / 4 / BLOCKS_N][i / 4 % BLOCKS_N][i % 4]);
+    }
     free = full;
     full = full == slices + (STAGES - 1) * STAGE ? slices : full + STAGE;
   }
@@ -131,7 +136,7 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
   for (int i = 0; i < BLOCKS_M; ++i)
     UNROLL
     for (int j = 0; j < BLOCKS_N; ++j) {
-      write_pair(C, M, N, row + i * 16, column + j * 8, total[i][j][0], total[i][j][1]);
-      write_pair(C, M, N, row + i * 16 + 8, column + j * 8, total[i][j][2], total[i][j][3]);
+      write_pair(C, M, N, row + i * 16, column + j * 8, &totals[i][j][0]);
+      write_pair(C, M, N, row + i * 16 + 8, column + j * 8, &totals[i][j][2]);
     }
 }

@@ -22,8 +22,6 @@
 #define NAMES_32 NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NAMES_48 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define NAMES_64 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_80 NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define NAMES_96 NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #if WPT_N == 16
 #define SHAPE "m64n64k16"
 #define NAMES NAMES_32
@@ -45,13 +43,6 @@
 #define NAME_B "%65"
 #define NAME_ADD "%66"
 #define OPERANDS SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48)
-#elif WPT_N == 48
-#define SHAPE "m64n192k16"
-#define NAMES NAMES_96
-#define NAME_A "%96"
-#define NAME_B "%97"
-#define NAME_ADD "%98"
-#define OPERANDS SUMS_16(0), SUMS_16(16), SUMS_16(32), SUMS_16(48), SUMS_16(64), SUMS_16(80)
 #endif
 
 // sums = a * b, added to what they were if `add`: the instruction.
@@ -178,7 +169,8 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 
-  float total[SUMS] = {0.0f}, sums[SUMS];
+  total totals[SUMS] = {{0.0f, 0.0f}};
+  float sums[SUMS];
   for (int slice = 0; slice < slices_here; ++slice) {
     const int stage = slice % STAGES;
     wait_at(&full[stage], slice / STAGES);
@@ -204,7 +196,12 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
       arrive(&free[stage]);
     UNROLL
     for (int i = 0; i < SUMS; ++i)
-      total[i] += sums[i];
+      totals[i].chunk += sums[i];
+    if (slice % CHUNK == CHUNK - 1) {
+      UNROLL
+      for (int i = 0; i < SUMS; ++i)
+        close_chunk(&totals[i]);
+    }
   }
 
   C += (size_t)get_group_id(1) * M * N;
@@ -212,7 +209,7 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
   const int column = tile_column * TILE_N + patch_column + id % 4 * 2;
   UNROLL
   for (int j = 0; j < PATCH_N / 8; ++j) {
-    write_pair(C, M, N, row, column + j * 8, total[4 * j], total[4 * j + 1]);
-    write_pair(C, M, N, row + 8, column + j * 8, total[4 * j + 2], total[4 * j + 3]);
+    write_pair(C, M, N, row, column + j * 8, &totals[4 * j]);
+    write_pair(C, M, N, row + 8, column + j * 8, &totals[4 * j + 2]);
   }
 }

@@ -63,16 +63,16 @@ def test_wgmma_needs_hopper() -> None:
         len(problem((4096, 4096, 4096), A100, METHOD="WGMMA").space)
 
 
-@pytest.mark.parametrize("shape", [(131, 260, 64), (1600, 1600, 1007), (2048, 2048, 2048), (8192, 8192, 8192)])
+@pytest.mark.parametrize("shape", [(131, 260, 8), (1600, 1600, 1007), (2048, 2048, 2048), (8192, 8192, 8192)])
 def test_every_size_has_a_space_worth_searching(shape: Shape) -> None:
     case = problem(shape, H200)
-    assert len(case.space) >= 300
+    assert len(case.space) >= 500
     assert methods(case) == {"MMA", "WGMMA"}
     assert case.default["METHOD"] == "MMA"  # what every device of capability 8.0 runs
 
 
 def test_a_small_depth_goes_by_fused_multiply_adds() -> None:
-    assert methods(problem((2048, 2048, 63), H200)) == {"FMA"}
+    assert methods(problem((2048, 2048, 7), H200)) == {"FMA"}
 
 
 def test_local_memory_beyond_what_the_driver_reports_is_used() -> None:
@@ -87,13 +87,13 @@ HEAD = "#define UNROLL\n"
 EXTREMES = np.array([0, 1, -1, 3.4028234e38, -3.4e38, 1e-30, 1 / 3, 255.99998, 1.0039062, 1 + 2**-23], np.float32)
 
 
-def parts_of(matrix: Array, tile: int, tile_k: int, runner: Runner) -> Array:
+def parts_of(matrix: Array, tile: int, tile_k: int) -> Array:
     """The parts of A's rows as the kernel lays them out: [tile, panel, part, row of the tile, k of the panel]."""
     rows, depth = matrix.shape
     tiles, panels = -(-rows // tile), -(-depth // tile_k) * tile_k // 8
     source = HEAD + (STUDY.text.kernel_path.parent / "sgemm_parts.cl").read_text()
     options = (f"-DTILE_M={tile}", f"-DTILE_N={tile}", f"-DTILE_K={tile_k}")
-    session = Session(runner.device)
+    session = Session(list_devices()[0])
     kernel = session.build(source, [*options, "-cl-std=CL1.2", "-Werror"]).kernel("decompose")
     out = np.full((2, tiles, panels, 3, tile, 8), 0xFFFF, np.uint16)
     data = [np.ascontiguousarray(matrix), np.ascontiguousarray(matrix.T), out[0], out[1]]  # B is A's transpose
@@ -111,10 +111,9 @@ def parts_of(matrix: Array, tile: int, tile_k: int, runner: Runner) -> Array:
 
 @pytest.mark.parametrize(("rows", "depth"), [(1, 1), (37, 31), (65, 44), (129, 32)])
 def test_the_parts_of_a_float_add_up_to_it(rows: int, depth: int) -> None:
-    runner = Runner()
     matrix = np.random.default_rng(rows).uniform(-1, 1, (rows, depth)).astype(np.float32)
     matrix.flat[: len(EXTREMES)] = EXTREMES[: matrix.size]
-    parts = parts_of(matrix, 64, 16, runner).astype(np.float64)
+    parts = parts_of(matrix, 64, 16).astype(np.float64)
     tiles, panels = parts.shape[:2]
     whole = np.zeros((tiles * 64, panels * 8))
     whole[:rows, :depth] = matrix
@@ -126,7 +125,8 @@ def test_the_parts_of_a_float_add_up_to_it(rows: int, depth: int) -> None:
 
 def test_what_is_not_finite_becomes_nan() -> None:
     matrix = np.array([[np.inf, -np.inf, np.nan, 1]], np.float32)
-    parts = parts_of(matrix, 64, 16, Runner())[0, 0, :, 0, :4]
+    matrix.view(np.uint32)[0, 2] = 0x7FFFFFFF  # NVIDIA's, whose upper half overflows where it is rounded
+    parts = parts_of(matrix, 64, 16)[0, 0, :, 0, :4]
     assert np.isnan(parts.sum(axis=0)).tolist() == [True, True, True, False]
 
 
@@ -165,7 +165,7 @@ def skip_unless_offered(method: str, device: DeviceInfo) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_they_are_as_accurate_as_fused_multiply_adds(nvidia: Runner, method: str, tile_k: int, family: str) -> None:
     skip_unless_offered(method, nvidia.device)
-    for depth in (64, 100, 255, 512, 1007, 2048):
+    for depth in (8, 31, 64, 255, 512, 1007, 2048):
         data = inputs(family, 131, 260, depth)
         plain = error(nvidia, (131, 260, depth), data, "OFF")
         assert error(nvidia, (131, 260, depth), data, "ON", METHOD=method, TILE_K=tile_k) <= 1.5 * plain, depth
@@ -174,7 +174,7 @@ def test_they_are_as_accurate_as_fused_multiply_adds(nvidia: Runner, method: str
 @pytest.mark.parametrize("method", METHODS)
 def test_they_are_right_at_every_size(nvidia: Runner, method: str) -> None:
     skip_unless_offered(method, nvidia.device)
-    for shape in ((1, 1, 64), (63, 65, 129), (65, 63, 130), (129, 1, 67), (1, 129, 65), (131, 127, 1031)):
+    for shape in ((1, 1, 8), (63, 65, 129), (65, 63, 130), (129, 1, 67), (1, 129, 65), (131, 127, 1031)):
         for fix in ({}, {"STAGES": 3, "GROUP_M": 8}, {"SPLIT_K": 2} if shape[2] > 1000 else {"STAGES": 4}):
             case = problem(shape, nvidia.device, METHOD=method, **fix)
             data = input_data(case)

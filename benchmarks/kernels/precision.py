@@ -21,7 +21,7 @@ from .families import FAMILIES, inputs
 from .peers import Cublas
 from .queued import Planned, QueuedSession, Table
 
-DEPTHS = (1, 2, 3, 5, 8, 16, 31, 63, 64, 65, 100, 255, 256, 257, 512, 1007, 2048, 8192)
+DEPTHS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 24, 31, 48, 63, 64, 65, 100, 255, 256, 257, 512, 1007, 2048, 8192)
 SHAPES = ((131, 260), (512, 512), (2048, 2048))
 LEAST = 1e-12
 """An error below this counts as this one."""
