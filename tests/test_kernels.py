@@ -110,8 +110,10 @@ class Runner:
         stop = guarded.start + guarded.nbytes
         guards = np.concatenate([whole[: guarded.start], whole[stop:]]).view(np.uint32)
         assert (guards == guarded.guard).all(), f"wrote beyond {guarded.buffer.name}"
-        data = whole[guarded.start : stop].view(numpy_type(guarded.buffer.type)[0])
-        return data.reshape(guarded.buffer.allocate)[tuple(slice(extent) for extent in guarded.buffer.shape)]
+        dtype, width = numpy_type(guarded.buffer.type)
+        components = (width,) if width > 1 else ()
+        data = whole[guarded.start : stop].view(dtype).reshape(*guarded.buffer.allocate, *components)
+        return data[tuple(slice(extent) for extent in guarded.buffer.shape)]
 
 
 def _value(argument: Buffer | Scalar | Local, buffers: dict[str, Guarded]) -> Any:
