@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from types import TracebackType
@@ -197,9 +197,12 @@ class DeviceEvaluator:
             else:
                 for builder in self._builders:  # a context in the making disturbs what runs
                     builder.started.wait()
-                job = Job(task.plan, self.best_ns, built_ahead=task.built is not None)
-                with self._pause.held():
-                    report = keeper.attempt(job, self._settings.limits.build_s)
+                shared = device.kind == "cpu" and bool(self._builders)
+                job = Job(task.plan, self.best_ns, built_ahead=task.built is not None, asks=shared)
+                with ExitStack() as turn:
+                    report = keeper.attempt(
+                        job, self._settings.limits.build_s, on_built=lambda: turn.enter_context(self._pause.held())
+                    )
                 self._done.put((task, report, device))
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)

@@ -66,9 +66,12 @@ def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -
     })  # fmt: skip
     left = Path(done.stdout.strip())
     assert left.is_dir()
+    unfinished = left.with_name("autotune-run-unfinished")  # a sweep that was killed itself leaves no lock
+    (unfinished / "pocl").mkdir(parents=True)
     DeviceLock(H200).release()
     folder = RunFolder()
     assert not left.exists()
+    assert not unfinished.exists()
     other = RunFolder()
     assert folder.path.is_dir()
     folder.remove()

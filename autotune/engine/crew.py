@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.engine.messages import Job, Ready, Retime, Setup
+from autotune.engine.messages import Built, Job, Ready, Retime, Setup
 from autotune.engine.pause import Pause
 from autotune.engine.report import Report
 from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
@@ -99,24 +99,30 @@ class Keeper(threading.Thread):
         assert isinstance(answer, Ready)
         return answer
 
-    def ask(self, message: Any, limit_s: float) -> Any:
-        """Send a message to a worker that is ready, and return the answer.
+    def ask(self, message: Any, limit_s: float, on_built: Callable[[], object] | None = None) -> Any:
+        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Built on the way.
 
         Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
         """
         if self._worker is None:
             self._set_up(self)
         assert self._worker is not None
-        return self._exchange(self._worker, message, limit_s)
+        answer = self._exchange(self._worker, message, limit_s)
+        if isinstance(answer, Built):
+            if on_built is not None:
+                on_built()
+            answer = self._exchange(self._worker, None, limit_s)
+        return answer
 
-    def attempt(self, job: Job, limit_s: float) -> Report:
+    def attempt(self, job: Job, limit_s: float, on_built: Callable[[], object] | None = None) -> Report:
         """Run a job and turn whatever happens to the worker into a report.
 
+        `on_built` is called before a job that asks runs its kernel.
         A worker that is killed from outside (SIGKILL, usually for want of memory) gets the job a second time.
         """
         for last in (False, True):
             try:
-                report = self.ask(job, limit_s)
+                report = self.ask(job, limit_s, on_built)
             except WorkerOverran as overrun:
                 return Report(Outcome.TIMEOUT, str(overrun))
             except WorkerDied as death:

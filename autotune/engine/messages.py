@@ -35,11 +35,20 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise."""
+    """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
+
+    Where it `asks`, a device worker sends Built and waits for any message before it runs what it has built.
+    """
 
     plan: Plan
     best_ns: float | None = None
     built_ahead: bool = False
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """From a device worker that asks before it runs a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +65,3 @@ class Phase:
 
     name: str
     limit_s: float
-    plan: int = 0  # of a Retime: which one

@@ -71,12 +71,14 @@ _PREFIX = "autotune-run-"
 
 
 def _sweep(base: Path) -> None:
-    for lock in base.glob(f"{_PREFIX}*/lock"):
+    for folder in base.glob(f"{_PREFIX}*"):
         try:
-            with lock.open("r+") as file:
+            with (folder / "lock").open("r+") as file:
                 if _try_lock(file.fileno()):
-                    shutil.rmtree(lock.parent, ignore_errors=True)
-        except OSError:  # another user's, or gone already
+                    shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # another user's
             continue
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.messages import Phase, Ready, Retime, Setup
+from autotune.engine.messages import Built, Phase, Ready, Retime, Setup
 from autotune.engine.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.engine.report import Fault, Report, resources
 from autotune.engine.trial import Bench
@@ -79,6 +79,10 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     def announce(name: str, limit_s: float) -> None:
         connection.send(Phase(name, limit_s))
 
+    def wait_for_turn() -> None:
+        connection.send(Built())
+        connection.recv()
+
     inputs = _load(setup.inputs)
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
@@ -96,7 +100,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True))
         else:
-            connection.send(bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead))
+            on_built = wait_for_turn if job.asks else None
+            connection.send(bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built))
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -50,10 +50,17 @@ class Bench:
         self._compiled: dict[Any, Compiled] = {}
         self._fresh = True  # nothing but right kernels has run since the buffers were filled
 
-    def run(self, plan: Plan, best_ns: float | None, *, built_ahead: bool = False) -> Report:
+    def run(
+        self,
+        plan: Plan,
+        best_ns: float | None,
+        *,
+        built_ahead: bool = False,
+        on_built: Callable[[], None] | None = None,
+    ) -> Report:
         """Put one plan through all steps. Never raises for what a kernel does.
 
-        A plan that was `built_ahead` has had its binary hashed.
+        A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
         clock = self._clock = _Clock()
         log, environment = "", dict[str, str | int | float]()
@@ -61,6 +68,8 @@ class Bench:
             built = self._build(plan)
             log, environment = built.program.log, built.environment
             clock.lap("build")
+            if on_built is not None:
+                on_built()
             span, verdict = self._verify_first(built, best_ns)
             clock.lap("verify")
             timed = self._time(built, best_ns, span)
