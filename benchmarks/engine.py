@@ -36,7 +36,6 @@ FIXED_EVERYWHERE = {
     "SPLIT_K": 1,
     "VECTOR_B": 4,
     "METHOD": "FMA",
-    "PAD_B": 0,
 }
 
 
