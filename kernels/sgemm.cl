@@ -88,13 +88,17 @@ static inline void find_tile(const int M, const int N, int *tile_row, int *tile_
   *tile_column = place / rows_of_tiles;
 }
 
-// The slices of this split: from `begin` on, before `end`.
-static inline void find_slices(const int K, int *begin, int *end)
+// The slices of this split: from the first one on, before the end.
+static inline int first_slice(const int K)
 {
   const int count = (K + TILE_K - 1) / TILE_K;
-  const int per_split = (count + SPLIT_K - 1) / SPLIT_K;
-  *begin = get_group_id(1) * per_split;
-  *end = min(*begin + per_split, count);
+  return get_group_id(1) * ((count + SPLIT_K - 1) / SPLIT_K);
+}
+
+static inline int end_of_slices(const int K, const int first)
+{
+  const int count = (K + TILE_K - 1) / TILE_K;
+  return min(first + (count + SPLIT_K - 1) / SPLIT_K, count);
 }
 
 #if METHOD == FMA

@@ -108,11 +108,12 @@ void sgemm(const int M, const int N, const int K,
   // Every stage holds a slice of A and one of B.
   __local float slices[STAGES * STAGE] __attribute__((aligned(64)));
 
-  int first_row, first_column, begin, end;
+  int first_row, first_column;
   find_tile(M, N, &first_row, &first_column);
   first_row *= TILE_M;
   first_column *= TILE_N;
-  find_slices(K, &begin, &end);
+  int begin = first_slice(K);
+  const int end = end_of_slices(K, begin);
 
   // This work-item's place in the tile: 32 neighbours form a patch of LANES_M x LANES_N. Its rows and columns come
   // in vectors that lie LANES_M (LANES_N) vectors apart, so that neighbours read neighbouring vectors.

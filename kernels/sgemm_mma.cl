@@ -88,9 +88,10 @@ void multiply_parts(const int M, const int N, const int K, __global const octet 
   // Every stage holds a slice of A and one of B.
   __local octet slices[STAGES * STAGE] __attribute__((aligned(128)));
 
-  int tile_row, tile_column, begin, end;
+  int tile_row, tile_column;
   find_tile(M, N, &tile_row, &tile_column);
-  find_slices(K, &begin, &end);
+  const int begin = first_slice(K);
+  const int end = end_of_slices(K, begin);
   const int count = (K + TILE_K - 1) / TILE_K;
   __global const octet *a = parts_A + (size_t)tile_row * count * SLICE_A;
   __global const octet *b = parts_B + (size_t)tile_column * count * SLICE_B;

@@ -22,7 +22,9 @@ from .peers import Cublas
 from .queued import Planned, QueuedSession, Table
 
 DEPTHS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 24, 31, 48, 63, 64, 65, 100, 255, 256, 257, 512, 1007, 2048, 8192)
-SHAPES = ((131, 260), (512, 512), (2048, 2048))
+SHAPES = {(131, 260): DEPTHS, (512, 512): DEPTHS, (2048, 2048): (512, 2048, 8192)}
+"""Rows and columns of C, and the depths that they are multiplied at."""
+
 LEAST = 1e-12
 """An error below this counts as this one."""
 
@@ -64,8 +66,8 @@ def measure(session: QueuedSession, say: Callable[[str], None]) -> list[Found]:
     """Multiply every family at every depth and shape by every method that the study offers there."""
     found: list[Found] = []
     builds = Builds(session)
-    for rows, columns in SHAPES:
-        for depth in DEPTHS:
+    for (rows, columns), depths in SHAPES.items():
+        for depth in depths:
             problems = _methods(session.info, {"M": rows, "N": columns, "K": depth})
             for family in FAMILIES:
                 data = inputs(family, rows, columns, depth)
