@@ -28,6 +28,10 @@ from autotune.opencl import (
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
 
 
+_MOST_ON_NVIDIA = 228 * 1024
+"""Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A plan's program and, for each launch, a kernel within the device's limits."""
@@ -119,13 +123,13 @@ def binary_hash(session: Session, program: Program) -> str:
 
 
 def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
-    # NVIDIA's driver refuses what is too much by itself, takes more than it reports, and adds to what a kernel
-    # declares. Others corrupt memory.
-    trusted = session.info.vendor_name == "nvidia"
-    allowed = plan.local_memory or session.info.local_memory
+    # NVIDIA's driver takes more than it reports, adds to what a kernel declares, and refuses most of what is too
+    # much by itself. Others corrupt memory.
+    nvidia = session.info.vendor_name == "nvidia"
+    allowed = _MOST_ON_NVIDIA if nvidia else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
     needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
-    if needed > allowed and not trusted:
+    if needed > allowed:
         raise Fault(
             Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
         )
