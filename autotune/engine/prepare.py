@@ -27,7 +27,6 @@ from autotune.opencl import (
 )
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
 
-
 _MOST_ON_NVIDIA = 228 * 1024
 """Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0)."""
 
