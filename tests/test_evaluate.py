@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from autotune.device import list_devices
+from autotune.engine.pause import Pause
 from autotune.engine.report import Limits
 from autotune.errors import StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
@@ -300,8 +301,15 @@ def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lo
 
 
 def test_builders_work_ahead_and_their_failures_never_reach_the_device(
-    problem: Problem, device: DeviceInfo, own_lock: None
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hold, held = Pause._hold, list[int]()
+
+    def noted(pause: Pause, change: int) -> None:
+        held.append(change)
+        hold(pause, change)
+
+    monkeypatch.setattr(Pause, "_hold", noted)
     wanted = {
         "GOOD": Outcome.OK,
         "SYNTAX": Outcome.COMPILE_ERROR,
@@ -316,6 +324,7 @@ def test_builders_work_ahead_and_their_failures_never_reach_the_device(
         trials = [evaluator.collect() for _ in wanted]
         usage = evaluator.usage()
     assert {trial.configuration["VARIANT"]: trial.outcome for trial in trials} == wanted
+    assert held == [1, -1] * 3, "builders are halted for each trial whose kernel runs"
     assert usage["built_ahead"] > 0
     assert all(trial.build_s > 0 for trial in trials if trial.outcome is not Outcome.CRASH)
 
