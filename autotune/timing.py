@@ -25,6 +25,9 @@ Source = Callable[[int], Sequence[int]]
 _LEAST_NS = 1_000_000
 """Device time before anything is judged: a few runs of microseconds say little, and more of them cost nothing."""
 
+_BATCH_NS = 50_000_000
+"""Device time of the runs asked for at once: enough to hide the launches, and soon over where one would do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -38,6 +41,7 @@ class Rules:
     budget_s: float = 2.0
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
+    ramp_s: float = 0.5  # a clock has ramped up by then: what runs that long is steady
     early_stop: bool = True
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
@@ -79,7 +83,7 @@ class Steady:
     """Finished once `quiet` runs in a row set no new minimum by more than 1 %, or after `rules.warmup` runs.
 
     A clock that ramps up sets a new minimum at almost every run; noise does not. Short kernels run for a
-    millisecond in all, or for all of the warm-up's runs.
+    millisecond in all, or for all of the warm-up's runs; long ones until a clock has had the time to ramp up.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -100,7 +104,7 @@ class Steady:
     def finished(self) -> bool:
         """True once the times are steady, or the runs allowed are used up."""
         quiet = self._since_minimum >= self._rules.quiet and self._total >= _LEAST_NS
-        return quiet or self._count >= self._rules.warmup
+        return quiet or self._count >= self._rules.warmup or self._total * 1e-9 >= self._rules.ramp_s
 
 
 class Precise:
@@ -139,7 +143,8 @@ class Slower:
     """Finished once the runs are clearly slower than `bound_ns`, the best so far; never without a bound.
 
     Judged on steady runs only, with a margin that covers the last of a clock's ramp: the recorded spaces show
-    plateaus of four runs up to 26 % above the final time.
+    plateaus of four runs up to 26 % above the final time. Where runs are long, fewer will do, by a wider margin:
+    a busy machine may have met one.
     """
 
     def __init__(self, rules: Rules, bound_ns: float | None) -> None:
@@ -162,11 +167,13 @@ class Slower:
     @property
     def finished(self) -> bool:
         """True where even the fastest plausible median is beyond the margin."""
-        if len(self._samples) < self._rules.quiet + 1 or sum(self._samples) < _LEAST_NS:
+        count, total, rules = len(self._samples), sum(self._samples), self._rules
+        enough = rules.quiet + 1
+        if total < _LEAST_NS or (count < enough and total * 1e-9 < rules.ramp_s):
             return False
-        if min(self._samples) > self._bound * (1 + self._rules.margin):
+        if min(self._samples) > self._bound * (1 + rules.margin * max(1.0, enough / count)):
             return True
-        if len(self._samples) < self._rules.minimum or sum(self._samples) * 1e-9 < self._rules.least_s:
+        if count < rules.minimum or total * 1e-9 < rules.least_s:
             return False
         low, _ = median_interval(self._samples, self._rules.confidence)
         return low > self._bound * (1 + self._rules.fine_margin)
@@ -198,11 +205,12 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
     if slower.finished:
         return _stopped(unsteady, steady, bound_ns, cache)
     unsteady, steady = [*unsteady, *steady[:1]], steady[1:]
+    run_ns = warmup[-1] if warmup else 0
     precise = Precise(rules)
     for ns in steady:
         precise.add(ns)
     while not precise.finished:
-        times = source(_wanted(precise, rules))
+        times = source(_wanted(precise, rules, run_ns))
         if not times:
             break
         for ns in times:
@@ -221,22 +229,27 @@ def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
             break
         warmup.append(times[0])
         steady.add(times[0])
-        if slower.is_hopeless(warmup) or sum(warmup) * 1e-9 > rules.budget_s:
+        if slower.is_hopeless(warmup):
             break
     return warmup
 
 
-def _wanted(precise: Precise, rules: Rules) -> int:
-    """Return how many runs to ask for at once: up to the minimum first, then about half as many again."""
+def _wanted(precise: Precise, rules: Rules, run_ns: int) -> int:
+    """Return how many runs to ask for at once: up to the minimum first, then about half as many again.
+
+    Long runs, by what one takes (`run_ns`), are asked for one by one: each may be the last.
+    """
     taken = len(precise.samples)
+    batch = _BATCH_NS // max(1, run_ns)
     if taken < rules.minimum:
-        return rules.minimum - taken
+        return max(1, min(rules.minimum - taken, batch))
     seconds_left = rules.budget_s - sum(precise.samples) * 1e-9
-    affordable = int(seconds_left * 1e9 / max(1, median(precise.samples)))
-    return max(1, min(1 + taken // 2, precise.left, affordable))
+    affordable = int(seconds_left * 1e9 / max(1, run_ns))
+    return max(1, min(1 + taken // 2, precise.left, affordable, batch))
 
 
 def _stopped(warmup: Sequence[int], samples: Sequence[int], bound_ns: float | None, cache: str) -> Timed:
     bound = bound_ns or math.nan
-    reason = f"clearly slower than the best: {median(samples) / bound:.2f} times as long after {len(samples)} runs"
+    count = f"{len(samples)} run{'s' * (len(samples) != 1)}"
+    reason = f"clearly slower than the best: {median(samples) / bound:.2f} times as long after {count}"
     return Timed(Measurement(tuple(samples), tuple(warmup), cache), stopped=True, reason=reason)

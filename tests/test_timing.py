@@ -40,6 +40,30 @@ def test_a_hopeless_configuration_is_stopped_at_once() -> None:
     assert timed.measurement.samples_ns == (60 * MS,)
 
 
+@pytest.mark.parametrize(("factor", "runs"), [(2.0, 1), (1.6, 2), (1.35, 3)])
+def test_a_long_run_is_steady_and_the_fewer_the_wider_the_margin(factor: float, runs: int) -> None:
+    timed = measure(replay([600 * MS] * 50), Rules(), bound_ns=600 * MS / factor)
+    assert timed.stopped
+    assert len(timed.measurement.warmup_ns) + len(timed.measurement.samples_ns) <= runs + (runs > 1)
+
+
+def test_a_long_run_that_met_a_busy_machine_is_forgiven() -> None:
+    timed = measure(replay([1000 * MS, *[600 * MS] * 50]), Rules(), bound_ns=590.0 * MS)
+    assert not timed.stopped
+    assert timed.measurement.median_ns == 600 * MS
+
+
+def test_long_runs_are_asked_for_one_by_one() -> None:
+    asked = []
+
+    def source(count: int) -> list[int]:
+        asked.append(count)
+        return [400 * MS] * count
+
+    measure(source, Rules())
+    assert set(asked) == {1}
+
+
 def test_one_long_run_of_a_short_kernel_rules_nothing_out() -> None:
     times = [4 * MS, *[10_000] * 100]
     assert not measure(replay(times), Rules(), bound_ns=10_000.0).stopped

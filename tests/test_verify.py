@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.device import list_devices
+from autotune.engine import trial
 from autotune.engine.arena import GUARD, POISON, Arena, padded
 from autotune.engine.report import Limits, Report
 from autotune.engine.trial import Bench
@@ -182,6 +183,17 @@ def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[
     assert report.measurement is not None
     assert report.measurement.cache == cache
     assert report.busy_s > 0
+
+
+@pytest.mark.parametrize(("length", "samples"), [(10**12, 6), (0, 5)])
+def test_finalists_take_turns_of_three_runs_or_of_one_long_run(
+    session: Session, monkeypatch: pytest.MonkeyPatch, length: int, samples: int
+) -> None:
+    monkeypatch.setattr(trial, "_LONG_NS", length)
+    rules = Rules(maximum=5, least_s=0.0, target=0.0)
+    bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
+    (found,) = bench.retime([sum_plan()], budget_s=60.0)
+    assert len(found.samples_ns) == samples
 
 
 def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:
