@@ -1,0 +1,69 @@
+"""The share of wall time in which the device executed kernels, by sampler, over the whole space of sgemm.
+
+    python benchmarks/share.py [-d DEVICE] [--size 4096] [--trials 200] [--seeds 3]
+
+Once started (from the end of the first trial to the end of the last), and of all the time that the device's worker
+was there, the first builds and the finalists included. What a build takes tells the speed of the host: where
+builders are the bottleneck, the share is what they leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from typing import Any
+
+from engine import make_problem
+
+from autotune import loop
+from autotune.evaluate import DeviceEvaluator
+from autotune.model import Trial
+from autotune.store import Store
+
+
+class Watched(DeviceEvaluator):
+    """Notes the wall and device seconds at the end of every trial."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.seen: list[tuple[float, float]] = []
+
+    def collect(self) -> Trial:
+        """Return the next finished trial."""
+        trial = super().collect()
+        self.seen.append((time.monotonic(), self.usage()["device"]))
+        return trial
+
+
+def main() -> None:
+    """Search with two samplers, once per seed, and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-d", "--device")
+    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    problem = make_problem(options.device, options.size, whole=True)
+    budget = loop.Budget(trials=options.trials)
+    print(f"{'sampler':8}{'seed':>5}{'once started':>22}{'in all':>17}{'a build':>10}")
+    for sampler in ("bayes", "random"):
+        for seed in range(1, options.seeds + 1):
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Store.open(f"{folder}/bench.db") as store,
+                Watched(problem, [problem.device]) as evaluator,
+            ):
+                usage = loop.run(problem, evaluator, store, sampler=sampler, seed=seed, budget=budget).usage
+            (began, before), (ended, after) = evaluator.seen[0], evaluator.seen[-1]
+            started_s = ended - began
+            all_s = usage["build"] + usage["verify"] + usage["time"] + usage["idle"]
+            print(
+                f"{sampler:8}{seed:5}{(after - before) / started_s:13.0%} of {started_s:4.1f} s"
+                f"{usage['device'] / all_s:8.0%} of {all_s:4.1f} s{usage['built_ahead'] / options.trials:8.2f} s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
