@@ -27,6 +27,14 @@ typedef FLOATS(VECTOR_M) vector_m;
 typedef FLOATS(VECTOR_N) vector_n;
 typedef FLOATS(FMA_WIDTH) vector_f;
 
+// C is written in vectors no wider than those that B is read in: these divide N.
+#if VECTOR_B < VECTOR_N
+#define VECTOR_C VECTOR_B
+#else
+#define VECTOR_C VECTOR_N
+#endif
+typedef FLOATS(VECTOR_C) vector_c;
+
 // The vector that begins at x.
 #define AT(vector, x) (*(vector *)&(x))
 
@@ -178,25 +186,17 @@ void sgemm(const int M, const int N, const int K,
   }
 #endif
 
-  // Write what lies inside of C. Rows of C start on a vector only where the vector divides N.
+  // Write what lies inside of C.
   C += (size_t)get_group_id(1) * M * N;
   UNROLL
   for (int i = 0; i < WPT_M; ++i) {
     const int m = first_row + row + i / VECTOR_M * VECTOR_M * LANES_M + i % VECTOR_M;
     if (m < M) {
       UNROLL
-      for (int j = 0; j < WPT_N; j += VECTOR_N) {
-        const int n = first_column + column + j * LANES_N;
-        __global float *c = C + (size_t)m * N + n;
-        if (N % VECTOR_N == 0) {
-          if (n < N)
-            *(__global vector_n *)c = AT(vector_n, sums.total[i][j]);
-        } else {
-          UNROLL
-          for (int x = 0; x < VECTOR_N; ++x)
-            if (n + x < N)
-              c[x] = sums.total[i][j + x];
-        }
+      for (int j = 0; j < WPT_N; j += VECTOR_C) {
+        const int n = first_column + column + j / VECTOR_N * VECTOR_N * LANES_N + j % VECTOR_N;
+        if (n < N)
+          AT(__global vector_c, C[(size_t)m * N + n]) = AT(vector_c, sums.total[i][j]);
       }
     }
   }
