@@ -62,8 +62,13 @@ class Evaluator(Protocol):
     def collect(self) -> Trial:
         """Return the next finished trial; blocks. Only called while trials are in flight."""
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | None]:
-        """Time configurations interleaved, None for one that fails; none may be in flight."""
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 5.0
+    ) -> Sequence[Measurement | Trial | None]:
+        """Time configurations interleaved; none may be in flight.
+
+        A failed Trial for one that fails, None where there is no saying.
+        """
 
     def usage(self) -> Mapping[str, float]:
         """Return where the wall time went, in seconds: build, verify, time, idle."""
@@ -96,7 +101,7 @@ class DeviceEvaluator:
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
-        self._running_since: list[float] = []
+        self._running_since: dict[Keeper, float] = {}
         self._failure: AutotuneError | None = None
         builders = count_builders(self._devices, self._settings.builders)
         self._pause = Pause()
@@ -141,9 +146,10 @@ class DeviceEvaluator:
             self.best_ns = trial.time_ns
         return trial
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | None]:
-        """Time configurations interleaved on one device, round by round; None for one that fails."""
-        request = Finalists([self._problem.plan(configuration) for configuration in configurations], budget_s)
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | Trial]:
+        """Time configurations interleaved on one device, round by round; a failed Trial for one that fails."""
+        tasks = [Task(configuration, self._problem.plan(configuration)) for configuration in configurations]
+        request = Finalists(tasks, budget_s)
         self._to_run.put(request)
         while True:
             with suppress(TimeoutError):
@@ -158,7 +164,7 @@ class DeviceEvaluator:
         """
         now = time.monotonic()
         worked = self._usage["build"] + self._usage["verify"] + self._usage["time"]
-        return {**self._usage, "idle": max(0.0, sum(now - since for since in self._running_since) - worked)}
+        return {**self._usage, "idle": max(0.0, sum(now - since for since in self._running_since.values()) - worked)}
 
     def close(self) -> None:
         """End every process and thread of this evaluator, remove its files and release its devices."""
@@ -193,7 +199,12 @@ class DeviceEvaluator:
 
         def run(keeper: Keeper, task: Task | Finalists) -> None:
             if isinstance(task, Finalists):
-                task.answer.set_result(keeper.retime(task.plans, task.budget_s, self._settings.limits.build_s))
+                plans = [one.plan for one in task.tasks]
+                found = keeper.retime(plans, task.budget_s, self._settings.limits.build_s)
+                task.answer.set_result([
+                    make_trial(one, answer, device) if isinstance(answer, Report) else answer
+                    for one, answer in zip(task.tasks, found, strict=True)
+                ])  # fmt: skip
             else:
                 for builder in self._builders:  # a context in the making disturbs what runs
                     builder.started.wait()
@@ -226,9 +237,11 @@ class DeviceEvaluator:
             with suppress(InvalidStateError):  # closed meanwhile
                 self._data.set_result(setup)
         except AutotuneError as error:
-            self._data.set_exception(error)
+            with suppress(InvalidStateError):
+                self._data.set_exception(error)
         except (Exception, SystemExit) as error:  # a reference in Python may raise anything; `collect` reports it
-            self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
+            with suppress(InvalidStateError):
+                self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
 
     def _save(self, name: str, data: NDArray[Any]) -> str:
         path = self._folder.path / f"{name}.npy"
@@ -245,7 +258,7 @@ class DeviceEvaluator:
         with self._reference_turn if alone else nullcontext():
             ready = keeper.start_worker(device, setup, self._environment())
             self._expected = ready.expected
-        self._running_since.append(time.monotonic())
+        self._running_since.setdefault(keeper, time.monotonic())  # not again where a worker is replaced
 
     def _builder(self, device: DeviceInfo) -> Keeper:
         nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
 
+RETIME_S = 5.0
+"""Seconds for the finalists; two of them are timed again even where that takes longer."""
+
 WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""
 
@@ -246,21 +249,25 @@ class _Search:
     def retime_finalists(self) -> None:
         """Time the fastest and the default again, interleaved, and keep what that says of each.
 
-        The default runs along so that the gain over it is one of times taken together.
+        The default runs along, where there is time for it, so that the gain over it is one of times taken together.
         """
-        finalists = ranking.finalists(self._passed())
         default = _identity(self.problem.default)
-        finalists += [trial for trial in self._passed() if _identity(trial.configuration) == default]
-        finalists = list({_identity(trial.configuration): trial for trial in finalists}.values())
-        if len(finalists) < 2 or not any(trial in self.fresh_trials for trial in finalists):
+        known = [trial for trial in self._passed() if _identity(trial.configuration) == default]
+        chosen = ranking.finalists(self._passed(), RETIME_S)
+        if ranking.retiming_s([*chosen, *known]) <= RETIME_S:
+            chosen = list({_identity(trial.configuration): trial for trial in (*chosen, *known)}.values())
+        if len(chosen) < 2 or not any(trial in self.fresh_trials for trial in chosen):
             return
         self._report("re-timing the finalists")
-        configurations = [trial.configuration for trial in finalists]
-        for trial, measurement in zip(finalists, self.evaluator.retime(configurations), strict=True):
-            if measurement is not None:
-                self.store.retime(self.id, trial.configuration, measurement)
-                self._replace(trial, replace(trial, retimed=measurement))
-        self.best = ranking.fastest(self._passed()) or self.best
+        answers = self.evaluator.retime([trial.configuration for trial in chosen], RETIME_S)
+        for trial, answer in zip(chosen, answers, strict=True):
+            if isinstance(answer, Trial):
+                self.store.finish(self.store.begin(self.id, trial.configuration), answer)
+                self._replace(trial, answer)
+            elif answer is not None:
+                self.store.retime(self.id, trial.configuration, answer)
+                self._replace(trial, replace(trial, retimed=answer))
+        self.best = ranking.fastest(self._passed())
 
     def _replace(self, old: Trial, new: Trial) -> None:
         for trials in (self.known, self.fresh_trials):

@@ -31,10 +31,21 @@ def fastest(trials: Sequence[Trial]) -> Trial | None:
     return min(retimed, key=lambda trial: trial.time_ns, default=None)
 
 
-def finalists(passed: Sequence[Trial]) -> list[Trial]:
-    """Return the few verified trials, fastest first, among which the best is to be found by timing them again."""
+def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
+    """Return the few verified trials, fastest first, among which the best is to be found by timing them again.
+
+    No more than can be timed within the budget, but two.
+    """
     ranked = sorted(passed, key=first_median)
-    return [trial for trial in ranked[:FINALISTS] if first_median(trial) <= FINALIST_MARGIN * first_median(ranked[0])]
+    found = [trial for trial in ranked[:FINALISTS] if first_median(trial) <= FINALIST_MARGIN * first_median(ranked[0])]
+    while len(found) > 2 and retiming_s(found) > budget_s:
+        found.pop()
+    return found
+
+
+def retiming_s(trials: Sequence[Trial]) -> float:
+    """Return the seconds that trials run for when they are timed again at least: three times each."""
+    return 3 * sum(first_median(trial) for trial in trials) * 1e-9
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:

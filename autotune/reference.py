@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import keyword
 import operator
+import re
 import traceback
 import zlib
 from collections.abc import Callable, Mapping
@@ -92,15 +94,26 @@ def evaluate(text: str, names: Mapping[str, Any], where: str = "") -> Any:
     if len(text) > _MAX_TEXT:
         raise StudyError(f"longer than {_MAX_TEXT} characters", where=where)
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _parse(text, where).body
         with np.errstate(all="ignore"):  # a NaN that is expected is compared as one
             return _value(tree, names)
-    except (SyntaxError, RecursionError, MemoryError) as error:
+    except RecursionError as error:
         raise StudyError(f"not an expression: {text}", where=where) from error
+    except MemoryError as error:
+        raise StudyError(f"{text}: out of memory: {error}", where=where, hint="ask for a smaller size") from error
     except StudyError as error:
         raise error.at(where) from None
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise StudyError(f"{text}: {error}", where=where) from error
+
+
+def _parse(text: str, where: str) -> ast.Expression:
+    try:
+        return ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
+        hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
+        raise StudyError(f"not an expression: {text}", where=where, hint=hint) from error
 
 
 def check(problem: Problem) -> None:
@@ -113,10 +126,7 @@ def check(problem: Problem) -> None:
 
 def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
     """Raise StudyError where a NumPy expression is malformed or names what is not there; computes nothing."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        raise StudyError(f"not an expression: {text}", where=where) from error
+    tree = _parse(text, where)
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):

@@ -7,6 +7,8 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,10 @@ from autotune.engine.pause import Pause
 from autotune.engine.report import Limits
 from autotune.errors import StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.model import DeviceInfo, Outcome, Trial
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
 from autotune.study import Study
+from tests.studies import study
 
 STUDY = """
 name = "faults"
@@ -213,12 +216,23 @@ def test_a_configuration_that_is_not_valid_is_a_launch_error(evaluator: DeviceEv
     assert run(evaluator, "NO_SUCH").outcome is Outcome.LAUNCH_ERROR
 
 
-def test_finalists_are_timed_again_and_one_that_fails_is_left_out(evaluator: DeviceEvaluator) -> None:
-    variants = [{"VARIANT": "GOOD"}, {"VARIANT": "SEGFAULT"}, {"VARIANT": "INOUT"}]
+@pytest.mark.parametrize(
+    ("variant", "outcome", "reason"),
+    [
+        ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
+        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong when timed again: wrong result: 1 of 512"),
+    ],
+)
+def test_finalists_are_timed_again_and_one_that_fails_is_a_failed_trial(
+    evaluator: DeviceEvaluator, variant: str, outcome: Outcome, reason: str
+) -> None:
+    variants = [{"VARIANT": "GOOD"}, {"VARIANT": variant}, {"VARIANT": "INOUT"}]
     good, broken, other = evaluator.retime(variants, budget_s=0.1)
-    assert broken is None
-    assert good is not None
-    assert other is not None
+    assert isinstance(broken, Trial)
+    assert (broken.configuration, broken.outcome) == (variants[1], outcome)
+    assert reason in broken.reason
+    assert isinstance(good, Measurement)
+    assert isinstance(other, Measurement)
     assert len(good.samples_ns) == len(other.samples_ns) >= 3
 
 
@@ -228,6 +242,18 @@ def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator
     assert usage["build"] > 0
     assert usage["built_ahead"] == 0
     assert 0 < usage["device"] < usage["verify"] + usage["time"]
+
+
+def test_idle_time_is_counted_once_where_workers_are_replaced(
+    problem: Problem, device: DeviceInfo, own_lock: None
+) -> None:
+    began = time.monotonic()
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        run(evaluator, "SEGFAULT")
+        run(evaluator, "SEGFAULT")
+        run(evaluator, "GOOD")
+        usage = evaluator.usage()
+        assert usage["build"] + usage["verify"] + usage["time"] + usage["idle"] < time.monotonic() - began
 
 
 def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:
@@ -260,6 +286,19 @@ def test_a_reference_that_fails_is_raised_by_collect(
     broken = Problem(Study.load(str(tmp_path / "bad.toml")), device=device)
     with DeviceEvaluator(broken, [device]) as evaluator, pytest.raises(StudyError, match=r"has shape \(3,\)"):
         run(evaluator, "GOOD")
+
+
+def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tmp_path: Path, own_lock: None) -> None:
+    closed = threading.Event()
+
+    def fails(**_: object) -> object:
+        closed.wait()
+        raise ValueError("too late")
+
+    with DeviceEvaluator(Problem(study(reference=fails), device=device), [device]):
+        (computing,) = (thread for thread in threading.enumerate() if thread.name == "autotune-data")
+    closed.set()
+    computing.join()  # pytest makes an error of what is raised in a thread
 
 
 def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInfo, own_lock: None) -> None:

@@ -114,6 +114,16 @@ def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path) -> None:
     assert ask(place).configuration == at(2)
 
 
+def test_what_failed_when_it_was_tried_last_is_not_served(place: Path) -> None:
+    with Store.open(str(place)) as store:
+        search = put(store, [ok(at(1), 50), ok(at(2), 80)], key=key())
+        store.retime(search, at(1), Measurement((50,)))
+        put(store, [Trial(at(1), Outcome.CRASH)], key=key())
+        assert ask(place).configuration == at(2)
+        put(store, [ok(at(1), 50)], key=key())
+    assert ask(place).configuration == at(1)
+
+
 def test_what_a_fresh_search_left_aside_still_answers(place: Path) -> None:
     put_in(place, [ok(at(1), 50)], key=key())
     put_in(place, [ok(at(2), 80)], key=key(), fresh=True)

@@ -156,10 +156,10 @@ def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store)
 class Better(ReplayEvaluator):
     """Measures the finalists anew: what came second is faster, and by little."""
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> Sequence[Measurement]:
         measured = [Measurement((1000, 1001, 1002, 1003, 1004, 1005))] * len(configurations)
         measured[1] = Measurement((999, 1000, 1001, 1002, 1003, 1004))
-        return list(measured)
+        return measured
 
 
 def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, store: Store) -> None:
@@ -170,6 +170,26 @@ def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, 
     assert result.default is not None
     assert result.default.retimed is not None
     assert result.best.time_ns == 1001.5
+
+
+class Crashing(ReplayEvaluator):
+    """The fastest crashes when it is timed again."""
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+    ) -> Sequence[Measurement | Trial | None]:
+        crash = Trial(configurations[0], Outcome.CRASH, reason="gone")
+        return [crash, *super().retime(configurations[1:], budget_s)]
+
+
+def test_a_finalist_that_fails_is_a_failed_trial_and_not_the_best(problem: Problem, store: Store) -> None:
+    winner = {"WPT": 4, "WG": 32, "FAST": 0}
+    result = run(problem, store, Crashing(recorded(problem)))
+    assert result.best is not None
+    assert result.best.configuration != winner
+    assert dict(result.failures) == {Outcome.CRASH: 1}
+    first, last = [trial for trial in store.trials(problem.key) if trial.configuration == winner]
+    assert (first.outcome, last.outcome, last.reason) == (Outcome.OK, Outcome.CRASH, "gone")
 
 
 def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> None:

@@ -26,6 +26,14 @@ def test_finalists_are_few_and_close_to_the_fastest() -> None:
     assert finalists([trial(1060), trial(1000)]) == [trial(1000)]
 
 
+def test_finalists_fit_the_time_there_is_but_are_two() -> None:
+    second = 10**9
+    close = [trial(second + number) for number in range(4)]
+    assert finalists(close, 9.1) == close[:3]
+    assert finalists(close, 0.0) == close[:2]
+    assert finalists(close[:1], 0.0) == close[:1]
+
+
 def test_ties_overlap_the_best_when_timed_again() -> None:
     best, close, far, once = trial(1, 100), trial(2, 102), trial(3, 103), trial(4)
     assert ties(best, [best, close, far, once]) == (close,)

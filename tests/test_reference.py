@@ -115,6 +115,18 @@ def test_names_are_checked_without_running(text: str) -> None:
         reference.check_names(text, {"a": 0}, "here")
 
 
+def test_a_buffer_called_like_a_word_of_python_is_told() -> None:
+    with pytest.raises(StudyError, match=r"^here: not an expression: 2 \* in; 'in' is a word of Python"):
+        reference.check_names("2 * in", {"in": 0}, "here")
+
+
+def test_a_reference_without_room_is_told() -> None:
+    huge = np.broadcast_to(np.float64(1), (2**58,))  # beyond the address space
+    with pytest.raises(StudyError, match=r"^here: 2 \* a: out of memory: Unable .*") as caught:
+        reference.evaluate("2 * a", {"a": huge}, "here")
+    assert caught.value.hint == "ask for a smaller size"
+
+
 def test_a_wrong_shape_is_told() -> None:
     problem = Problem(study(reference={"numpy": {"y": "x[1:]"}}))
     with pytest.raises(StudyError, match=r"^saxpy\.toml: reference of y: has shape \(999,\), the output has \(1000,\)"):

@@ -17,7 +17,7 @@ from autotune.engine.arena import GUARD, POISON, Arena, padded
 from autotune.engine.report import Limits, Report
 from autotune.engine.trial import Bench
 from autotune.engine.verify import Checker, _walk
-from autotune.model import Outcome
+from autotune.model import Measurement, Outcome
 from autotune.opencl import Session
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 from autotune.timing import Rules
@@ -168,12 +168,16 @@ def sum_plan(**changes: Any) -> Plan:
     return Plan(**(fields | changes))
 
 
-@pytest.fixture(scope="module")
-def run(session: Session) -> Callable[[Plan], Report]:
+def runner(session: Session) -> Callable[[Plan], Report]:
     inputs = {"a": np.arange(64, dtype=np.int32)}
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
     assert bench.reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
     return lambda plan: bench.run(plan, None)
+
+
+@pytest.fixture(scope="module")
+def run(session: Session) -> Callable[[Plan], Report]:
+    return runner(session)
 
 
 @pytest.mark.parametrize("cache", ["warm", "cold"])
@@ -193,7 +197,19 @@ def test_finalists_take_turns_of_three_runs_or_of_one_long_run(
     rules = Rules(maximum=5, least_s=0.0, target=0.0)
     bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
     (found,) = bench.retime([sum_plan()], budget_s=60.0)
+    assert isinstance(found, Measurement)
     assert len(found.samples_ns) == samples
+
+
+def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Session) -> None:
+    run = runner(session)
+    add, twice = sum_plan().launches
+    spoils = SUM.replace("global const int *a", "global int *a").replace("int sum = 0;", "int sum = 0; a[5] = 77;")
+    refused = spoils.replace("kernel void twice", "__attribute__((reqd_work_group_size(1, 2, 1))) kernel void twice")
+    launches = (add, Launch("twice", (2,), (2,), twice.arguments))
+    assert run(sum_plan(source=refused, launches=launches)).outcome is Outcome.LAUNCH_ERROR
+    report = run(sum_plan())
+    assert report.outcome is Outcome.OK, report.reason
 
 
 def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:

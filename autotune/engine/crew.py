@@ -84,16 +84,20 @@ class Keeper(threading.Thread):
     def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
         """Start the worker process and return its answer to Setup, which may take a while to be known.
 
+        One that is killed from outside (SIGKILL) is started a second time.
         Raises WorkerError where it cannot start, Closed.
         """
-        self._worker = WorkerProcess(self.role, self._folder, environment)
-        try:
-            self._exchange(self._worker, device, _START_S)
-            if self._pause is not None:
-                self._pause.join(self._worker)
-            answer = self._exchange(self._worker, setup(), _START_S)
-        except (WorkerDied, WorkerOverran) as error:
-            raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
+        for last in (False, True):
+            self._worker = WorkerProcess(self.role, self._folder, environment)
+            try:
+                self._exchange(self._worker, device, _START_S)
+                if self._pause is not None:
+                    self._pause.join(self._worker)
+                answer = self._exchange(self._worker, setup(), _START_S)
+                break
+            except (WorkerDied, WorkerOverran) as error:
+                if last or getattr(error, "signal", 0) != signal.SIGKILL:
+                    raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
         if isinstance(answer, Report):
             raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
         assert isinstance(answer, Ready)
@@ -133,22 +137,28 @@ class Keeper(threading.Thread):
                 return report
         raise AssertionError("unreachable")
 
-    def retime(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | None]:
-        """Time plans interleaved; where one of them spoils it, find it alone and leave it out as None."""
+    def retime(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | Report]:
+        """Time plans interleaved; where one takes the worker down, find it alone: a report answers for it."""
         found = self._times(plans, budget_s, limit_s)
-        if found is not None:
-            return list(found)
-        sound = [index for index, plan in enumerate(plans) if self._times([plan], 0.0, limit_s) is not None]
-        found = self._times([plans[index] for index in sound], budget_s, limit_s) if sound else None
-        known = dict(zip(sound, found or [], strict=False))
-        return [known.get(index) for index in range(len(plans))]
+        if isinstance(found, list):
+            return found
+        alone = [self._times([plan], 0.0, limit_s) for plan in plans]
+        answers = [answer if isinstance(answer, Report) else answer[0] for answer in alone]
+        sound = [index for index, answer in enumerate(answers) if isinstance(answer, Measurement)]
+        again = self._times([plans[index] for index in sound], budget_s, limit_s)
+        if isinstance(again, list):
+            for index, answer in zip(sound, again, strict=True):
+                answers[index] = answer
+        return answers
 
-    def _times(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement] | None:
+    def _times(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | Report] | Report:
         try:
-            answer = self.ask(Retime(tuple(plans), budget_s), limit_s)
-        except (WorkerDied, WorkerOverran):
-            return None
-        return None if isinstance(answer, Report) else answer
+            answer: list[Measurement | Report] | Report = self.ask(Retime(tuple(plans), budget_s), limit_s)
+        except WorkerOverran as overrun:
+            return Report(Outcome.TIMEOUT, str(overrun))
+        except WorkerDied as death:
+            return Report(Outcome.CRASH, str(death))
+        return answer
 
     def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float) -> Any:
         try:

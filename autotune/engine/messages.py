@@ -53,7 +53,10 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Retime:
-    """To a device worker: time these plans interleaved; answered by a list of Measurement, or a Report of the fault."""
+    """To a device worker: time these plans interleaved.
+
+    Answered by a list of Measurements and, for those that failed, Reports; by one Report where the device is lost.
+    """
 
     plans: tuple[Plan, ...]
     budget_s: float

@@ -23,11 +23,11 @@ class Task:
 
 @dataclass
 class Finalists:
-    """A request to time plans interleaved; the answer goes into the future."""
+    """A request to time configurations interleaved; the answer goes into the future."""
 
-    plans: list[Plan]
+    tasks: list[Task]
     budget_s: float
-    answer: Future[list[Measurement | None]] = field(default_factory=Future)
+    answer: Future[list[Measurement | Trial]] = field(default_factory=Future)
 
 
 def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:

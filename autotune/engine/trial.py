@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,21 @@ _LONG_NS = 250_000_000
 """Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
 
 
+_LEAST_RETIMED = 3
+"""Runs of a finalist at least, however long they are: one says nothing of the noise."""
+
 Announce = Callable[[str, float], None]
 """Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
+
+
+@dataclass
+class _Finalist:
+    """A plan that is timed again: its times, that of its first run, and what went wrong."""
+
+    plan: Plan
+    precise: Precise
+    span_ns: int = 0
+    failure: Report | None = None
 
 
 class Bench:
@@ -51,7 +64,8 @@ class Bench:
         self._announce = announce
         self._clock = _Clock()
         self._compiled: dict[Any, Compiled] = {}
-        self._fresh = True  # nothing but right kernels has run since the buffers were filled
+        self._fresh = True  # nothing has run since the buffers were filled
+        self._restore_s = 0.0
 
     def run(
         self,
@@ -73,7 +87,7 @@ class Bench:
             clock.lap("build")
             if on_built is not None:
                 on_built()
-            span, verdict = self._verify_first(built, best_ns)
+            built, span, verdict = self._verify_first(built, best_ns)
             clock.lap("verify")
             timed = self._time(built, best_ns, span)
             clock.lap("time")
@@ -111,21 +125,25 @@ class Bench:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return outputs
 
-    def retime(self, plans: Sequence[Plan], budget_s: float) -> list[Measurement]:
-        """Time plans in turn, round by round, until each is precise or the seconds are spent. Raises Fault."""
-        built, first = [], []
-        for plan in plans:
-            built.append(self._build(plan))
-            first.append(self._run_once(built[-1], None))
-        precise = [Precise(self._rules) for _ in plans]
+    def retime(self, plans: Sequence[Plan], budget_s: float) -> list[Measurement | Report]:
+        """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
+
+        Every turn is verified: what is wrong now and then, races above all, is rarely caught by the two checks of a
+        trial. A plan that fails is left out from then on, and answered for by a report. Raises Fault where the
+        device is lost.
+        """
+        finalists = [_Finalist(plan, Precise(self._rules)) for plan in plans]
+        for finalist in finalists:
+            self._attempt(finalist, self._first_turn)
         deadline = time.monotonic() + budget_s
-        while not all(rule.finished for rule in precise) and time.monotonic() < deadline:
-            for rule, one, span in zip(precise, built, first, strict=True):
-                # The first run of a turn still meets what the previous plan left in the caches.
-                turn = self._runs(one, 1, span) if span >= _LONG_NS else self._runs(one, 4, span)[1:]
-                for ns in turn:
-                    rule.add(ns)
-        return [Measurement(tuple(rule.samples), (), plan.cache) for rule, plan in zip(precise, plans, strict=True)]
+        while sound := [finalist for finalist in finalists if finalist.failure is None]:
+            known = min(len(finalist.precise.samples) for finalist in sound)
+            enough = all(finalist.precise.finished for finalist in sound) or time.monotonic() >= deadline
+            if enough and known >= _LEAST_RETIMED:
+                break
+            for finalist in sound:
+                self._attempt(finalist, self._turn)
+        return [one.failure or Measurement(tuple(one.precise.samples), (), one.plan.cache) for one in finalists]
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -138,19 +156,21 @@ class Bench:
             del self._compiled[next(iter(self._compiled))]
         return bind(self._session, self._arena, self._checker, plan, compiled)
 
-    def _verify_first(self, built: Built, best_ns: float | None) -> tuple[int, Verdict]:
+    def _verify_first(self, built: Built, best_ns: float | None) -> tuple[Built, int, Verdict]:
+        # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
+        fresh, self._fresh = self._fresh, False
         span = self._run_once(built, best_ns)
         verdict = self._check(built)
-        if verdict.reason and not self._fresh:
+        if verdict.reason and not fresh:
             # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
             self._refresh()
             built = self._build(built.plan)
+            self._fresh = False
             span = self._run_once(built, best_ns)
             verdict = self._check(built)
-        self._fresh = False
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
-        return span, verdict
+        return built, span, verdict
 
     def _verify_last(self, built: Built) -> Verdict:
         self._announce("verify", self._limits.floor_s)
@@ -165,6 +185,31 @@ class Bench:
         except OpenCLError as error:
             raise _lost(error) from None
 
+    def _attempt(self, finalist: _Finalist, step: Callable[[_Finalist], None]) -> None:
+        try:
+            step(finalist)
+        except Fault as fault:
+            if fault.fatal:
+                raise
+            finalist.failure = Report(fault.outcome, str(fault))
+            self._refresh()
+
+    def _first_turn(self, finalist: _Finalist) -> None:
+        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), None)
+        if finalist.span_ns >= _LONG_NS:
+            finalist.precise.add(finalist.span_ns)
+
+    def _turn(self, finalist: _Finalist) -> None:
+        built = self._build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
+        span = finalist.span_ns
+        # The first run of a turn still meets what the previous plan left in the caches.
+        turn = self._runs(built, 1, span) if span >= _LONG_NS else self._runs(built, 4, span)[1:]
+        verdict = self._check(built, inputs=True)
+        if verdict.reason:
+            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
+        for ns in turn:
+            finalist.precise.add(ns)
+
     def _refresh(self) -> None:
         self._arena.clear()
         self._checker.forget()
@@ -172,12 +217,9 @@ class Bench:
 
     def _run_once(self, built: Built, best_ns: float | None) -> int:
         """Run all launches once on poisoned outputs and return their span; on PoCL this compiles them."""
+        self._restore(built)
         limit = self._limits.run_s(best_ns)
         self._announce("verify", limit)
-        for guarded in built.buffers:
-            if guarded.buffer.access in ("out", "scratch"):
-                self._arena.poison(guarded)
-            self._arena.restore(guarded)
         events = []
         for kernel, launch in built.kernels:
             events.append(self._launch(kernel, launch))
@@ -187,6 +229,17 @@ class Bench:
                 self._finish()
         self._finish()
         return span_ns(events[0], events[-1])
+
+    def _restore(self, built: Built) -> None:
+        """Put the buffers into the state before a run, outputs poisoned, and note how long that takes."""
+        self._announce("verify", self._limits.first_s)
+        began = time.monotonic()
+        for guarded in built.buffers:
+            if guarded.buffer.access in ("out", "scratch"):
+                self._arena.poison(guarded)
+            self._arena.restore(guarded)
+        self._finish()
+        self._restore_s = time.monotonic() - began
 
     def _await_compilation(self, launch: Launch, event: Event) -> None:
         self._clock.lap("verify")
@@ -216,7 +269,8 @@ class Bench:
         return timed
 
     def _runs(self, built: Built, count: int, longest_ns: float) -> list[int]:
-        self._announce("time", self._limits.floor_s + self._limits.multiple * longest_ns * 1e-9 * count)
+        longest_s = self._restore_s + longest_ns * 1e-9
+        self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
         spans = []
         for _ in range(count):
             for guarded in built.buffers:

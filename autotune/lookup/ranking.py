@@ -22,13 +22,14 @@ FROM searches s JOIN trials t ON t.search_id = s.id JOIN retimings r ON r.trial_
 WHERE s.problem_id = :problem AND t.outcome = 'ok'
 ORDER BY r.taken, r.id
 """
-_WRONG = """
-SELECT t.configuration_hash, t.driver
+_FAILED = """
+SELECT t.configuration_hash, t.driver, t.finished, t.outcome
 FROM searches s JOIN trials t ON t.search_id = s.id
-WHERE s.problem_id = :problem AND t.outcome = 'wrong_result'
+WHERE s.problem_id = :problem AND t.outcome NOT IN ('ok', 'stopped', 'pending')
 """
 _SEARCH = "SELECT s.environment FROM searches s JOIN trials t ON t.search_id = s.id WHERE t.id = :trial"
 _time = attrgetter("time_ns")
+_FOREVER = "9999"  # after every instant, as text
 _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
@@ -52,16 +53,16 @@ def rank(reader: Reader, problem: int, driver: str = "") -> list[Ranked]:
 
     That driver is the one asked for if anything is stored under it, else the one used last. For each
     configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
-    What gave a wrong result under that driver, even once, is left out.
+    What gave a wrong result under that driver, even once, is left out, and so is what failed last of all.
 
     Re-timed finalists are compared with each other: they ran interleaved, often on a warmer device than when
     they were first measured. A configuration that was never re-timed comes before them only where its first
     median is below all of theirs, so that it would have been a finalist had it been known.
     """
     asked = {"problem": problem}
-    wrong = {tuple(row) for row in reader.rows(_WRONG, asked)}
+    failed = _failures(reader, problem)
     entries, again = (
-        [Ranked(*row) for row in reader.rows(query, asked) if (row[0], row[2]) not in wrong]
+        [entry for entry in (Ranked(*row) for row in reader.rows(query, asked)) if not _has_failed(entry, failed)]
         for query in (_MEASURED, _RETIMED)
     )
     everything = entries + again
@@ -73,6 +74,20 @@ def rank(reader: Reader, problem: int, driver: str = "") -> list[Ranked]:
     rest = sorted((entry for name, entry in first.items() if name not in retimed), key=_time)
     finalists = sorted(retimed.values(), key=_time)
     return [*(e for e in rest if e.time_ns < bar), *finalists, *(e for e in rest if e.time_ns >= bar)]
+
+
+def _failures(reader: Reader, problem: int) -> dict[tuple[str, str], str]:
+    """Return when each configuration and driver failed last; for a wrong result, a time after all others."""
+    found: dict[tuple[str, str], str] = {}
+    for name, driver, finished, outcome in reader.rows(_FAILED, {"problem": problem}):
+        when = _FOREVER if outcome == "wrong_result" else finished
+        found[name, driver] = max(when, found.get((name, driver), ""))
+    return found
+
+
+def _has_failed(entry: Ranked, failed: dict[tuple[str, str], str]) -> bool:
+    when = failed.get((entry.configuration_hash, entry.driver))
+    return when is not None and entry.when <= when
 
 
 def samples(reader: Reader, entry: Ranked) -> list[int]:
