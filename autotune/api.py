@@ -7,12 +7,13 @@ from pathlib import Path
 
 from autotune import asking, library, lookup, loop
 from autotune import device as devices
+from autotune.engine.report import FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.lookup import Best
-from autotune.loop import Budget, ProgressCallback, Result
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.problem import Problem
+from autotune.result import DEFAULT_SECONDS, Budget, ProgressCallback, Result
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import Study
@@ -34,6 +35,7 @@ def search(
     retry_failed: bool = False,
     fresh: bool = False,
     cold: bool = False,
+    run_limit: float = FIRST_S,
     allow_python: bool = False,
     database: str | None = None,
     on_progress: ProgressCallback | None = None,
@@ -43,20 +45,24 @@ def search(
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
     defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
-    runs 60 seconds. `allow_python` lets a reference run that is Python code of the study's author; a function
-    given to `Study` needs no permission.
+    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known. `allow_python`
+    lets a reference run that is Python code of the study's author; a function given to `Study` needs no permission.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
     if budget is None:
-        limit = seconds if seconds is not None or trials is not None else 60.0
+        limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
         budget = Budget(trials=trials, seconds=limit)
     _require_whole("trials", budget.trials)
+    if not run_limit > 0:
+        raise UsageError(f"{run_limit!r} leaves no time", where="run_limit", hint="write run_limit=300")
     chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
     kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
-    settings = Settings(allow_python=allow_python or callable(loaded.reference.function))
+    settings = Settings(
+        limits=Limits(first_s=run_limit), allow_python=allow_python or callable(loaded.reference.function)
+    )
     with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
         return loop.run(
             problem,

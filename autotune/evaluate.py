@@ -15,13 +15,12 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from autotune import reference
 from autotune.device import require_usable
+from autotune.engine import data
 from autotune.engine.crew import Keeper
 from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
@@ -32,7 +31,7 @@ from autotune.engine.sizing import capacity, count_builders
 from autotune.engine.tasks import Finalists, Task, make_trial
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.plan import Plan, numpy_type
+from autotune.plan import Plan
 from autotune.problem import Problem
 from autotune.timing import Rules
 
@@ -70,6 +69,9 @@ class Evaluator(Protocol):
         A failed Trial for one that fails, None where there is no saying.
         """
 
+    def withdraw(self) -> Sequence[Configuration]:
+        """Take back the trials that no device has begun; return their configurations. `collect` the others."""
+
     def usage(self) -> Mapping[str, float]:
         """Return where the wall time went, in seconds: build, verify, time, idle."""
 
@@ -99,6 +101,7 @@ class DeviceEvaluator:
         self._reference_turn = threading.Lock()
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
+        self._waiting: set[Task] = set()  # not begun on a device; its methods are atomic
         self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
@@ -129,10 +132,12 @@ class DeviceEvaluator:
             report = Report(Outcome.LAUNCH_ERROR, str(error))
             self._done.put((Task(configuration, nothing), report, self._devices[0]))
             return
+        task = Task(configuration, plan)
+        self._waiting.add(task)
         if self._builders:
-            self._to_build.put(Task(configuration, plan))
+            self._to_build.put(task)
         else:
-            self._to_run.put(Task(configuration, plan))
+            self._to_run.put(task)
 
     def collect(self) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up."""
@@ -156,6 +161,14 @@ class DeviceEvaluator:
                 return request.answer.result(timeout=0.2)
             if self._failure is not None:
                 raise self._failure
+
+    def withdraw(self) -> list[Configuration]:
+        """Take back what no device has begun; what is being built is of no more interest."""
+        taken = []
+        with suppress(KeyError):
+            while True:
+                taken.append(self._waiting.pop().configuration)
+        return taken
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of the device workers: build, verify, time, idle.
@@ -200,12 +213,13 @@ class DeviceEvaluator:
         def run(keeper: Keeper, task: Task | Finalists) -> None:
             if isinstance(task, Finalists):
                 plans = [one.plan for one in task.tasks]
-                found = keeper.retime(plans, task.budget_s, self._settings.limits.build_s)
+                with self._pause.held():
+                    found = keeper.retime(plans, task.budget_s, self._settings.limits.build_s)
                 task.answer.set_result([
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
                 ])  # fmt: skip
-            else:
+            elif self._claim(task):
                 for builder in self._builders:  # a context in the making disturbs what runs
                     builder.started.wait()
                 shared = device.kind == "cpu" and bool(self._builders)
@@ -220,19 +234,9 @@ class DeviceEvaluator:
 
     def _compute_data(self) -> None:
         try:
-            inputs = reference.input_data(self._problem)
-            expected = reference.expected(self._problem, inputs, allow_python=self._settings.allow_python)
-            setup = Setup(
-                folder=str(self._folder.path),
-                inputs={name: self._save(f"input-{name}", data) for name, data in inputs.items()},
-                expected={
-                    # In the buffer's type, as the device compares: half the bytes to write, read and upload.
-                    name: self._save(f"expected-{name}", data.astype(numpy_type(self._problem.buffer(name).type)[0]))
-                    for name, data in (expected or {}).items()
-                },
-                reference=self._problem.reference_plan() if expected is None else None,
-                rules=self._settings.rules,
-                limits=self._settings.limits,
+            given = self._settings
+            setup = data.compute(
+                self._problem, self._folder.path, given.rules, given.limits, allow_python=given.allow_python
             )
             with suppress(InvalidStateError):  # closed meanwhile
                 self._data.set_result(setup)
@@ -243,15 +247,10 @@ class DeviceEvaluator:
             with suppress(InvalidStateError):
                 self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
 
-    def _save(self, name: str, data: NDArray[Any]) -> str:
-        path = self._folder.path / f"{name}.npy"
-        np.save(path, data)
-        return str(path)
-
     def _set_up_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
         def setup() -> Setup:
-            data = self._data.result()
-            return replace(data, expected=self._expected or data.expected)
+            known = self._data.result()
+            return replace(known, expected=self._expected or known.expected)
 
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
@@ -288,13 +287,23 @@ class DeviceEvaluator:
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
+    def _claim(self, task: Task) -> bool:
+        """Say whether a task is still wanted; it can no longer be withdrawn then."""
+        with suppress(KeyError):
+            self._waiting.remove(task)
+            return True
+        return False
+
     def _build(self, keeper: Keeper, task: Task) -> None:
-        report = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
+        if task not in self._waiting:
+            return
+        report = keeper.attempt(Job(task.plan, self.best_ns), self._settings.limits.build_s)
         # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
         undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
-            self._done.put((task, report, self._devices[0]))
+            if self._claim(task):
+                self._done.put((task, report, self._devices[0]))
             return
         task.built = None if undecided else report
         self._to_run.put(task)

@@ -6,7 +6,7 @@ import math
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from autotune import library, ranking
 from autotune.model import Configuration, DeviceInfo, Outcome, Trial
 from autotune.problem import Problem
+from autotune.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
 from autotune.store import Store
 
 if TYPE_CHECKING:
@@ -28,61 +29,6 @@ RETIME_S = 5.0
 
 WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When to stop, whichever comes first: new trials, seconds, trials without a better best, expected gain.
-
-    `least_gain` stops once less than that share is expected from the next `GAIN_TRIALS` trials: an estimate
-    of the sampler's model, not a promise.
-    """
-
-    trials: int | None = None
-    seconds: float | None = None
-    until_stale: int | None = None
-    least_gain: float | None = None
-
-
-GAIN_TRIALS = 20
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a running search stands. `rate` is configurations per second; `left_s` None: cannot be said."""
-
-    done: int
-    total: int | None
-    failures: Mapping[Outcome, int]
-    best: Trial | None
-    elapsed_s: float
-    rate: float
-    left_s: float | None
-    phase: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
-
-    `best` is None where no configuration passed. `ties` are trials whose re-timed interval overlaps the
-    winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds.
-    """
-
-    problem: Problem = field(repr=False)
-    best: Trial | None
-    default: Trial | None = field(repr=False)
-    trials: int
-    reused: int
-    failures: Mapping[Outcome, int]
-    examples: Mapping[Outcome, Trial] = field(repr=False)
-    ties: tuple[Trial, ...] = field(repr=False)
-    reason: str
-    usage: Mapping[str, float]
-    elapsed_s: float
-
-
-ProgressCallback = Callable[[Progress], None]
 
 
 def run(
@@ -134,6 +80,7 @@ def run(
             search.retime_finalists()
         except KeyboardInterrupt:
             reason = "interrupted"
+            search.abandon()
     finally:
         store.end_search(search.id, reason)
     return search.result(reason)
@@ -196,9 +143,11 @@ class _Search:
         self.evaluator.best_ns = ranking.first_median(self.best) if self.best else None
 
     def loop(self) -> str:
-        """Run trials until something says stop; return what."""
+        """Run trials until something says stop; return what. Those that no device has begun are left for next time."""
+        stop = ""
         while True:
-            stop = self._stop_reason()
+            if not stop and (stop := self._stop_reason()):
+                self._withdraw()
             if not stop and not self._fill():
                 stop = "space exhausted"
             if not self.in_flight:
@@ -214,6 +163,15 @@ class _Search:
             self.in_flight[_identity(configuration)] = self.store.begin(self.id, configuration)
             self.evaluator.submit(configuration)
         return True
+
+    def _withdraw(self) -> None:
+        for configuration in self.evaluator.withdraw():
+            self.store.withdraw(self.in_flight.pop(_identity(configuration)))
+
+    def abandon(self) -> None:
+        """Take off the record what is in flight: nobody will collect it."""
+        for trial_id in self.in_flight.values():
+            self.store.withdraw(trial_id)
 
     def _wanted(self) -> int:
         if self.budget.trials is None:

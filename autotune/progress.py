@@ -19,7 +19,7 @@ from autotune import units
 from autotune.model import Configuration, Outcome, Trial
 
 if TYPE_CHECKING:
-    from autotune.loop import Progress
+    from autotune.result import Progress
 
 EVERY_S = 15.0
 """Seconds between two plain lines; a new best may come a third of that after the last line."""

@@ -107,6 +107,10 @@ class ReplayEvaluator:
         found = [self._trials.get(_key(configuration)) for configuration in configurations]
         return [None if trial is None else trial.retimed or trial.measurement for trial in found]
 
+    def withdraw(self) -> list[Configuration]:
+        """Take back all but the trial submitted first, as if that had begun."""
+        return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1)]
+
     def usage(self) -> Mapping[str, float]:
         """Seconds by what they were spent on, as recorded."""
         return dict(self._usage)

@@ -185,6 +185,7 @@ def overhead(options: argparse.Namespace) -> None:
     """Time the loop, store and sampler around an evaluator that answers at once; and the device's idle time."""
     from autotune import api, loop
     from autotune.model import Measurement, Outcome, Trial
+    from autotune.result import Budget
     from autotune.store import Store
 
     class Instant:
@@ -205,13 +206,16 @@ def overhead(options: argparse.Namespace) -> None:
         def retime(self, configurations: Any, budget_s: float = 5.0) -> list[None]:
             return [None] * len(configurations)
 
+        def withdraw(self) -> list[Any]:
+            return []
+
         def usage(self) -> dict[str, float]:
             return {}
 
     problem = make_problem(options.device, options.size, whole=True)
     evaluator = Instant()
     with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/bench.db") as store:
-        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=loop.Budget(trials=5100))
+        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=5100))
     steps = np.diff(evaluator.times) * 1e3
     for at in (100, 5000):
         print(f"loop, store and random sampler at trial {at}: {np.median(steps[at - 50 : at + 50]):.2f} ms")

@@ -20,9 +20,9 @@ from autotune import loop
 from autotune.device import find_device
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.library import parse_size
-from autotune.loop import Budget
 from autotune.model import Outcome
 from autotune.problem import Problem
+from autotune.result import Budget
 from autotune.store import Store
 from autotune.study import Study
 

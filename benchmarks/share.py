@@ -19,6 +19,7 @@ from engine import make_problem
 from autotune import loop
 from autotune.evaluate import DeviceEvaluator
 from autotune.model import Trial
+from autotune.result import Budget
 from autotune.store import Store
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     problem = make_problem(options.device, options.size, whole=True)
-    budget = loop.Budget(trials=options.trials)
+    budget = Budget(trials=options.trials)
     print(f"{'sampler':8}{'seed':>5}{'once started':>22}{'in all':>17}{'a build':>10}")
     for sampler in ("bayes", "random"):
         for seed in range(1, options.seeds + 1):

@@ -74,7 +74,7 @@ kernel void victim(global const float *a, global float *c) {
 SEARCH = """
 import sys
 from autotune import api
-from autotune.loop import Budget
+from autotune.result import Budget
 path, database, seed, trials = sys.argv[1:]
 def say(progress):
     print(progress.done, flush=True)

@@ -228,6 +228,15 @@ def test_a_search_in_which_nothing_passes_ends_with_1_and_the_reasons() -> None:
     assert re.search(r"wrong_result +2 x; e\.g\. WPT=", result.stdout)
 
 
+def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_more() -> None:
+    kernel = Path("saxpy.cl")
+    kernel.write_text(re.sub(r"\{", "{ while (((volatile global T *)y)[0] < 100);", kernel.read_text(), count=1))
+    result = run("search", "./saxpy.toml", "--trials", "1", "--run-limit", "1s", code=1)
+    assert "no configuration passed; --run-limit 5m gives a run more time" in one_error(result)
+    assert "no answer within 1 s" in result.stdout
+    assert "--run-limit" in one_error(run("search", "./saxpy.toml", "--run-limit", "soon", code=2))
+
+
 def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     change("[1, 2, 4]", str(list(range(1, 1000))))
     words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]

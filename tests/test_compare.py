@@ -12,10 +12,10 @@ import pytest
 from autotune import compare, loop
 from autotune.compare import Cell
 from autotune.errors import UsageError
-from autotune.loop import Budget
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import GENERIC_DEVICE, Problem
 from autotune.replay import ReplayEvaluator
+from autotune.result import Budget
 from autotune.store import Store
 from tests.studies import study
 from tests.test_loop import recorded

@@ -339,6 +339,26 @@ def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lo
     os.close(descriptor)
 
 
+def test_what_is_withdrawn_before_it_began_is_not_collected(evaluator: DeviceEvaluator) -> None:
+    evaluator.submit({"VARIANT": "ENDLESS"})
+    worker_of(evaluator, "verify")
+    evaluator.submit({"VARIANT": "WRONG"})
+    evaluator.submit({"VARIANT": "NANS"})
+    withdrawn = evaluator.withdraw()
+    assert sorted(str(one["VARIANT"]) for one in withdrawn) == ["NANS", "WRONG"]
+    assert evaluator.withdraw() == []
+    assert evaluator.collect().configuration == {"VARIANT": "ENDLESS"}
+    assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
+
+
+def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
+        for variant in ("SYNTAX", "WRONG", "NANS", "SEGFAULT"):
+            evaluator.submit({"VARIANT": variant})
+        assert len(evaluator.withdraw()) == 4
+        assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
+
+
 def test_builders_work_ahead_and_their_failures_never_reach_the_device(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from autotune import loop
-from autotune.loop import Budget, Progress, Result
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.problem import Problem
 from autotune.replay import ReplayEvaluator
+from autotune.result import Budget, Progress, Result
 from autotune.store import Store
 from tests.studies import study
 
@@ -149,8 +149,16 @@ def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store)
     result = run(problem, store, Interrupted(recorded(problem)))
     assert result.reason == "interrupted"
     assert result.best is not None
-    assert len(store.trials(problem.key)) == 3
+    assert len(store.trials(problem.key)) == len(store.history()) == 3
     assert run(problem, store).trials == len(problem.space) - 3
+
+
+def test_what_no_device_has_begun_is_left_for_the_next_search(problem: Problem, store: Store) -> None:
+    evaluator = ReplayEvaluator(recorded(problem), capacity=4)
+    result = run(problem, store, evaluator, budget=Budget(until_stale=3), start=[{"WPT": 4, "WG": 32, "FAST": 0}])
+    assert result.trials == 6  # one had begun when the fifth said stop
+    assert len(store.history()) == 6
+    assert run(problem, store).trials == len(problem.space) - 6
 
 
 class Better(ReplayEvaluator):

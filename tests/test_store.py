@@ -171,6 +171,15 @@ def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
         store.retime(search, {"A": 1}, Measurement(()))
 
 
+def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(store: Store) -> None:
+    search = put(store, [])
+    waiting, done = store.begin(search, {"A": 1}), store.begin(search, {"A": 2})
+    store.finish(done, ok({"A": 2}, 50))
+    store.withdraw(waiting)
+    store.withdraw(done)
+    assert [row.trial.configuration for row in store.history()] == [{"A": 2}]
+
+
 def test_a_trial_is_finished_once(store: Store) -> None:
     search = put(store, [])
     number = store.begin(search, {"A": 1})

@@ -30,10 +30,10 @@ from autotune.compare import BY_DEVICE, BY_SIZE, Cell, size_label
 from autotune.endtoend import EndToEnd, end_to_end
 from autotune.errors import AutotuneError, WorkerError
 from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.loop import Budget
 from autotune.model import DeviceInfo
 from autotune.problem import Problem
 from autotune.progress import configuration
+from autotune.result import Budget
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 

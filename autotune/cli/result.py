@@ -7,10 +7,10 @@ from typing import Any
 from autotune import units
 from autotune.cli.options import command
 from autotune.cli.output import facts
-from autotune.loop import Result
 from autotune.model import Measurement, Trial
 from autotune.problem import Problem
 from autotune.progress import configuration
+from autotune.result import Result
 from autotune.statistics import median_interval
 
 
@@ -45,9 +45,10 @@ def timing_text(trial: Trial) -> str:
     if measurement is None:
         return ""
     low, high = median_interval(measurement.samples_ns)
+    runs = len(measurement.samples_ns)
     return (
         f"{units.time(measurement.median_ns)} (median; 95 % interval {units.time(low)} to {units.time(high)}; "
-        f"{len(measurement.samples_ns)} runs, {measurement.cache} cache)"
+        f"{runs} run{'s' if runs > 1 else ''}, {measurement.cache} cache)"
     )
 
 

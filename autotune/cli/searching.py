@@ -27,16 +27,14 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
+from autotune.engine.report import FIRST_S, Limits
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.loop import Budget, Result
 from autotune.model import DeviceInfo, Outcome
 from autotune.problem import Problem
+from autotune.result import DEFAULT_SECONDS, Budget, Result
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import Store
-
-DEFAULT_SECONDS = 40.0
-"""The budget where none is given: with start and end the search is over within a minute on two CPU cores."""
 
 EXAMPLE = """
 Search the parameters of a study on a device, store every trial, and print the best.
@@ -81,6 +79,9 @@ def search(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try stored failures again.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
     cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
+    run_limit: Annotated[
+        str, typer.Option(metavar="1m", help="How long a run may take while no best is known.")
+    ] = f"{FIRST_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json_: JsonOption = False,
@@ -97,6 +98,7 @@ def search(
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
     fixed = parse_fix(fix, tuned)
+    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
     with Store.open(database) as store:
         chosen = _devices(device)
         problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
@@ -105,7 +107,7 @@ def search(
             problem.plan(configuration)  # raises SpaceError with the constraint it breaks
         _announce(problem, len(chosen))
         with (
-            DeviceEvaluator(problem, chosen, Settings(allow_python=allow_python)) as evaluator,
+            DeviceEvaluator(problem, chosen, Settings(limits=limits, allow_python=allow_python)) as evaluator,
             progress.show(stderr(), problem.flops) as report,
         ):
             result = loop.run(
@@ -119,6 +121,7 @@ def search(
                 retry_failed=retry_failed,
                 fresh=fresh,
                 cold=cold,
+                devices=chosen,
                 on_progress=report,
             )
     if as_json_:
@@ -134,6 +137,8 @@ def search(
 def _nothing_passed(result: Result, study: str) -> AutotuneError:
     """The error of a search without a verified configuration: where nothing builds, the kernel is wrong."""
     hint = f"autotune check {study} builds one and shows its log"
+    if set(result.failures) == {Outcome.TIMEOUT}:
+        hint = "--run-limit 5m gives a run more time"
     example = result.examples.get(Outcome.COMPILE_ERROR)
     if example is None or set(result.failures) != {Outcome.COMPILE_ERROR}:
         return AutotuneError("no configuration passed", hint=hint)

@@ -8,6 +8,7 @@ In the worker process, from the device up:
     verify.py     outputs, guards and inputs checked on the device
     flush.py      caches cleared between runs
     prepare.py    plan -> kernels within the device's limits, arguments set
+    launcher.py   built plans run: buffers restored, limits announced, spans taken
     trial.py      one plan: build, verify, time, verify again
     messages.py   what the search and its workers say to each other
     serve.py      a worker's loop
@@ -15,6 +16,7 @@ In the worker process, from the device up:
 In the search:
 
     memory.py     room for the data, on the host and on the device
+    data.py       input data and expected outputs, computed and put where the workers load them
     tasks.py      configurations and requests on their way through the threads
     sizing.py     how many builders, how many configurations in flight
     pause.py      builders halted while a trial is on the clock

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from autotune.errors import AutotuneError
 from autotune.model import Measurement, Outcome
 
+FIRST_S = 60.0
+"""Seconds that a run may take while no best is known, where nothing else is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -19,7 +22,7 @@ class Limits:
 
     build_s: float = 60.0
     floor_s: float = 2.0
-    first_s: float = 60.0
+    first_s: float = FIRST_S
     multiple: float = 20.0
 
     def run_s(self, best_ns: float | None) -> float:

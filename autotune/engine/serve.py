@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.messages import Built, Phase, Ready, Retime, Setup
+from autotune.engine.messages import Built, Job, Phase, Ready, Retime, Setup
 from autotune.engine.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.engine.report import Fault, Report, resources
 from autotune.engine.trial import Bench
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
 from autotune.opencl import OpenCLError, Program, Session
-from autotune.plan import Plan
 
 
 def serve(role: str, connection: Connection) -> None:
@@ -46,11 +45,11 @@ def _serve_builds(session: Session, setup: Setup, connection: Connection) -> Non
     arena = Arena(session, _load(setup.inputs))
     connection.send(Ready({}))
     while True:
-        plan = connection.recv().plan
+        job = connection.recv()
         began = time.monotonic()
         try:
             connection.send(Phase("build", setup.limits.build_s))
-            program = _build_ahead(session, setup, arena, plan, connection)
+            program = _build_ahead(session, setup, arena, job, connection)
         except Fault as fault:
             seconds = time.monotonic() - began
             connection.send(Report(fault.outcome, str(fault), build_s=seconds, build_log=fault.detail))
@@ -62,14 +61,14 @@ def _serve_builds(session: Session, setup: Setup, connection: Connection) -> Non
         )
 
 
-def _build_ahead(session: Session, setup: Setup, arena: Arena, plan: Plan, connection: Connection) -> Program:
-    """Build a plan so that the device's worker finds it in the driver's cache. Raises Fault."""
-    compiled = compile_plan(session, plan)
+def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connection: Connection) -> Program:
+    """Build a job's plan so that the device's worker finds it in the driver's cache. Raises Fault."""
+    compiled = compile_plan(session, job.plan)
     # A launch that fails here fails again on the device's worker, which decides what it is.
     with suppress(OpenCLError):
-        for event in launch_ahead(session, arena, plan, compiled) if session.builds_at_launch else ():
+        for event in launch_ahead(session, arena, job.plan, compiled) if session.builds_at_launch else ():
             session.wait_until_running(event)
-            connection.send(Phase("verify", setup.limits.floor_s))
+            connection.send(Phase("verify", setup.limits.run_s(job.best_ns or 0.0)))
             session.finish()
             connection.send(Phase("launch", setup.limits.build_s))
     return compiled.program

@@ -11,9 +11,9 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Tria
 from autotune.plan import Plan
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
-    """One configuration on its way through the engine."""
+    """One configuration on its way through the engine; hashed by identity."""
 
     configuration: Configuration
     plan: Plan

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.flush import Flush
+from autotune.engine.launcher import Announce, Clock, Launcher, lost
 from autotune.engine.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.engine.report import Fault, Limits, Report
 from autotune.engine.verify import Checker, Verdict
 from autotune.model import Measurement, Outcome
-from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
-from autotune.plan import Launch, Plan, numpy_type
+from autotune.opencl import OpenCLError, Session
+from autotune.plan import Plan, numpy_type
 from autotune.timing import Precise, Rules, Timed, is_drifting, measure
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
@@ -28,9 +28,6 @@ _LONG_NS = 250_000_000
 
 _LEAST_RETIMED = 3
 """Runs of a finalist at least, however long they are: one says nothing of the noise."""
-
-Announce = Callable[[str, float], None]
-"""Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
 
 
 @dataclass
@@ -58,14 +55,13 @@ class Bench:
         self._session = session
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected)
-        self._flush = Flush(session)
         self._rules = rules
         self._limits = limits
         self._announce = announce
-        self._clock = _Clock()
+        self._clock = Clock()
+        self._launcher = Launcher(session, self._arena, limits, announce, self._clock)
         self._compiled: dict[Any, Compiled] = {}
         self._fresh = True  # nothing has run since the buffers were filled
-        self._restore_s = 0.0
 
     def run(
         self,
@@ -79,7 +75,8 @@ class Bench:
 
         A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
-        clock = self._clock = _Clock()
+        clock = self._clock
+        clock.restart()
         log, environment = "", dict[str, str | int | float]()
         try:
             built = self._build(plan)
@@ -95,14 +92,15 @@ class Bench:
             clock.lap("verify")
             outcome = Outcome.STOPPED if timed.stopped else Outcome.OK
             return Report(
-                outcome, timed.reason, timed.measurement, worst, **clock.seconds, busy_s=self._busy_s(), build_log=log,
-                binary_hash="" if built_ahead else binary_hash(self._session, built.program), environment=environment,
+                outcome, timed.reason, timed.measurement, worst, **clock.seconds, busy_s=self._launcher.busy_s(),
+                binary_hash="" if built_ahead else binary_hash(self._session, built.program), build_log=log,
+                environment=environment,
             )  # fmt: skip
         except Fault as fault:
             clock.lap("verify" if clock.seconds else "build")
             if fault.outcome is Outcome.WRONG_RESULT:
                 self._refresh()
-            busy = 0.0 if fault.fatal else self._busy_s()
+            busy = 0.0 if fault.fatal else self._launcher.busy_s()
             return Report(
                 fault.outcome, str(fault), **clock.seconds, busy_s=busy, build_log=fault.detail or log,
                 environment=environment, fatal=fault.fatal,
@@ -111,7 +109,7 @@ class Bench:
     def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
         """Run a reference kernel once and return its outputs, in their logical shapes. Raises Fault."""
         built = self._build(plan)
-        self._run_once(built, None)
+        self._launcher.once(built, None)
         outputs = {}
         for guarded in built.buffers:
             if guarded.buffer.access in ("out", "inout"):
@@ -159,14 +157,14 @@ class Bench:
     def _verify_first(self, built: Built, best_ns: float | None) -> tuple[Built, int, Verdict]:
         # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
         fresh, self._fresh = self._fresh, False
-        span = self._run_once(built, best_ns)
+        span = self._launcher.once(built, best_ns)
         verdict = self._check(built)
         if verdict.reason and not fresh:
             # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
             self._refresh()
             built = self._build(built.plan)
             self._fresh = False
-            span = self._run_once(built, best_ns)
+            span = self._launcher.once(built, best_ns)
             verdict = self._check(built)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
@@ -183,7 +181,7 @@ class Bench:
         try:
             return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
         except OpenCLError as error:
-            raise _lost(error) from None
+            raise lost(error) from None
 
     def _attempt(self, finalist: _Finalist, step: Callable[[_Finalist], None]) -> None:
         try:
@@ -203,7 +201,7 @@ class Bench:
         built = self._build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
         span = finalist.span_ns
         # The first run of a turn still meets what the previous plan left in the caches.
-        turn = self._runs(built, 1, span) if span >= _LONG_NS else self._runs(built, 4, span)[1:]
+        turn = self._launcher.repeat(built, 1, span) if span >= _LONG_NS else self._launcher.repeat(built, 4, span)[1:]
         verdict = self._check(built, inputs=True)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
@@ -215,39 +213,6 @@ class Bench:
         self._checker.forget()
         self._fresh = True
 
-    def _run_once(self, built: Built, best_ns: float | None) -> int:
-        """Run all launches once on poisoned outputs and return their span; on PoCL this compiles them."""
-        self._restore(built)
-        limit = self._limits.run_s(best_ns)
-        self._announce("verify", limit)
-        events = []
-        for kernel, launch in built.kernels:
-            events.append(self._launch(kernel, launch))
-            if self._session.builds_at_launch:
-                self._await_compilation(launch, events[-1])
-                self._announce("verify", limit)
-                self._finish()
-        self._finish()
-        return span_ns(events[0], events[-1])
-
-    def _restore(self, built: Built) -> None:
-        """Put the buffers into the state before a run, outputs poisoned, and note how long that takes."""
-        self._announce("verify", self._limits.first_s)
-        began = time.monotonic()
-        for guarded in built.buffers:
-            if guarded.buffer.access in ("out", "scratch"):
-                self._arena.poison(guarded)
-            self._arena.restore(guarded)
-        self._finish()
-        self._restore_s = time.monotonic() - began
-
-    def _await_compilation(self, launch: Launch, event: Event) -> None:
-        self._clock.lap("verify")
-        self._announce("launch", self._limits.build_s)
-        if not self._session.wait_until_running(event):
-            raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} did not compile at its first launch", fatal=True)
-        self._clock.lap("build")
-
     def _time(self, built: Built, best_ns: float | None, first_ns: int) -> Timed:
         """Time by the rules; times that drift are thrown away once and taken again."""
         longest, pending = first_ns, [first_ns]
@@ -256,7 +221,7 @@ class Bench:
             nonlocal longest
             if pending:  # the verified run is the first of the warm-up
                 return [pending.pop()]
-            times = self._runs(built, count, longest)
+            times = self._launcher.repeat(built, count, longest)
             longest = max(longest, *times)
             return times
 
@@ -267,51 +232,3 @@ class Bench:
             found = "and still drifting" if again else "steady then"
             timed = replace(timed, reason=f"the times drifted (throttling, or a busy machine): measured again, {found}")
         return timed
-
-    def _runs(self, built: Built, count: int, longest_ns: float) -> list[int]:
-        longest_s = self._restore_s + longest_ns * 1e-9
-        self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
-        spans = []
-        for _ in range(count):
-            for guarded in built.buffers:
-                self._arena.restore(guarded)
-            if built.plan.cache == "cold":
-                self._flush.run()
-            events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
-            spans.append((events[0], events[-1]))
-        self._finish()
-        return [span_ns(first, last) for first, last in spans]
-
-    def _launch(self, kernel: Kernel, launch: Launch) -> Event:
-        try:
-            return self._session.launch(kernel, launch.global_size, launch.local_size)
-        except OpenCLError as error:
-            sizes = f"global {launch.global_size}, local {launch.local_size}"
-            raise Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: {error} ({sizes})") from None
-
-    def _finish(self) -> None:
-        try:
-            self._session.finish()
-        except OpenCLError as error:
-            raise _lost(error) from None
-
-    def _busy_s(self) -> float:
-        self._finish()
-        return self._session.busy_ns() * 1e-9
-
-
-def _lost(error: OpenCLError) -> Fault:
-    return Fault(Outcome.CRASH, f"the device gave up while running the kernel: {error}", fatal=True)
-
-
-class _Clock:
-    """Adds up wall seconds by step: `build_s`, `verify_s`, `time_s`."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, Any] = {}
-        self._last = time.monotonic()
-
-    def lap(self, step: str) -> None:
-        now = time.monotonic()
-        self.seconds[f"{step}_s"] = self.seconds.get(f"{step}_s", 0.0) + now - self._last
-        self._last = now

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, func, select, text, update
+from sqlalchemy import Connection, Engine, and_, delete, func, select, text, update
 
 from autotune.key import clean, digest, key_columns
 from autotune.location import locate
@@ -130,6 +130,11 @@ class Store:
         }
         with self._writing() as connection:
             return queries.inserted(connection, trials, columns)
+
+    def withdraw(self, trial_id: int) -> None:
+        """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""
+        with self._writing() as connection:
+            connection.execute(delete(trials).where(trials.c.id == trial_id, trials.c.outcome == Outcome.PENDING.value))
 
     def finish(self, trial_id: int, trial: Trial) -> None:
         """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.

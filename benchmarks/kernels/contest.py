@@ -14,6 +14,7 @@ from autotune import loop, reference
 from autotune.evaluate import DeviceEvaluator
 from autotune.model import Configuration
 from autotune.problem import Problem
+from autotune.result import Budget
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 
@@ -49,7 +50,7 @@ def search(kind: str, label: str, problem: Problem, seeds: Sequence[int], trials
         for seed in seeds:
             with tempfile.TemporaryDirectory() as folder, Store.open(str(Path(folder) / "search.db")) as store:
                 found = loop.run(
-                    problem, evaluator, store, sampler=DEFAULT_SAMPLER, seed=seed, budget=loop.Budget(trials=trials)
+                    problem, evaluator, store, sampler=DEFAULT_SAMPLER, seed=seed, budget=Budget(trials=trials)
                 )
             counts.append(found.trials)
             winners.append(found.best.configuration if found.best else None)

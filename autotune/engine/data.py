@@ -1,0 +1,43 @@
+"""What the workers load: input data and expected outputs, computed once and kept in the folder of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune import reference
+from autotune.engine.messages import Setup
+from autotune.engine.report import Limits
+from autotune.plan import numpy_type
+from autotune.problem import Problem
+from autotune.timing import Rules
+
+
+def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, allow_python: bool) -> Setup:
+    """Return the set-up of workers. Raises StudyError, and whatever a reference in Python raises."""
+    inputs = reference.input_data(problem)
+    expected = reference.expected(problem, inputs, allow_python=allow_python)
+    # In the buffer's type, as the device compares: half the bytes to write, read and upload.
+    typed = {
+        name: data.astype(numpy_type(problem.buffer(name).type)[0], copy=False)
+        for name, data in (expected or {}).items()
+    }
+    return Setup(
+        folder=str(folder),
+        inputs=_save(folder, "input", inputs),
+        expected=_save(folder, "expected", typed),
+        reference=problem.reference_plan() if expected is None else None,
+        rules=rules,
+        limits=limits,
+    )
+
+
+def _save(folder: Path, prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    files = {name: str(folder / f"{prefix}-{name}.npy") for name in arrays}
+    for name, data in arrays.items():
+        np.save(files[name], data)
+    return files

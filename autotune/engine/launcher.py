@@ -1,0 +1,120 @@
+"""Launching built plans on one session: buffers put into their state before, the limit announced, spans after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from autotune.engine.arena import Arena
+from autotune.engine.flush import Flush
+from autotune.engine.prepare import Built
+from autotune.engine.report import Fault, Limits
+from autotune.model import Outcome
+from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
+from autotune.plan import Launch
+
+Announce = Callable[[str, float], None]
+"""Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
+
+
+class Clock:
+    """Adds up wall seconds by step: `build_s`, `verify_s`, `time_s`."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything and start now."""
+        self.seconds: dict[str, Any] = {}
+        self._last = time.monotonic()
+
+    def lap(self, step: str) -> None:
+        """Add the time since the last lap to a step."""
+        now = time.monotonic()
+        self.seconds[f"{step}_s"] = self.seconds.get(f"{step}_s", 0.0) + now - self._last
+        self._last = now
+
+
+class Launcher:
+    """Runs built plans. Its methods raise Fault; a fatal one where the device is lost."""
+
+    def __init__(self, session: Session, arena: Arena, limits: Limits, announce: Announce, clock: Clock) -> None:
+        self._session = session
+        self._arena = arena
+        self._flush = Flush(session)
+        self._limits = limits
+        self._announce = announce
+        self._clock = clock
+        self._restore_s = 0.0
+
+    def once(self, built: Built, best_ns: float | None) -> int:
+        """Run all launches once on poisoned outputs and return their span in ns; on PoCL this compiles them."""
+        self._restore(built)
+        limit = self._limits.run_s(best_ns)
+        self._announce("verify", limit)
+        events = []
+        for kernel, launch in built.kernels:
+            events.append(self._launch(kernel, launch))
+            if self._session.builds_at_launch:
+                self._await_compilation(launch, events[-1])
+                self._announce("verify", limit)
+                self._finish()
+        self._finish()
+        return span_ns(events[0], events[-1])
+
+    def repeat(self, built: Built, count: int, longest_ns: float) -> list[int]:
+        """Run all launches `count` times, restored before each, and return the spans in ns."""
+        longest_s = self._restore_s + longest_ns * 1e-9
+        self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
+        spans = []
+        for _ in range(count):
+            for guarded in built.buffers:
+                self._arena.restore(guarded)
+            if built.plan.cache == "cold":
+                self._flush.run()
+            events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
+            spans.append((events[0], events[-1]))
+        self._finish()
+        return [span_ns(first, last) for first, last in spans]
+
+    def busy_s(self) -> float:
+        """Return the seconds that kernels executed for since the last call."""
+        self._finish()
+        return self._session.busy_ns() * 1e-9
+
+    def _restore(self, built: Built) -> None:
+        """Put the buffers into the state before a run, outputs poisoned, and note how long that takes."""
+        self._announce("verify", self._limits.first_s)
+        began = time.monotonic()
+        for guarded in built.buffers:
+            if guarded.buffer.access in ("out", "scratch"):
+                self._arena.poison(guarded)
+            self._arena.restore(guarded)
+        self._finish()
+        self._restore_s = time.monotonic() - began
+
+    def _await_compilation(self, launch: Launch, event: Event) -> None:
+        self._clock.lap("verify")
+        self._announce("launch", self._limits.build_s)
+        if not self._session.wait_until_running(event):
+            raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} did not compile at its first launch", fatal=True)
+        self._clock.lap("build")
+
+    def _launch(self, kernel: Kernel, launch: Launch) -> Event:
+        try:
+            return self._session.launch(kernel, launch.global_size, launch.local_size)
+        except OpenCLError as error:
+            sizes = f"global {launch.global_size}, local {launch.local_size}"
+            raise Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: {error} ({sizes})") from None
+
+    def _finish(self) -> None:
+        try:
+            self._session.finish()
+        except OpenCLError as error:
+            raise lost(error) from None
+
+
+def lost(error: OpenCLError) -> Fault:
+    """Return the fault of a device that is of no more use."""
+    return Fault(Outcome.CRASH, f"the device gave up while running the kernel: {error}", fatal=True)
