@@ -136,6 +136,7 @@ class _Search:
     fresh_trials: list[Trial] = field(default_factory=list)
     in_flight: dict[Identity, int] = field(default_factory=dict)
     since_best: int = 0
+    first_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -241,8 +242,10 @@ class _Search:
         if self.on_progress is None:
             return
         done, elapsed = len(self.fresh_trials), self._elapsed()
-        rate = done / elapsed if elapsed else 0.0
         total, left = self.budget.trials, None
+        self.first_s = self.first_s or elapsed
+        since_first = elapsed - self.first_s  # without the start, which says nothing of what is to come
+        rate = (done - 1) / since_first if done > 1 and since_first else 0.0
         if total is not None and rate:
             left = (total - done) / rate
         if self.budget.seconds is not None:

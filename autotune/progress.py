@@ -129,7 +129,7 @@ def _count(progress: Progress) -> str:
 
 
 def _rate(progress: Progress) -> str:
-    return f"{progress.rate:.1f} configurations/s"
+    return f"{progress.rate:.1f} configurations/s" if progress.rate else ""
 
 
 def _left(progress: Progress, since_s: float = 0.0) -> str:

@@ -31,7 +31,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a running search stands. `rate` is configurations per second; `left_s` None: cannot be said."""
+    """Where a running search stands.
+
+    `rate` is configurations per second since the first was done; 0, as `left_s` None: cannot be said yet.
+    """
 
     done: int
     total: int | None

@@ -206,6 +206,8 @@ def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> No
     run(problem, store, evaluator, budget=Budget(trials=24), on_progress=seen.append)
     during = [one for one in seen if one.phase == "search"]
     assert [one.done for one in during] == list(range(1, 25))
+    assert (during[0].rate, during[0].left_s) == (0.0, None), "the start says nothing of what is to come"
+    assert during[1].left_s == pytest.approx(22 / during[1].rate)
     assert during[-1].total == 24
     assert during[-1].failures == {Outcome.TIMEOUT: 1}
     assert during[-1].best is not None
