@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune import asking, library, lookup, loop
 from autotune import device as devices
-from autotune.engine.report import FIRST_S, Limits
+from autotune.engine.report import Limits
 from autotune.errors import UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.lookup import Best
@@ -35,7 +35,7 @@ def search(
     retry_failed: bool = False,
     fresh: bool = False,
     cold: bool = False,
-    run_limit: float = FIRST_S,
+    run_limit: float | None = None,
     allow_python: bool = False,
     database: str | None = None,
     on_progress: ProgressCallback | None = None,
@@ -45,8 +45,9 @@ def search(
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
     defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
-    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known. `allow_python`
-    lets a reference run that is Python code of the study's author; a function given to `Study` needs no permission.
+    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known, by default 60.
+    `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
+    needs no permission.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
@@ -54,15 +55,14 @@ def search(
         limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
         budget = Budget(trials=trials, seconds=limit)
     _require_whole("trials", budget.trials)
-    if not run_limit > 0:
-        raise UsageError(f"{run_limit!r} leaves no time", where="run_limit", hint="write run_limit=300")
+    _require_seconds("seconds", budget.seconds)
+    _require_seconds("run_limit", run_limit)
     chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
     kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
-    settings = Settings(
-        limits=Limits(first_s=run_limit), allow_python=allow_python or callable(loaded.reference.function)
-    )
+    limits = Limits() if run_limit is None else Limits(first_s=run_limit)
+    settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
     with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
         return loop.run(
             problem,
@@ -78,6 +78,12 @@ def search(
             devices=chosen,
             on_progress=on_progress,
         )
+
+
+def _require_seconds(name: str, value: object) -> None:
+    """Raise UsageError for what is no time; None stands for no limit."""
+    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not value > 0):
+        raise UsageError(f"{value!r} is no number of seconds above 0", where=name, hint=f"write {name}=300")
 
 
 def _require_whole(name: str, value: object) -> None:

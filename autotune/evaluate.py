@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -58,8 +58,8 @@ class Evaluator(Protocol):
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once."""
 
-    def collect(self) -> Trial:
-        """Return the next finished trial; blocks. Only called while trials are in flight."""
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        """Return the next finished trial. Only called while some are in flight. Raises TimeoutError."""
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0
@@ -69,8 +69,8 @@ class Evaluator(Protocol):
         A failed Trial for one that fails, None where there is no saying.
         """
 
-    def withdraw(self) -> Sequence[Configuration]:
-        """Take back the trials that no device has begun; return their configurations. `collect` the others."""
+    def withdraw(self, leave: int = 0) -> Sequence[Configuration]:
+        """Take back the trials that no device has begun, but for some; return their configurations."""
 
     def usage(self) -> Mapping[str, float]:
         """Return where the wall time went, in seconds: build, verify, time, idle."""
@@ -101,7 +101,7 @@ class DeviceEvaluator:
         self._reference_turn = threading.Lock()
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._waiting: set[Task] = set()  # not begun on a device; its methods are atomic
+        self._waiting: dict[Task, None] = {}  # in order, not begun on a device; its methods are atomic
         self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
@@ -133,15 +133,18 @@ class DeviceEvaluator:
             self._done.put((Task(configuration, nothing), report, self._devices[0]))
             return
         task = Task(configuration, plan)
-        self._waiting.add(task)
+        self._waiting[task] = None
         if self._builders:
             self._to_build.put(task)
         else:
             self._to_run.put(task)
 
-    def collect(self) -> Trial:
-        """Return the next finished trial. Raises AutotuneError where no worker can be set up."""
-        found = self._done.get()
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        """Return the next finished trial. Raises TimeoutError, and AutotuneError where no worker can be set up."""
+        try:
+            found = self._done.get(timeout=timeout_s)
+        except Empty:
+            raise TimeoutError from None
         if isinstance(found, AutotuneError):
             raise found
         task, report, device = found
@@ -162,12 +165,12 @@ class DeviceEvaluator:
             if self._failure is not None:
                 raise self._failure
 
-    def withdraw(self) -> list[Configuration]:
-        """Take back what no device has begun; what is being built is of no more interest."""
+    def withdraw(self, leave: int = 0) -> list[Configuration]:
+        """Take back what no device has begun, but for the oldest; what is being built is of no more interest."""
         taken = []
-        with suppress(KeyError):
-            while True:
-                taken.append(self._waiting.pop().configuration)
+        with suppress(KeyError):  # a device has begun the last meanwhile
+            while len(self._waiting) > leave:
+                taken.append(self._waiting.popitem()[0].configuration)
         return taken
 
     def usage(self) -> Mapping[str, float]:
@@ -214,7 +217,7 @@ class DeviceEvaluator:
             if isinstance(task, Finalists):
                 plans = [one.plan for one in task.tasks]
                 with self._pause.held():
-                    found = keeper.retime(plans, task.budget_s, self._settings.limits.build_s)
+                    found = keeper.retime(plans, self.best_ns, task.budget_s, self._settings.limits.build_s)
                 task.answer.set_result([
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
@@ -290,7 +293,7 @@ class DeviceEvaluator:
     def _claim(self, task: Task) -> bool:
         """Say whether a task is still wanted; it can no longer be withdrawn then."""
         with suppress(KeyError):
-            self._waiting.remove(task)
+            del self._waiting[task]
             return True
         return False
 

@@ -7,12 +7,14 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import library, ranking
-from autotune.model import Configuration, DeviceInfo, Outcome, Trial
+from autotune.finale import Finale
+from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.problem import Problem
 from autotune.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
 from autotune.store import Store
@@ -25,7 +27,10 @@ RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
 
 RETIME_S = 5.0
-"""Seconds for the finalists; two of them are timed again even where that takes longer."""
+"""Seconds for a round of finalists; two of them are timed again even where that takes longer."""
+
+SEARCH = "search"
+"""The phase in which the time left can be said."""
 
 WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""
@@ -69,15 +74,15 @@ def run(
         environment={**environment(), "space": library.space_hash(problem.study.text)},
         fresh=fresh,
     )
-    done = {_identity(trial.configuration) for trial in known}
+    done = {identity(trial.configuration) for trial in known}
     for configuration in (problem.default, *start):
-        if _identity(configuration) not in done:
+        if identity(configuration) not in done:
             proposer.enqueue(configuration)
     reason = "error"
     try:
         try:
             reason = search.loop()
-            search.retime_finalists()
+            search.settle()
         except KeyboardInterrupt:
             reason = "interrupted"
             search.abandon()
@@ -107,7 +112,7 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in trials:
         if trial.configuration in problem.space:
-            by_configuration.setdefault(_identity(trial.configuration), []).append(trial)
+            by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     known = [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
     best = ranking.fastest(known)
     bound = best.time_ns if best is not None else math.inf
@@ -118,7 +123,8 @@ def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
     last = tries[-1]
     if not last.outcome.failed:
         return False
-    return retry_failed or (last.outcome.retriable and len(tries) < WORKER_DEATHS)
+    failures = sum(trial.outcome.retriable for trial in tries)
+    return retry_failed or (last.outcome.retriable and failures < WORKER_DEATHS)
 
 
 @dataclass
@@ -130,17 +136,17 @@ class _Search:
     store: Store
     proposer: Proposer
     budget: Budget
-    known: list[Trial]
+    trials: list[Trial]
     on_progress: ProgressCallback | None
     id: int = 0
-    fresh_trials: list[Trial] = field(default_factory=list)
     in_flight: dict[Identity, int] = field(default_factory=dict)
     since_best: int = 0
     first_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.best = ranking.fastest(self.known)
+        self.reused = len(self.trials)
+        self.best = ranking.fastest(self.trials)
         self.evaluator.best_ns = ranking.first_median(self.best) if self.best else None
 
     def loop(self) -> str:
@@ -149,25 +155,31 @@ class _Search:
         while True:
             if not stop and (stop := self._stop_reason()):
                 self._withdraw()
-            if not stop and not self._fill():
-                stop = "space exhausted"
+            if not stop:
+                self._fill()
             if not self.in_flight:
-                return stop
-            self._take(self.evaluator.collect())
+                return stop or "space exhausted"
+            with suppress(TimeoutError):
+                self._take(self.evaluator.collect(None if stop else self._left_s()))
 
-    def _fill(self) -> bool:
-        """Keep as many configurations in flight as the evaluator wants; False once the space is exhausted."""
+    def _fill(self) -> None:
+        """Keep as many configurations in flight as the evaluator wants, until the space is exhausted."""
         while len(self.in_flight) < self._wanted():
             configuration = self.proposer.ask()
             if configuration is None:
-                return False
-            self.in_flight[_identity(configuration)] = self.store.begin(self.id, configuration)
+                return
+            self.in_flight[identity(configuration)] = self.store.begin(self.id, configuration)
             self.evaluator.submit(configuration)
-        return True
 
     def _withdraw(self) -> None:
-        for configuration in self.evaluator.withdraw():
-            self.store.withdraw(self.in_flight.pop(_identity(configuration)))
+        """Take back what no device has begun; a search that would end with nothing at all keeps its first."""
+        self._forget(self.evaluator.withdraw(leave=1))
+        if self.trials or len(self.in_flight) > 1:
+            self._forget(self.evaluator.withdraw())
+
+    def _forget(self, configurations: Sequence[Configuration]) -> None:
+        for configuration in configurations:
+            self.store.withdraw(self.in_flight.pop(identity(configuration)))
 
     def abandon(self) -> None:
         """Take off the record what is in flight: nobody will collect it."""
@@ -177,25 +189,28 @@ class _Search:
     def _wanted(self) -> int:
         if self.budget.trials is None:
             return self.evaluator.capacity
-        return min(self.evaluator.capacity, self.budget.trials - len(self.fresh_trials))
+        return min(self.evaluator.capacity, self.budget.trials - len(self._new()))
+
+    def _new(self) -> list[Trial]:
+        return self.trials[self.reused :]
 
     def _take(self, trial: Trial) -> None:
-        self.store.finish(self.in_flight.pop(_identity(trial.configuration)), trial)
+        self.store.finish(self.in_flight.pop(identity(trial.configuration)), trial)
         self.proposer.tell(trial)
-        self.fresh_trials.append(trial)
+        self.trials.append(trial)
         self.since_best += 1
         if trial.outcome is Outcome.OK and (
             self.best is None or ranking.first_median(trial) < ranking.first_median(self.best)
         ):
             self.best, self.since_best = trial, 0
             self.evaluator.best_ns = ranking.first_median(trial)
-        self._report("search")
+        self._report(SEARCH)
 
     def _stop_reason(self) -> str:
         budget = self.budget
-        if budget.trials is not None and len(self.fresh_trials) >= budget.trials:
+        if budget.trials is not None and len(self._new()) >= budget.trials:
             return f"{budget.trials} trials done"
-        if budget.seconds is not None and self._elapsed() >= budget.seconds * (1 - RETIME_SHARE):
+        if self._left_s() == 0:
             return f"{budget.seconds:g} s are over"
         if budget.until_stale is not None and self.best is not None and self.since_best >= budget.until_stale:
             return f"no better configuration in {budget.until_stale} trials"
@@ -205,35 +220,19 @@ class _Search:
                 return f"about {gain:.1%} expected from the next {GAIN_TRIALS} trials (an estimate)"
         return ""
 
-    def retime_finalists(self) -> None:
-        """Time the fastest and the default again, interleaved, and keep what that says of each.
+    def settle(self) -> None:
+        """Have the fastest timed again, and with that name the best."""
+        budget_s = min(RETIME_S, RETIME_SHARE * (self.budget.seconds or math.inf))
+        finale = Finale(
+            self.problem, self.evaluator, self.store, self.id, self.trials, self.in_flight, budget_s, self._report
+        )
+        self.best = finale.settle()
 
-        The default runs along, where there is time for it, so that the gain over it is one of times taken together.
-        """
-        default = _identity(self.problem.default)
-        known = [trial for trial in self._passed() if _identity(trial.configuration) == default]
-        chosen = ranking.finalists(self._passed(), RETIME_S)
-        if ranking.retiming_s([*chosen, *known]) <= RETIME_S:
-            chosen = list({_identity(trial.configuration): trial for trial in (*chosen, *known)}.values())
-        if len(chosen) < 2 or not any(trial in self.fresh_trials for trial in chosen):
-            return
-        self._report("re-timing the finalists")
-        answers = self.evaluator.retime([trial.configuration for trial in chosen], RETIME_S)
-        for trial, answer in zip(chosen, answers, strict=True):
-            if isinstance(answer, Trial):
-                self.store.finish(self.store.begin(self.id, trial.configuration), answer)
-                self._replace(trial, answer)
-            elif answer is not None:
-                self.store.retime(self.id, trial.configuration, answer)
-                self._replace(trial, replace(trial, retimed=answer))
-        self.best = ranking.fastest(self._passed())
-
-    def _replace(self, old: Trial, new: Trial) -> None:
-        for trials in (self.known, self.fresh_trials):
-            trials[:] = [new if trial is old else trial for trial in trials]
-
-    def _passed(self) -> list[Trial]:
-        return [trial for trial in (*self.known, *self.fresh_trials) if trial.outcome is Outcome.OK]
+    def _left_s(self) -> float | None:
+        """Return the seconds that are left for trials; None: as many as it takes."""
+        if self.budget.seconds is None:
+            return None
+        return max(0.0, self.budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -241,8 +240,8 @@ class _Search:
     def _report(self, phase: str) -> None:
         if self.on_progress is None:
             return
-        done, elapsed = len(self.fresh_trials), self._elapsed()
-        total, left = self.budget.trials, None
+        done, elapsed = len(self._new()), self._elapsed()
+        total, left = self._total(), None
         self.first_s = self.first_s or elapsed
         since_first = elapsed - self.first_s  # without the start, which says nothing of what is to come
         rate = (done - 1) / since_first if done > 1 and since_first else 0.0
@@ -250,32 +249,30 @@ class _Search:
             left = (total - done) / rate
         if self.budget.seconds is not None:
             left = min(left if left is not None else math.inf, max(0.0, self.budget.seconds - elapsed))
+        left = left if phase == SEARCH else None
         self.on_progress(Progress(done, total, self._failures(), self.best, elapsed, rate, left, phase))
 
+    def _total(self) -> int | None:
+        if self.budget.trials is None:
+            return None
+        return min(self.budget.trials, len(self.problem.space) - self.reused)
+
     def _failures(self) -> dict[Outcome, int]:
-        return dict(Counter(trial.outcome for trial in self.fresh_trials if trial.outcome.failed))
+        return dict(Counter(trial.outcome for trial in self._new() if trial.outcome.failed))
 
     def result(self, reason: str) -> Result:
         """Return what the search found so far."""
-        trials = [*self.known, *self.fresh_trials]
-        default = _identity(self.problem.default)
+        default = identity(self.problem.default)
         return Result(
             problem=self.problem,
             best=self.best,
-            default=next((trial for trial in reversed(trials) if _identity(trial.configuration) == default), None),
-            trials=len(self.fresh_trials),
-            reused=len(self.known),
+            default=next((trial for trial in reversed(self.trials) if identity(trial.configuration) == default), None),
+            trials=len(self._new()),
+            reused=self.reused,
             failures=self._failures(),
-            examples={trial.outcome: trial for trial in self.fresh_trials if trial.outcome.failed},
-            ties=ranking.ties(self.best, trials),
+            examples={trial.outcome: trial for trial in self._new() if trial.outcome.failed},
+            ties=ranking.ties(self.best, self.trials),
             reason=reason,
             usage=self.evaluator.usage(),
             elapsed_s=self._elapsed(),
         )
-
-
-Identity = tuple[tuple[str, int | float | str], ...]
-
-
-def _identity(configuration: Configuration) -> Identity:
-    return tuple(sorted(configuration.items()))

@@ -19,6 +19,13 @@ from autotune.key import Size as Size
 from autotune.key import Value as Value
 from autotune.statistics import median
 
+Identity = tuple[tuple[str, Value], ...]
+
+
+def identity(configuration: Configuration) -> Identity:
+    """Return what is the same for equal configurations, and can be looked up."""
+    return tuple(sorted(configuration.items()))
+
 
 class Outcome(StrEnum):
     """How a trial ended. `PENDING` is the row of a trial that has begun and not finished."""

@@ -94,7 +94,7 @@ class ReplayEvaluator:
             raise UsageError(f"no recorded trial of {dict(configuration)}")
         self._submitted.append(trial)
 
-    def collect(self) -> Trial:
+    def collect(self, timeout_s: float | None = None) -> Trial:
         """The recorded trial of the configuration submitted first."""
         trial = self._submitted.popleft()
         self._usage["build"] += trial.build_s
@@ -107,7 +107,7 @@ class ReplayEvaluator:
         found = [self._trials.get(_key(configuration)) for configuration in configurations]
         return [None if trial is None else trial.retimed or trial.measurement for trial in found]
 
-    def withdraw(self) -> list[Configuration]:
+    def withdraw(self, leave: int = 0) -> list[Configuration]:
         """Take back all but the trial submitted first, as if that had begun."""
         return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1)]
 

@@ -198,7 +198,7 @@ def overhead(options: argparse.Namespace) -> None:
         def submit(self, configuration: Any) -> None:
             self.waiting.append(configuration)
 
-        def collect(self) -> Trial:
+        def collect(self, timeout_s: float | None = None) -> Trial:
             self.times.append(time.perf_counter())
             measurement = Measurement((1_000_000 + len(self.times),) * 7)
             return Trial(self.waiting.pop(), Outcome.OK, measurement=measurement)
@@ -206,7 +206,7 @@ def overhead(options: argparse.Namespace) -> None:
         def retime(self, configurations: Any, budget_s: float = 5.0) -> list[None]:
             return [None] * len(configurations)
 
-        def withdraw(self) -> list[Any]:
+        def withdraw(self, leave: int = 0) -> list[Any]:
             return []
 
         def usage(self) -> dict[str, float]:

@@ -30,9 +30,9 @@ class Watched(DeviceEvaluator):
         super().__init__(*arguments)
         self.seen: list[tuple[float, float]] = []
 
-    def collect(self) -> Trial:
+    def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial."""
-        trial = super().collect()
+        trial = super().collect(timeout_s)
         self.seen.append((time.monotonic(), self.usage()["device"]))
         return trial
 

@@ -14,7 +14,7 @@ from autotune.device import list_devices
 from autotune.engine.crew import Keeper
 from autotune.engine.messages import Setup
 from autotune.engine.report import Limits
-from autotune.errors import WorkerError
+from autotune.errors import AutotuneError, WorkerError
 from autotune.timing import Rules
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
@@ -51,3 +51,15 @@ def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper) -> Non
 def test_a_worker_killed_twice_while_it_starts_is_an_error(keeper: Keeper) -> None:
     with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL"):
         start(keeper, kills=2)
+
+
+def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
+    def handle(keeper: Keeper, task: object) -> None:
+        raise ValueError("odd")
+
+    told: list[AutotuneError] = []
+    keeper = Keeper("device", SimpleQueue(), handle, told.append, lambda _: None, tmp_path)
+    keeper._tasks.put("task")
+    keeper.run()
+    assert [str(error) for error in told] == ["the thread of the device worker failed: ValueError: odd"]
+    assert "in handle" in told[0].detail

@@ -236,6 +236,15 @@ def test_finalists_are_timed_again_and_one_that_fails_is_a_failed_trial(
     assert len(good.samples_ns) == len(other.samples_ns) >= 3
 
 
+def test_a_worker_killed_among_the_finalists_is_forgiven_once(evaluator: DeviceEvaluator) -> None:
+    def kill() -> None:
+        os.kill(worker_of(evaluator, "time"), signal.SIGKILL)
+
+    threading.Thread(target=kill).start()
+    answers = evaluator.retime([{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}], budget_s=1.0)
+    assert all(isinstance(answer, Measurement) for answer in answers), answers
+
+
 def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator) -> None:
     usage = evaluator.usage()
     assert set(usage) == {"build", "verify", "time", "idle", "built_ahead", "device"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
+import socket
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from autotune.device import list_devices
 from autotune.engine.messages import Ready, Setup
 from autotune.engine.pause import Pause
 from autotune.engine.report import Limits
-from autotune.engine.supervise import WorkerOverran, WorkerProcess
+from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
 from autotune.timing import Rules
 
 
@@ -73,6 +76,18 @@ def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_r
     with pytest.raises(WorkerOverran):
         worker.receive(0.05)
     assert worker._clock() >= before + 0.05
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker.pid, 0)
+
+
+def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
+    ours, theirs = socket.socketpair()
+    worker._connection.close()
+    worker._connection = Connection(ours.detach())
+    with theirs:
+        theirs.sendall(b"\0\0\0\5nonsense")
+        with pytest.raises(WorkerDied):
+            worker.receive(math.inf)
     with pytest.raises(ProcessLookupError):
         os.kill(worker.pid, 0)
 

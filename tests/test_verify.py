@@ -196,7 +196,7 @@ def test_finalists_take_turns_of_three_runs_or_of_one_long_run(
     monkeypatch.setattr(trial, "_LONG_NS", length)
     rules = Rules(maximum=5, least_s=0.0, target=0.0)
     bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
-    (found,) = bench.retime([sum_plan()], budget_s=60.0)
+    (found,) = bench.retime([sum_plan()], None, budget_s=60.0)
     assert isinstance(found, Measurement)
     assert len(found.samples_ns) == samples
 
@@ -210,6 +210,29 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
     assert run(sum_plan(source=refused, launches=launches)).outcome is Outcome.LAUNCH_ERROR
     report = run(sum_plan())
     assert report.outcome is Outcome.OK, report.reason
+
+
+ONCE = """
+kernel void once(global int *seen, global int *out) {
+    if (seen[0] == 7) return;
+    out[0] = 5;
+    seen[0] = 7;
+}
+"""
+
+
+def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:
+    seen, out = Buffer("seen", "int", (1,), (1,), "scratch"), Buffer("out", "int", (1,), (1,), "out")
+    launch = Launch("once", (1,), (1,), ("seen", "out"))
+    plan = Plan(ONCE, (), (launch,), {"seen": seen, "out": out}, {"out": Tolerance()})
+    bench = Bench(session, {}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None)
+    report = bench.run(plan, None)
+    assert report.outcome is Outcome.WRONG_RESULT
+    assert "right at first, wrong after the timed runs" in report.reason
+    assert "never written" in report.reason
+    (found,) = bench.retime([plan], None, 0.0)
+    assert isinstance(found, Report)
+    assert found.outcome is Outcome.WRONG_RESULT
 
 
 def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:

@@ -20,7 +20,12 @@ from autotune.study import Study
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint."),
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="DEVICE",
+        help="Index, part of a name, or fingerprint; to search on several, 0,1 or all.",
+    ),
 ]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -70,6 +72,9 @@ class Keeper(threading.Thread):
             pass
         except AutotuneError as error:
             self._fail(error)
+        except Exception as error:  # unsaid, the search would wait for ever
+            text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
+            self._fail(WorkerError(text, detail=traceback.format_exc()))
         finally:
             self.started.set()
             self._drop()
@@ -124,41 +129,44 @@ class Keeper(threading.Thread):
         `on_built` is called before a job that asks runs its kernel.
         A worker that is killed from outside (SIGKILL, usually for want of memory) gets the job a second time.
         """
+        began = time.monotonic()
         for last in (False, True):
             try:
                 report = self.ask(job, limit_s, on_built)
             except WorkerOverran as overrun:
-                return Report(Outcome.TIMEOUT, str(overrun))
+                return Report(Outcome.TIMEOUT, str(overrun), **_spent(overrun.phase, began))
             except WorkerDied as death:
                 if last or death.signal != signal.SIGKILL:
-                    return Report(Outcome.CRASH, str(death))
+                    return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
             else:
                 assert isinstance(report, Report)
                 return report
         raise AssertionError("unreachable")
 
-    def retime(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | Report]:
-        """Time plans interleaved; where one takes the worker down, find it alone: a report answers for it."""
-        found = self._times(plans, budget_s, limit_s)
-        if isinstance(found, list):
-            return found
-        alone = [self._times([plan], 0.0, limit_s) for plan in plans]
-        answers = [answer if isinstance(answer, Report) else answer[0] for answer in alone]
-        sound = [index for index, answer in enumerate(answers) if isinstance(answer, Measurement)]
-        again = self._times([plans[index] for index in sound], budget_s, limit_s)
-        if isinstance(again, list):
-            for index, answer in zip(sound, again, strict=True):
-                answers[index] = answer
-        return answers
+    def retime(
+        self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float
+    ) -> list[Measurement | Report]:
+        """Time plans interleaved; a report answers for those that fail.
 
-    def _times(self, plans: Sequence[Plan], budget_s: float, limit_s: float) -> list[Measurement | Report] | Report:
-        try:
-            answer: list[Measurement | Report] | Report = self.ask(Retime(tuple(plans), budget_s), limit_s)
-        except WorkerOverran as overrun:
-            return Report(Outcome.TIMEOUT, str(overrun))
-        except WorkerDied as death:
-            return Report(Outcome.CRASH, str(death))
-        return answer
+        Where the worker is lost, the plan at work is left out and the others are timed once more from the start. A
+        SIGKILL, usually for want of memory, is forgiven once.
+        """
+        answers: dict[int, Measurement | Report] = {}
+        forgiven = False
+        while left := [index for index in range(len(plans)) if index not in answers]:
+            try:
+                found = self.ask(Retime(tuple(plans[index] for index in left), best_ns, budget_s), limit_s)
+            except (WorkerOverran, WorkerDied) as end:
+                if getattr(end, "signal", 0) == signal.SIGKILL and not forgiven:
+                    forgiven = True
+                    continue
+                outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
+                found = Report(outcome, str(end), place=end.place)
+            if isinstance(found, list):
+                answers |= dict(zip(left, found, strict=True))
+            else:
+                answers[left[found.place]] = found
+        return [answers[index] for index in range(len(plans))]
 
     def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float) -> Any:
         try:
@@ -182,3 +190,9 @@ class Keeper(threading.Thread):
             worker.kill()
             if self._pause is not None:
                 self._pause.leave(worker)
+
+
+def _spent(phase: str, began: float) -> dict[str, Any]:
+    """Return the time since then as that of the step that the worker was last heard in."""
+    step = {"build": "build", "launch": "build", "time": "time"}.get(phase, "verify")
+    return {f"{step}_s": time.monotonic() - began}

@@ -14,6 +14,9 @@ from autotune.model import Outcome
 from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
 from autotune.plan import Launch
 
+_LONG_NS = 1_000_000
+"""Runs of this length do not notice that their output was filled before."""
+
 Announce = Callable[[str, float], None]
 """Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
 
@@ -64,13 +67,18 @@ class Launcher:
         return span_ns(events[0], events[-1])
 
     def repeat(self, built: Built, count: int, longest_ns: float) -> list[int]:
-        """Run all launches `count` times, restored before each, and return the spans in ns."""
+        """Run all launches `count` times, restored before each, and return the spans in ns.
+
+        The last run has its outputs poisoned, so that a kernel that no longer writes shows: what lay there was right.
+        """
         longest_s = self._restore_s + longest_ns * 1e-9
         self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
         spans = []
-        for _ in range(count):
+        for left in reversed(range(count)):
             for guarded in built.buffers:
                 self._arena.restore(guarded)
+            if left == 0 and (count > 1 or longest_ns >= _LONG_NS):
+                self._poison(built, "out")
             if built.plan.cache == "cold":
                 self._flush.run()
             events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
@@ -87,12 +95,16 @@ class Launcher:
         """Put the buffers into the state before a run, outputs poisoned, and note how long that takes."""
         self._announce("verify", self._limits.first_s)
         began = time.monotonic()
+        self._poison(built, "out", "scratch")
         for guarded in built.buffers:
-            if guarded.buffer.access in ("out", "scratch"):
-                self._arena.poison(guarded)
             self._arena.restore(guarded)
         self._finish()
         self._restore_s = time.monotonic() - began
+
+    def _poison(self, built: Built, *accesses: str) -> None:
+        for guarded in built.buffers:
+            if guarded.buffer.access in accesses:
+                self._arena.poison(guarded)
 
     def _await_compilation(self, launch: Launch, event: Event) -> None:
         self._clock.lap("verify")

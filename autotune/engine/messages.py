@@ -55,16 +55,22 @@ class Built:
 class Retime:
     """To a device worker: time these plans interleaved.
 
-    Answered by a list of Measurements and, for those that failed, Reports; by one Report where the device is lost.
+    Answered by a list of Measurements and, for those that failed, Reports; by one Report where the
+    device is lost.
     """
 
     plans: tuple[Plan, ...]
+    best_ns: float | None
     budget_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """From a worker: what it does now, and within how many seconds it will say the next thing."""
+    """From a worker: what it does now, and within how many seconds it will say the next thing.
+
+    `place` is that of the plan at work among those to be timed interleaved.
+    """
 
     name: str
     limit_s: float
+    place: int = 0

@@ -32,7 +32,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use."""
+    """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
+
+    `place` is that of the plan at work, where several are timed interleaved.
+    """
 
     outcome: Outcome
     reason: str = ""
@@ -46,6 +49,7 @@ class Report:
     binary_hash: str = ""
     environment: Mapping[str, str | int | float] = field(default_factory=dict)
     fatal: bool = False
+    place: int = 0
 
 
 class Fault(AutotuneError):

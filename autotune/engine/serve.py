@@ -76,7 +76,7 @@ def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connect
 
 def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
     def announce(name: str, limit_s: float) -> None:
-        connection.send(Phase(name, limit_s))
+        connection.send(Phase(name, limit_s, bench.place))
 
     def wait_for_turn() -> None:
         connection.send(Built())
@@ -95,9 +95,9 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         job = connection.recv()
         if isinstance(job, Retime):
             try:
-                connection.send(bench.retime(job.plans, job.budget_s))
+                connection.send(bench.retime(job.plans, job.best_ns, job.budget_s))
             except Fault as fault:
-                connection.send(Report(fault.outcome, str(fault), fatal=True))
+                connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
         else:
             on_built = wait_for_turn if job.asks else None
             connection.send(bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built))

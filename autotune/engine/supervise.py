@@ -18,15 +18,22 @@ import autotune
 from autotune.engine.messages import Phase
 from autotune.errors import WorkerError
 
+_LONGEST_POLL_S = 3600.0
+"""What the system takes as a time out; limits may be longer."""
+
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
 
 
 class WorkerDied(WorkerError):
-    """The process is gone; `signal` is what killed it, 0 where it ended by itself."""
+    """The process is gone; `signal` is what killed it, 0 where it ended by itself.
 
-    def __init__(self, phase: str, killed_by: int, last_words: str) -> None:
+    `place` is that of the plan it worked on, where it times several.
+    """
+
+    def __init__(self, phase: str, place: int, killed_by: int, last_words: str) -> None:
         self.phase = phase
+        self.place = place
         self.signal = killed_by
         how = signal.Signals(killed_by).name if killed_by else "it ended by itself"
         words = f": {last_words}" if last_words else ""
@@ -36,8 +43,9 @@ class WorkerDied(WorkerError):
 class WorkerOverran(WorkerError):
     """The worker did not finish a phase in time, and was killed."""
 
-    def __init__(self, phase: str, limit_s: float) -> None:
+    def __init__(self, phase: str, place: int, limit_s: float) -> None:
         self.phase = phase
+        self.place = place
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
 
 
@@ -71,12 +79,14 @@ class WorkerProcess:
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
         self.phase = "start"
+        self._place = 0
         self._said = 0  # bytes of the log that belong to what is over
         self._halted_s = 0.0
         self._halted_since: float | None = None
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
+        self._place = 0
         try:
             self._connection.send(message)
         except OSError:
@@ -90,17 +100,19 @@ class WorkerProcess:
         deadline = self._clock() + limit_s
         while True:
             try:
-                while not self._connection.poll(max(0.0, deadline - self._clock())):
+                while not self._connection.poll(min(max(0.0, deadline - self._clock()), _LONGEST_POLL_S)):
                     if self._clock() >= deadline:
                         self.kill()
-                        raise WorkerOverran(self.phase, limit_s)
+                        raise WorkerOverran(self.phase, self._place, limit_s)
                 message = self._connection.recv()
-            except (EOFError, OSError):
+            except WorkerOverran:
+                raise
+            except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
                 raise self._died() from None
             if not isinstance(message, Phase):
                 self._said = self._log.stat().st_size
                 return message
-            self.phase, limit_s = message.name, message.limit_s
+            self.phase, self._place, limit_s = message.name, message.place, message.limit_s
             deadline = self._clock() + limit_s
 
     def halt(self) -> None:
@@ -142,7 +154,7 @@ class WorkerProcess:
             code = 0
         self.kill()
         lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
-        return WorkerDied(self.phase, max(0, -code), lines[-1].strip() if lines else "")
+        return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "")
 
 
 def _has_running_child(pid: int) -> bool:

@@ -34,7 +34,9 @@ _LEAST_RETIMED = 3
 class _Finalist:
     """A plan that is timed again: its times, that of its first run, and what went wrong."""
 
+    place: int
     plan: Plan
+    best_ns: float | None
     precise: Precise
     span_ns: int = 0
     failure: Report | None = None
@@ -61,6 +63,7 @@ class Bench:
         self._clock = Clock()
         self._launcher = Launcher(session, self._arena, limits, announce, self._clock)
         self._compiled: dict[Any, Compiled] = {}
+        self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
     def run(
@@ -123,14 +126,14 @@ class Bench:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return outputs
 
-    def retime(self, plans: Sequence[Plan], budget_s: float) -> list[Measurement | Report]:
+    def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:
         """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
 
         Every turn is verified: what is wrong now and then, races above all, is rarely caught by the two checks of a
         trial. A plan that fails is left out from then on, and answered for by a report. Raises Fault where the
         device is lost.
         """
-        finalists = [_Finalist(plan, Precise(self._rules)) for plan in plans]
+        finalists = [_Finalist(place, plan, best_ns, Precise(self._rules)) for place, plan in enumerate(plans)]
         for finalist in finalists:
             self._attempt(finalist, self._first_turn)
         deadline = time.monotonic() + budget_s
@@ -184,6 +187,7 @@ class Bench:
             raise lost(error) from None
 
     def _attempt(self, finalist: _Finalist, step: Callable[[_Finalist], None]) -> None:
+        self.place = finalist.place
         try:
             step(finalist)
         except Fault as fault:
@@ -193,7 +197,7 @@ class Bench:
             self._refresh()
 
     def _first_turn(self, finalist: _Finalist) -> None:
-        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), None)
+        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), finalist.best_ns)
         if finalist.span_ns >= _LONG_NS:
             finalist.precise.add(finalist.span_ns)
 
