@@ -182,9 +182,10 @@ class _Search:
             self.store.withdraw(self.in_flight.pop(identity(configuration)))
 
     def abandon(self) -> None:
-        """Take off the record what is in flight: nobody will collect it."""
+        """Take off the record what is in flight, which nobody will collect; the best is that of what is known now."""
         for trial_id in self.in_flight.values():
             self.store.withdraw(trial_id)
+        self.best = ranking.fastest(self.trials)
 
     def _wanted(self) -> int:
         if self.budget.trials is None:

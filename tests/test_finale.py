@@ -117,6 +117,23 @@ def test_finalists_that_an_interrupted_search_left_are_timed_by_the_next_and_onl
         assert result.best.retimed is not None
 
 
+class InterruptedLater(Finals):
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+    ) -> Sequence[Measurement | Trial | None]:
+        if self.rounds:
+            raise KeyboardInterrupt
+        return super().retime(configurations, budget_s)
+
+
+def test_what_failed_before_an_interruption_is_not_named(problem: Problem, store: Store) -> None:
+    trials = ranked(problem)
+    result = search(problem, store, InterruptedLater(trials, failing=trials[: FINALISTS + 1]))
+    assert result.reason == "interrupted"
+    assert result.best is not None
+    assert result.best.configuration == trials[FINALISTS].configuration
+
+
 class Bounded(Finals):
     """Stops what is slower than the best so far, as a device does."""
 
