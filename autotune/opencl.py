@@ -26,6 +26,9 @@ import pyopencl as cl
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
 
+_MOST_FILLED = 2**28
+"""Bytes filled by one command: on an H200 one of several GB never came back."""
+
 Memory = cl.Buffer
 Event = cl.Event
 Kernel = cl.Kernel
@@ -217,7 +220,9 @@ class Session:
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
         """Fill part of a buffer (multiples of four bytes) with a 32-bit pattern."""
         with _reported():
-            cl.enqueue_fill(self._queue, buffer, np.array([word], np.uint32), nbytes, offset=offset)
+            for begin in range(0, nbytes, _MOST_FILLED):
+                part = min(_MOST_FILLED, nbytes - begin)
+                cl.enqueue_fill(self._queue, buffer, np.array([word], np.uint32), part, offset=offset + begin)
 
     def write(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
         """Copy a host array to the device, and wait."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autotune import opencl
 from autotune.device import list_devices
 from autotune.engine.arena import Arena, Guarded
 from autotune.engine.verify import Checker
@@ -52,3 +53,12 @@ def test_what_fills_a_buffer_leaves_its_guards(session: Session, kind: str, acce
     arena.poison(buffers[1])
     arena.restore(buffers[1])
     assert Checker(session, {}).check(buffers, {}).reason == ""
+
+
+def test_a_large_buffer_is_filled_in_parts(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl, "_MOST_FILLED", 64)
+    buffer, found = session.allocate(400), np.zeros(100, np.uint32)
+    session.fill(buffer, 1, 0, 400)
+    session.fill(buffer, 2, 8, 196)
+    session.read(buffer, found)
+    assert found.tolist() == [1] * 2 + [2] * 49 + [1] * 49
