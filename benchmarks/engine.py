@@ -165,11 +165,12 @@ def peer(options: argparse.Namespace) -> None:
     theirs_s, theirs = fresh("_kernel_tuner", arguments)
     print("Kernel Tuner", f"{theirs_s:.1f} s", theirs, flush=True)
     from autotune.evaluate import DeviceEvaluator
+    from autotune.model import Measurement
 
     problem = make_problem(options.device, options.size)
     with DeviceEvaluator(problem, [problem.device]) as evaluator:
         again = evaluator.retime([ours["pick"], theirs["pick"]], 5.0)
-    medians = [measurement.median_ns * 1e-6 if measurement else np.nan for measurement in again]
+    medians = [one.median_ns * 1e-6 if isinstance(one, Measurement) else np.nan for one in again]
     work = 2 * options.size**3 * 1e-9
     print(f"\n{problem.device.name}, sgemm {options.size}, {options.trials} configurations of {len(problem.space)}")
     print(f"{'':14} {'wall':>8} {'pick, re-timed':>15} {'TFLOPS':>8}")
