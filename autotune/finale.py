@@ -58,6 +58,7 @@ class Finale:
         for trial, answer in zip(chosen, answers, strict=True):
             if isinstance(answer, Trial):
                 self._failed = True
+                self._measured.clear()  # what it had bounded may have been stopped again
                 self.store.finish(self.store.begin(self.search, trial.configuration), answer)
                 self._replace(answer)
             elif answer is not None:

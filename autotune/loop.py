@@ -7,7 +7,6 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -28,6 +27,9 @@ RETIME_SHARE = 0.1
 
 RETIME_S = 5.0
 """Seconds for a round of finalists; two of them are timed again even where that takes longer."""
+
+LONGEST_WAIT_S = 3600.0
+"""What the system takes as a time out; budgets may be longer."""
 
 SEARCH = "search"
 """The phase in which the time left can be said."""
@@ -159,8 +161,11 @@ class _Search:
                 self._fill()
             if not self.in_flight:
                 return stop or "space exhausted"
-            with suppress(TimeoutError):
-                self._take(self.evaluator.collect(None if stop else self._left_s()))
+            try:
+                trial = self.evaluator.collect(None if stop else self._patience_s())
+            except TimeoutError:
+                continue
+            self._take(trial)
 
     def _fill(self) -> None:
         """Keep as many configurations in flight as the evaluator wants, until the space is exhausted."""
@@ -234,6 +239,11 @@ class _Search:
         if self.budget.seconds is None:
             return None
         return max(0.0, self.budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
+
+    def _patience_s(self) -> float | None:
+        """Return how long to wait for a trial before the time is looked at again."""
+        left_s = self._left_s()
+        return None if left_s is None else min(left_s, LONGEST_WAIT_S)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started

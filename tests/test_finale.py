@@ -147,19 +147,22 @@ class Bounded(Finals):
         trial = super().collect()
         self.tried[identity(trial.configuration)] += 1
         slower = self.best_ns is not None and trial.time_ns > self.best_ns
-        return replace(trial, outcome=Outcome.STOPPED) if slower else trial
+        if slower:
+            return replace(trial, outcome=Outcome.STOPPED)
+        self.best_ns = trial.time_ns
+        return trial
 
 
-@pytest.mark.parametrize(("step", "tries"), [(1, 2), (-1, 1)])
+@pytest.mark.parametrize(("step", "failing", "tries"), [(1, 1, 2), (1, 2, 3), (-1, 1, 1)])
 def test_what_was_stopped_for_one_that_failed_is_measured_again(
-    problem: Problem, store: Store, step: int, tries: int
+    problem: Problem, store: Store, step: int, failing: int, tries: int
 ) -> None:
     trials = ranked(problem)
-    evaluator = Bounded(trials, failing=trials[:1])
+    evaluator = Bounded(trials, failing=trials[:failing])
     starts = [trial.configuration for trial in trials[::step]]
     result = loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(), start=starts)
     assert result.best is not None
-    assert result.best.configuration == trials[1].configuration
+    assert result.best.configuration == trials[failing].configuration
     assert result.best.retimed is not None
     assert max(evaluator.tried.values()) == tries
     assert not [row for row in store.history() if row.trial.outcome is Outcome.PENDING]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,28 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
     result = run(problem, store, Slow(recorded(problem), capacity), budget=Budget(seconds=0.01))
     assert result.reason == "0.01 s are over"
     assert result.trials == len(store.history()) == 1
+
+
+class Noting(ReplayEvaluator):
+    """Notes how long it was to wait."""
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        self.asked = [*getattr(self, "asked", []), timeout_s]
+        return super().collect()
+
+
+def test_a_budget_without_end_is_waited_for_in_parts(problem: Problem, store: Store) -> None:
+    evaluator = Noting(recorded(problem))
+    assert run(problem, store, evaluator, budget=Budget(seconds=math.inf)).reason == "space exhausted"
+    assert set(evaluator.asked) == {loop.LONGEST_WAIT_S}
+
+
+def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, store: Store) -> None:
+    def report(progress: Progress) -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        run(problem, store, on_progress=report)
 
 
 class Better(ReplayEvaluator):

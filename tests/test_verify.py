@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 
 from autotune.device import list_devices
 from autotune.engine import trial
-from autotune.engine.arena import GUARD, POISON, Arena, padded
-from autotune.engine.report import Limits, Report
+from autotune.engine.arena import GUARD, POISON, Arena, Guarded, padded
+from autotune.engine.report import Fault, Limits, Report
 from autotune.engine.trial import Bench
 from autotune.engine.verify import Checker, _walk
 from autotune.model import Measurement, Outcome
-from autotune.opencl import Session
+from autotune.opencl import OpenCLError, Session
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 from autotune.timing import Rules
 
@@ -233,6 +234,23 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     (found,) = bench.retime([plan], None, 0.0)
     assert isinstance(found, Report)
     assert found.outcome is Outcome.WRONG_RESULT
+
+
+def test_a_device_lost_while_a_buffer_is_restored_is_told_with_the_plan_at_work(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, Rules(), Limits(), lambda *_: None)
+    restore, count = Arena.restore, itertools.count()
+
+    def failing(arena: Arena, guarded: Guarded) -> None:
+        if next(count) == 3:  # a, total and out of the first plan are restored, then a of the second
+            raise OpenCLError("clEnqueueFillBuffer", -5)
+        restore(arena, guarded)
+
+    monkeypatch.setattr(Arena, "restore", failing)
+    with pytest.raises(Fault, match=r"the device gave up .* CL_OUT_OF_RESOURCES") as caught:
+        bench.retime([sum_plan(), sum_plan(cache="cold")], None, 0.0)
+    assert (caught.value.fatal, caught.value.outcome, bench.place) == (True, Outcome.CRASH, 1)
 
 
 def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> None:

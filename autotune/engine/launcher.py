@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from autotune.engine.arena import Arena
@@ -75,12 +76,13 @@ class Launcher:
         self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
         spans = []
         for left in reversed(range(count)):
-            for guarded in built.buffers:
-                self._arena.restore(guarded)
-            if left == 0 and (count > 1 or longest_ns >= _LONG_NS):
-                self._poison(built, "out")
-            if built.plan.cache == "cold":
-                self._flush.run()
+            with _noticing_loss():
+                for guarded in built.buffers:
+                    self._arena.restore(guarded)
+                if left == 0 and (count > 1 or longest_ns >= _LONG_NS):
+                    self._poison(built, "out")
+                if built.plan.cache == "cold":
+                    self._flush.run()
             events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
             spans.append((events[0], events[-1]))
         self._finish()
@@ -95,9 +97,10 @@ class Launcher:
         """Put the buffers into the state before a run, outputs poisoned, and note how long that takes."""
         self._announce("verify", self._limits.first_s)
         began = time.monotonic()
-        self._poison(built, "out", "scratch")
-        for guarded in built.buffers:
-            self._arena.restore(guarded)
+        with _noticing_loss():
+            self._poison(built, "out", "scratch")
+            for guarded in built.buffers:
+                self._arena.restore(guarded)
         self._finish()
         self._restore_s = time.monotonic() - began
 
@@ -121,10 +124,16 @@ class Launcher:
             raise Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: {error} ({sizes})") from None
 
     def _finish(self) -> None:
-        try:
+        with _noticing_loss():
             self._session.finish()
-        except OpenCLError as error:
-            raise lost(error) from None
+
+
+@contextmanager
+def _noticing_loss() -> Iterator[None]:
+    try:
+        yield
+    except OpenCLError as error:
+        raise lost(error) from None
 
 
 def lost(error: OpenCLError) -> Fault:
