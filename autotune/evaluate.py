@@ -28,7 +28,8 @@ from autotune.engine.pause import Pause
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
 from autotune.engine.sizing import capacity, count_builders
-from autotune.engine.tasks import Finalists, Task, make_trial
+from autotune.engine.supervise import LONGEST_WAIT_S
+from autotune.engine.tasks import Finalists, Task, Waiting, make_trial
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan
@@ -101,7 +102,7 @@ class DeviceEvaluator:
         self._reference_turn = threading.Lock()
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._waiting: dict[Task, None] = {}  # in order, not begun on a device; its methods are atomic
+        self._waiting = Waiting()
         self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
@@ -133,16 +134,19 @@ class DeviceEvaluator:
             self._done.put((Task(configuration, nothing), report, self._devices[0]))
             return
         task = Task(configuration, plan)
-        self._waiting[task] = None
+        self._waiting.add(task)
         if self._builders:
             self._to_build.put(task)
         else:
             self._to_run.put(task)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises TimeoutError, and AutotuneError where no worker can be set up."""
+        """Return the next finished trial. Raises AutotuneError where no worker can be set up.
+
+        Raises TimeoutError after that time, and after an hour.
+        """
         try:
-            found = self._done.get(timeout=timeout_s)
+            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, LONGEST_WAIT_S))
         except Empty:
             raise TimeoutError from None
         if isinstance(found, AutotuneError):
@@ -167,11 +171,7 @@ class DeviceEvaluator:
 
     def withdraw(self, leave: int = 0) -> list[Configuration]:
         """Take back what no device has begun, but for the oldest; what is being built is of no more interest."""
-        taken = []
-        with suppress(KeyError):  # a device has begun the last meanwhile
-            while len(self._waiting) > leave:
-                taken.append(self._waiting.popitem()[0].configuration)
-        return taken
+        return self._waiting.withdraw(leave)
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of the device workers: build, verify, time, idle.
@@ -222,7 +222,7 @@ class DeviceEvaluator:
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
                 ])  # fmt: skip
-            elif self._claim(task):
+            elif self._waiting.claim(task):
                 for builder in self._builders:  # a context in the making disturbs what runs
                     builder.started.wait()
                 shared = device.kind == "cpu" and bool(self._builders)
@@ -236,19 +236,20 @@ class DeviceEvaluator:
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
 
     def _compute_data(self) -> None:
+        given, failure = self._settings, None
         try:
-            given = self._settings
             setup = data.compute(
                 self._problem, self._folder.path, given.rules, given.limits, allow_python=given.allow_python
             )
-            with suppress(InvalidStateError):  # closed meanwhile
-                self._data.set_result(setup)
         except AutotuneError as error:
-            with suppress(InvalidStateError):
-                self._data.set_exception(error)
+            failure = error
         except (Exception, SystemExit) as error:  # a reference in Python may raise anything; `collect` reports it
-            with suppress(InvalidStateError):
-                self._data.set_exception(StudyError(f"the reference failed: {type(error).__name__}: {error}"))
+            failure = StudyError(f"the reference failed: {type(error).__name__}: {error}")
+        with suppress(InvalidStateError):  # closed meanwhile
+            if failure is None:
+                self._data.set_result(setup)
+            else:
+                self._data.set_exception(failure)
 
     def _set_up_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
         def setup() -> Setup:
@@ -290,13 +291,6 @@ class DeviceEvaluator:
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
-    def _claim(self, task: Task) -> bool:
-        """Say whether a task is still wanted; it can no longer be withdrawn then."""
-        with suppress(KeyError):
-            del self._waiting[task]
-            return True
-        return False
-
     def _build(self, keeper: Keeper, task: Task) -> None:
         if task not in self._waiting:
             return
@@ -305,7 +299,7 @@ class DeviceEvaluator:
         undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
-            if self._claim(task):
+            if self._waiting.claim(task):
                 self._done.put((task, report, self._devices[0]))
             return
         task.built = None if undecided else report

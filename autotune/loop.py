@@ -28,9 +28,6 @@ RETIME_SHARE = 0.1
 RETIME_S = 5.0
 """Seconds for a round of finalists; two of them are timed again even where that takes longer."""
 
-LONGEST_WAIT_S = 3600.0
-"""What the system takes as a time out; budgets may be longer."""
-
 SEARCH = "search"
 """The phase in which the time left can be said."""
 
@@ -162,7 +159,7 @@ class _Search:
             if not self.in_flight:
                 return stop or "space exhausted"
             try:
-                trial = self.evaluator.collect(None if stop else self._patience_s())
+                trial = self.evaluator.collect(None if stop else self._left_s())
             except TimeoutError:
                 continue
             self._take(trial)
@@ -239,11 +236,6 @@ class _Search:
         if self.budget.seconds is None:
             return None
         return max(0.0, self.budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
-
-    def _patience_s(self) -> float | None:
-        """Return how long to wait for a trial before the time is looked at again."""
-        left_s = self._left_s()
-        return None if left_s is None else min(left_s, LONGEST_WAIT_S)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started

@@ -8,7 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from autotune.problem import Problem
+from autotune.store import Store
 from tests import postgres
+from tests.studies import study
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """The problem of the small study."""
+    return Problem(study())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty database of the test's own."""
+    with Store.open(str(tmp_path / "a.db")) as opened:
+        yield opened
 
 
 @pytest.fixture

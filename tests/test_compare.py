@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,12 +19,6 @@ from tests.studies import study
 from tests.test_loop import recorded
 
 OTHER = replace(GENERIC_DEVICE, name="other")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "a.db")) as opened:
-        yield opened
 
 
 def searcher(store: Store, spent: list[tuple[int, int]], change=lambda trial: trial) -> compare.Search:

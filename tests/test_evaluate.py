@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -210,6 +211,13 @@ def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: Dev
     assert trial.finished is not None
     assert trial.started < trial.finished
     assert evaluator.best_ns == trial.time_ns
+
+
+def test_a_wait_without_end_is_one(evaluator: DeviceEvaluator) -> None:
+    evaluator.submit({"VARIANT": "GOOD"})
+    assert evaluator.collect(math.inf).outcome in (Outcome.OK, Outcome.STOPPED)
+    with pytest.raises(TimeoutError):
+        evaluator.collect(0.0)
 
 
 def test_a_configuration_that_is_not_valid_is_a_launch_error(evaluator: DeviceEvaluator) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +15,6 @@ from autotune.ranking import FINALISTS
 from autotune.replay import ReplayEvaluator
 from autotune.result import Budget, Result
 from autotune.store import Store
-from tests.studies import study
-
-
-@pytest.fixture
-def problem() -> Problem:
-    return Problem(study())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "a.db")) as opened:
-        yield opened
 
 
 def ranked(problem: Problem) -> list[Trial]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from autotune.problem import Problem
 from autotune.replay import ReplayEvaluator
 from autotune.result import Budget, Progress, Result
 from autotune.store import Store
-from tests.studies import study
 
 
 def time_of(configuration: Configuration) -> int:
@@ -32,17 +30,6 @@ def recorded(problem: Problem, broken: Sequence[Outcome] = ()) -> list[Trial]:
     for row, outcome in enumerate(broken):
         trials[row] = Trial(trials[row].configuration, outcome, reason=f"because {outcome}")
     return trials
-
-
-@pytest.fixture
-def problem() -> Problem:
-    return Problem(study())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(str(tmp_path / "a.db")) as opened:
-        yield opened
 
 
 def run(problem: Problem, store: Store, evaluator: ReplayEvaluator | None = None, **options: object) -> Result:
@@ -178,20 +165,6 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
     result = run(problem, store, Slow(recorded(problem), capacity), budget=Budget(seconds=0.01))
     assert result.reason == "0.01 s are over"
     assert result.trials == len(store.history()) == 1
-
-
-class Noting(ReplayEvaluator):
-    """Notes how long it was to wait."""
-
-    def collect(self, timeout_s: float | None = None) -> Trial:
-        self.asked = [*getattr(self, "asked", []), timeout_s]
-        return super().collect()
-
-
-def test_a_budget_without_end_is_waited_for_in_parts(problem: Problem, store: Store) -> None:
-    evaluator = Noting(recorded(problem))
-    assert run(problem, store, evaluator, budget=Budget(seconds=math.inf)).reason == "space exhausted"
-    assert set(evaluator.asked) == {loop.LONGEST_WAIT_S}
 
 
 def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, store: Store) -> None:

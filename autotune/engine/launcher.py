@@ -15,7 +15,7 @@ from autotune.model import Outcome
 from autotune.opencl import Event, Kernel, OpenCLError, Session, span_ns
 from autotune.plan import Launch
 
-_LONG_NS = 1_000_000
+_INSENSITIVE_NS = 1_000_000
 """Runs of this length do not notice that their output was filled before."""
 
 Announce = Callable[[str, float], None]
@@ -79,7 +79,7 @@ class Launcher:
             with _noticing_loss():
                 for guarded in built.buffers:
                     self._arena.restore(guarded)
-                if left == 0 and (count > 1 or longest_ns >= _LONG_NS):
+                if left == 0 and (count > 1 or longest_ns >= _INSENSITIVE_NS):
                     self._poison(built, "out")
                 if built.plan.cache == "cold":
                     self._flush.run()

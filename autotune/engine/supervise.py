@@ -18,7 +18,7 @@ import autotune
 from autotune.engine.messages import Phase
 from autotune.errors import WorkerError
 
-_LONGEST_POLL_S = 3600.0
+LONGEST_WAIT_S = 3600.0
 """What the system takes as a time out; limits may be longer."""
 
 _CHILDREN_S = 0.5
@@ -100,7 +100,7 @@ class WorkerProcess:
         deadline = self._clock() + limit_s
         while True:
             try:
-                while not self._connection.poll(min(max(0.0, deadline - self._clock()), _LONGEST_POLL_S)):
+                while not self._connection.poll(min(max(0.0, deadline - self._clock()), LONGEST_WAIT_S)):
                     if self._clock() >= deadline:
                         self.kill()
                         raise WorkerOverran(self.phase, self._place, limit_s)

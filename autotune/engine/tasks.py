@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,6 +20,32 @@ class Task:
     plan: Plan
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
+
+
+class Waiting:
+    """The tasks that no device has begun, oldest first. Threads share it: each method is atomic."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Task, None] = {}
+
+    def add(self, task: Task) -> None:
+        """Take in a task."""
+        self._tasks[task] = None
+
+    def __contains__(self, task: Task) -> bool:
+        return task in self._tasks
+
+    def claim(self, task: Task) -> bool:
+        """Say whether a task still waits, and take it out: it can no longer be withdrawn."""
+        return self._tasks.pop(task, self) is None
+
+    def withdraw(self, leave: int) -> list[Configuration]:
+        """Take out all but the oldest; return their configurations."""
+        taken = []
+        with suppress(KeyError):  # the last was claimed meanwhile
+            while len(self._tasks) > leave:
+                taken.append(self._tasks.popitem()[0].configuration)
+        return taken
 
 
 @dataclass

@@ -25,7 +25,7 @@ ORDER BY r.taken, r.id
 _FAILED = """
 SELECT t.configuration_hash, t.driver, t.finished, t.outcome
 FROM searches s JOIN trials t ON t.search_id = s.id
-WHERE s.problem_id = :problem AND t.outcome NOT IN ('ok', 'stopped', 'pending')
+WHERE s.problem_id = :problem AND t.outcome IN ('compile_error', 'launch_error', 'wrong_result', 'timeout', 'crash')
 """
 _SEARCH = "SELECT s.environment FROM searches s JOIN trials t ON t.search_id = s.id WHERE t.id = :trial"
 _time = attrgetter("time_ns")
