@@ -141,9 +141,9 @@ class _Search:
     in_flight: dict[Identity, int] = field(default_factory=dict)
     since_best: int = 0
     first_s: float = 0.0
-    started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        self.started = time.monotonic()
         self.reused = len(self.trials)
         self.best = ranking.fastest(self.trials)
         self.evaluator.best_ns = ranking.first_median(self.best) if self.best else None
