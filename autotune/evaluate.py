@@ -7,6 +7,7 @@ device under PoCL they do so too, and are halted while a trial runs: building wo
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Protocol, Self
-
-import numpy as np
 
 from autotune.device import require_usable
 from autotune.engine import data
@@ -29,7 +28,7 @@ from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
 from autotune.engine.sizing import capacity, count_builders
 from autotune.engine.supervise import LONGEST_WAIT_S
-from autotune.engine.tasks import Finalists, Task, Waiting, make_trial
+from autotune.engine.tasks import Finalists, Opening, Task, Waiting, make_trial
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan
@@ -103,7 +102,8 @@ class DeviceEvaluator:
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
         self._waiting = Waiting()
-        self._done: SimpleQueue[tuple[Task, Report, DeviceInfo] | AutotuneError] = SimpleQueue()
+        self._opening = Opening(self._to_run)
+        self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
         self._failure: AutotuneError | None = None
@@ -130,15 +130,16 @@ class DeviceEvaluator:
             plan = self._problem.plan(configuration)
         except AutotuneError as error:
             nothing = Plan("", (), (), {})
-            report = Report(Outcome.LAUNCH_ERROR, str(error))
-            self._done.put((Task(configuration, nothing), report, self._devices[0]))
+            self._end(Task(configuration, nothing), Report(Outcome.LAUNCH_ERROR, str(error)), self._devices[0])
             return
         task = Task(configuration, plan)
         self._waiting.add(task)
+        if self.best_ns is None:
+            self._opening.begin(task)
         if self._builders:
             self._to_build.put(task)
         else:
-            self._to_run.put(task)
+            self._opening.put(task)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up.
@@ -151,11 +152,8 @@ class DeviceEvaluator:
             raise TimeoutError from None
         if isinstance(found, AutotuneError):
             raise found
-        task, report, device = found
+        task, report, trial = found
         self._count(task, report)
-        trial = make_trial(task, report, device)
-        if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or np.inf):
-            self.best_ns = trial.time_ns
         return trial
 
     def retime(self, configurations: Sequence[Configuration], budget_s: float = 5.0) -> list[Measurement | Trial]:
@@ -222,7 +220,7 @@ class DeviceEvaluator:
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
                 ])  # fmt: skip
-            elif self._waiting.claim(task):
+            elif self._claim(task):
                 for builder in self._builders:  # a context in the making disturbs what runs
                     builder.started.wait()
                 shared = device.kind == "cpu" and bool(self._builders)
@@ -231,7 +229,7 @@ class DeviceEvaluator:
                     report = keeper.attempt(
                         job, self._settings.limits.build_s, on_built=lambda: turn.enter_context(self._pause.held())
                     )
-                self._done.put((task, report, device))
+                self._end(task, report, device)
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
 
@@ -259,7 +257,7 @@ class DeviceEvaluator:
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
         with self._reference_turn if alone else nullcontext():
-            ready = keeper.start_worker(device, setup, self._environment())
+            ready = keeper.start_worker(device, setup, self._folder.environment())
             self._expected = ready.expected
         self._running_since.setdefault(keeper, time.monotonic())  # not again where a worker is replaced
 
@@ -268,42 +266,42 @@ class DeviceEvaluator:
         setup = self._data.result if device.kind == "cpu" else lambda: nothing
 
         def set_up(keeper: Keeper) -> None:
-            keeper.start_worker(device, setup, self._environment())
+            keeper.start_worker(device, setup, self._folder.environment())
 
         pause = self._pause if device.kind == "cpu" else None
         return Keeper("builder", self._to_build, self._build, self._fail, set_up, self._folder.path, pause)
-
-    def _environment(self) -> dict[str, str]:
-        """Private caches, through which the builders hand over their work.
-
-        A worker that dies in the middle of writing leaves nothing behind for the next search.
-        """
-        folder = self._folder.path
-        return {
-            "POCL_CACHE_DIR": str(folder / "pocl"),
-            "CUDA_CACHE_PATH": str(folder / "cuda"),
-            "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
-            "CUDA_CACHE_DISABLE": "0",
-            # One queue needs one channel instead of eight, and the context is made and destroyed in a third of the
-            # time: 16 at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
-            "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        }
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
     def _build(self, keeper: Keeper, task: Task) -> None:
         if task not in self._waiting:
+            self._opening.end(task)
             return
         report = keeper.attempt(Job(task.plan, self.best_ns), self._settings.limits.build_s)
         # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
         undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
-            if self._waiting.claim(task):
-                self._done.put((task, report, self._devices[0]))
+            if self._claim(task):
+                self._end(task, report, self._devices[0])
             return
         task.built = None if undecided else report
-        self._to_run.put(task)
+        self._opening.put(task)
+
+    def _claim(self, task: Task) -> bool:
+        """Say whether a task is still wanted; from here on it cannot be withdrawn."""
+        claimed = self._waiting.claim(task)
+        if not claimed:
+            self._opening.end(task)
+        return claimed
+
+    def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
+        """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
+        trial = make_trial(task, report, device)
+        if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or math.inf):
+            self.best_ns = trial.time_ns
+        self._done.put((task, report, trial))
+        self._opening.end(task)
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error

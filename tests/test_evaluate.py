@@ -12,12 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.device import list_devices
+from autotune.engine.crew import Keeper
+from autotune.engine.messages import Job
 from autotune.engine.pause import Pause
-from autotune.engine.report import Limits
+from autotune.engine.report import Limits, Report
 from autotune.errors import StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
@@ -408,8 +411,30 @@ def test_builders_work_ahead_and_their_failures_never_reach_the_device(
 def test_trials_are_spread_over_several_devices(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS, builders=0)) as evaluator:
         assert evaluator.capacity == 2
+        assert run(evaluator, "GOOD").outcome is Outcome.OK
         evaluator.submit({"VARIANT": "ENDLESS"})
+        evaluator.submit({"VARIANT": "INOUT"})
+        assert evaluator.collect().configuration == {"VARIANT": "INOUT"}
+
+
+def test_the_first_submitted_runs_first_and_bounds_the_others(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, built = Keeper.attempt, threading.Event()
+
+    def good_is_built_last(keeper: Keeper, job: Job, limit_s: float, **options: Any) -> Report:
+        good = "VARIANT=GOOD" in " ".join(job.plan.options)
+        if good:
+            built.wait()
+        report = attempt(keeper, job, limit_s, **options)
+        if not good:
+            built.set()
+        return report
+
+    monkeypatch.setattr(Keeper, "attempt", good_is_built_last)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
         evaluator.submit({"VARIANT": "GOOD"})
-        first = evaluator.collect()
-        assert first.configuration == {"VARIANT": "GOOD"}
-        assert first.outcome is Outcome.OK
+        evaluator.submit({"VARIANT": "ENDLESS"})
+        good, endless = evaluator.collect(), evaluator.collect()
+    assert (good.configuration["VARIANT"], good.outcome) == ("GOOD", Outcome.OK)
+    assert "no answer within 2 s" in endless.reason, "5 s are for the first"

@@ -89,20 +89,20 @@ class Keeper(threading.Thread):
     def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
         """Start the worker process and return its answer to Setup, which may take a while to be known.
 
-        One that is killed from outside (SIGKILL) is started a second time.
         Raises WorkerError where it cannot start, Closed.
         """
-        for last in (False, True):
+
+        def start() -> Any:
             self._worker = WorkerProcess(self.role, self._folder, environment)
-            try:
-                self._exchange(self._worker, device, _START_S)
-                if self._pause is not None:
-                    self._pause.join(self._worker)
-                answer = self._exchange(self._worker, setup(), _START_S)
-                break
-            except (WorkerDied, WorkerOverran) as error:
-                if last or getattr(error, "signal", 0) != signal.SIGKILL:
-                    raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
+            self._exchange(self._worker, device, _START_S)
+            if self._pause is not None:
+                self._pause.join(self._worker)
+            return self._exchange(self._worker, setup(), _START_S)
+
+        try:
+            answer = _forgiving(start)
+        except (WorkerDied, WorkerOverran) as error:
+            raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
         if isinstance(answer, Report):
             raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
         assert isinstance(answer, Ready)
@@ -113,53 +113,47 @@ class Keeper(threading.Thread):
 
         Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
         """
-        if self._worker is None:
-            self._set_up(self)
-        assert self._worker is not None
-        answer = self._exchange(self._worker, message, limit_s)
-        if isinstance(answer, Built):
-            if on_built is not None:
-                on_built()
-            answer = self._exchange(self._worker, None, limit_s)
-        return answer
+
+        def once() -> Any:
+            if self._worker is None:
+                self._set_up(self)
+            assert self._worker is not None
+            answer = self._exchange(self._worker, message, limit_s)
+            if isinstance(answer, Built):
+                if on_built is not None:
+                    on_built()
+                answer = self._exchange(self._worker, None, limit_s)
+            return answer
+
+        return _forgiving(once)
 
     def attempt(self, job: Job, limit_s: float, on_built: Callable[[], object] | None = None) -> Report:
         """Run a job and turn whatever happens to the worker into a report.
 
         `on_built` is called before a job that asks runs its kernel.
-        A worker that is killed from outside (SIGKILL, usually for want of memory) gets the job a second time.
         """
         began = time.monotonic()
-        for last in (False, True):
-            try:
-                report = self.ask(job, limit_s, on_built)
-            except WorkerOverran as overrun:
-                return Report(Outcome.TIMEOUT, str(overrun), **_spent(overrun.phase, began))
-            except WorkerDied as death:
-                if last or death.signal != signal.SIGKILL:
-                    return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
-            else:
-                assert isinstance(report, Report)
-                return report
-        raise AssertionError("unreachable")
+        try:
+            report = self.ask(job, limit_s, on_built)
+        except WorkerOverran as overrun:
+            return Report(Outcome.TIMEOUT, str(overrun), **_spent(overrun.phase, began))
+        except WorkerDied as death:
+            return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
+        assert isinstance(report, Report)
+        return report
 
     def retime(
         self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float
     ) -> list[Measurement | Report]:
         """Time plans interleaved; a report answers for those that fail.
 
-        Where the worker is lost, the plan at work is left out and the others are timed once more from the start. A
-        SIGKILL, usually for want of memory, is forgiven once.
+        Where the worker is lost, the plan at work is left out and the others are timed once more from the start.
         """
         answers: dict[int, Measurement | Report] = {}
-        forgiven = False
         while left := [index for index in range(len(plans)) if index not in answers]:
             try:
                 found = self.ask(Retime(tuple(plans[index] for index in left), best_ns, budget_s), limit_s)
             except (WorkerOverran, WorkerDied) as end:
-                if getattr(end, "signal", 0) == signal.SIGKILL and not forgiven:
-                    forgiven = True
-                    continue
                 outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
                 found = Report(outcome, str(end), place=end.place)
             if isinstance(found, list):
@@ -190,6 +184,16 @@ class Keeper(threading.Thread):
             worker.kill()
             if self._pause is not None:
                 self._pause.leave(worker)
+
+
+def _forgiving(step: Callable[[], Any]) -> Any:
+    """Take a step, and once more where the worker was killed from outside: a SIGKILL, usually for want of memory."""
+    try:
+        return step()
+    except WorkerDied as death:
+        if death.signal != signal.SIGKILL:
+            raise
+    return step()
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:

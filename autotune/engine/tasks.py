@@ -6,6 +6,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any
 
 from autotune.engine.report import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -46,6 +49,43 @@ class Waiting:
             while len(self._tasks) > leave:
                 taken.append(self._tasks.popitem()[0].configuration)
         return taken
+
+
+class Opening:
+    """Keeps back what is built until the task that comes first has ended: its time bounds what the others may take.
+
+    Builders end in any order, and a kernel that never ends would have the longest limit where no time is known.
+    """
+
+    def __init__(self, to_run: SimpleQueue[Any]) -> None:
+        self._to_run = to_run
+        self._lock = Lock()
+        self._first: Task | None = None
+        self._kept: list[Task] = []
+        self._open = True
+
+    def begin(self, task: Task) -> None:
+        """Let this task come first, if it is the first to be named."""
+        with self._lock:
+            if self._first is None:
+                self._first, self._open = task, False
+
+    def put(self, task: Task) -> None:
+        """Hand a task on to the devices, now or once the first has ended."""
+        with self._lock:
+            if self._open or task is self._first:
+                self._to_run.put(task)
+            else:
+                self._kept.append(task)
+
+    def end(self, task: Task) -> None:
+        """Hear of a task's end, whatever it was; that of the first lets the others through."""
+        with self._lock:
+            if task is self._first and not self._open:
+                self._open = True
+                for kept in self._kept:
+                    self._to_run.put(kept)
+                self._kept.clear()
 
 
 @dataclass
