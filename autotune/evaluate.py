@@ -23,12 +23,13 @@ from autotune.engine import data
 from autotune.engine.crew import Keeper
 from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
+from autotune.engine.patience import Patience
 from autotune.engine.pause import Pause
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
 from autotune.engine.sizing import capacity, count_builders
 from autotune.engine.supervise import LONGEST_WAIT_S
-from autotune.engine.tasks import Finalists, Opening, Task, Waiting, make_trial
+from autotune.engine.tasks import Finalists, Task, Waiting, make_trial
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.plan import Plan
@@ -102,7 +103,7 @@ class DeviceEvaluator:
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
         self._waiting = Waiting()
-        self._opening = Opening(self._to_run)
+        self._patience = Patience(self._settings.limits)
         self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
@@ -134,12 +135,10 @@ class DeviceEvaluator:
             return
         task = Task(configuration, plan)
         self._waiting.add(task)
-        if self.best_ns is None:
-            self._opening.begin(task)
         if self._builders:
             self._to_build.put(task)
         else:
-            self._opening.put(task)
+            self._to_run.put(task)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up.
@@ -201,7 +200,8 @@ class DeviceEvaluator:
         if task.built is not None:
             self._usage["built_ahead"] += task.built.build_s
         if report is not task.built:
-            for step, seconds in (("build", report.build_s), ("verify", report.verify_s), ("time", report.time_s)):
+            verify_s = report.verify_s + task.lost_s
+            for step, seconds in (("build", report.build_s), ("verify", verify_s), ("time", report.time_s)):
                 self._usage[step] += seconds
             self._usage["device"] += report.busy_s
 
@@ -220,16 +220,8 @@ class DeviceEvaluator:
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
                 ])  # fmt: skip
-            elif self._claim(task):
-                for builder in self._builders:  # a context in the making disturbs what runs
-                    builder.started.wait()
-                shared = device.kind == "cpu" and bool(self._builders)
-                job = Job(task.plan, self.best_ns, built_ahead=task.built is not None, asks=shared)
-                with ExitStack() as turn:
-                    report = keeper.attempt(
-                        job, self._settings.limits.build_s, on_built=lambda: turn.enter_context(self._pause.held())
-                    )
-                self._end(task, report, device)
+            elif self._waiting.claim(task):
+                self._run(keeper, task, device)
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
 
@@ -275,25 +267,34 @@ class DeviceEvaluator:
 
     def _build(self, keeper: Keeper, task: Task) -> None:
         if task not in self._waiting:
-            self._opening.end(task)
             return
-        report = keeper.attempt(Job(task.plan, self.best_ns), self._settings.limits.build_s)
+        report = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
         # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
         undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
-            if self._claim(task):
+            if self._waiting.claim(task):
                 self._end(task, report, self._devices[0])
             return
         task.built = None if undecided else report
-        self._opening.put(task)
+        self._to_run.put(task)
 
-    def _claim(self, task: Task) -> bool:
-        """Say whether a task is still wanted; from here on it cannot be withdrawn."""
-        claimed = self._waiting.claim(task)
-        if not claimed:
-            self._opening.end(task)
-        return claimed
+    def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
+        for builder in self._builders:  # a context in the making disturbs what runs
+            builder.started.wait()
+        best, shared = self.best_ns, device.kind == "cpu" and bool(self._builders)
+        limit_s = self._patience.limit_s(best, others_wait=bool(self._waiting))
+        job = Job(task.plan, best, limit_s, built_ahead=task.built is not None, asks=shared)
+        with ExitStack() as turn:
+            report = keeper.attempt(
+                job, self._settings.limits.build_s, on_built=lambda: turn.enter_context(self._pause.held())
+            )
+        if report.overran == "verify" and self._patience.tries_again(limit_s, best):
+            task.lost_s += report.verify_s
+            self._waiting.add(task)
+            self._to_run.put(task)
+        else:
+            self._end(task, report, device)
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
@@ -301,7 +302,6 @@ class DeviceEvaluator:
         if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or math.inf):
             self.best_ns = trial.time_ns
         self._done.put((task, report, trial))
-        self._opening.end(task)
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from autotune.device import list_devices
-from autotune.engine.crew import Keeper
-from autotune.engine.messages import Job
+from autotune.engine import data
+from autotune.engine.messages import Setup
 from autotune.engine.pause import Pause
-from autotune.engine.report import Limits, Report
+from autotune.engine.report import Limits
 from autotune.errors import StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
@@ -417,24 +417,27 @@ def test_trials_are_spread_over_several_devices(problem: Problem, device: Device
         assert evaluator.collect().configuration == {"VARIANT": "INOUT"}
 
 
-def test_the_first_submitted_runs_first_and_bounds_the_others(
+def test_what_runs_on_while_others_wait_is_tried_again_after_them(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempt, built = Keeper.attempt, threading.Event()
+    compute, submitted = data.compute, threading.Event()
 
-    def good_is_built_last(keeper: Keeper, job: Job, limit_s: float, **options: Any) -> Report:
-        good = "VARIANT=GOOD" in " ".join(job.plan.options)
-        if good:
-            built.wait()
-        report = attempt(keeper, job, limit_s, **options)
-        if not good:
-            built.set()
-        return report
+    def once_all_wait(*given: Any, **options: Any) -> Setup:
+        submitted.wait()
+        return compute(*given, **options)
 
-    monkeypatch.setattr(Keeper, "attempt", good_is_built_last)
-    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
-        evaluator.submit({"VARIANT": "GOOD"})
+    monkeypatch.setattr(data, "compute", once_all_wait)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
         evaluator.submit({"VARIANT": "ENDLESS"})
+        evaluator.submit({"VARIANT": "GOOD"})
+        submitted.set()
         good, endless = evaluator.collect(), evaluator.collect()
+        usage = evaluator.usage()
     assert (good.configuration["VARIANT"], good.outcome) == ("GOOD", Outcome.OK)
-    assert "no answer within 2 s" in endless.reason, "5 s are for the first"
+    assert "no answer within 2 s" in endless.reason, "5 s are for what nobody waits for"
+    assert usage["verify"] >= endless.verify_s >= 2 * 2
+
+
+def test_where_nobody_waits_the_first_run_has_its_time(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        assert "no answer within 5 s" in run(evaluator, "ENDLESS").reason

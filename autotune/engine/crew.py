@@ -136,7 +136,7 @@ class Keeper(threading.Thread):
         try:
             report = self.ask(job, limit_s, on_built)
         except WorkerOverran as overrun:
-            return Report(Outcome.TIMEOUT, str(overrun), **_spent(overrun.phase, began))
+            return Report(Outcome.TIMEOUT, str(overrun), overran=overrun.phase, **_spent(overrun.phase, began))
         except WorkerDied as death:
             return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
         assert isinstance(report, Report)

@@ -34,7 +34,7 @@ class Limits:
 class Report:
     """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
 
-    `place` is that of the plan at work, where several are timed interleaved.
+    `place` is that of the plan at work, where several are timed interleaved; `overran` the phase that took too long.
     """
 
     outcome: Outcome
@@ -50,6 +50,7 @@ class Report:
     environment: Mapping[str, str | int | float] = field(default_factory=dict)
     fatal: bool = False
     place: int = 0
+    overran: str = ""
 
 
 class Fault(AutotuneError):

@@ -6,9 +6,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from queue import SimpleQueue
-from threading import Lock
-from typing import Any
 
 from autotune.engine.report import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -17,12 +14,13 @@ from autotune.plan import Plan
 
 @dataclass(eq=False)
 class Task:
-    """One configuration on its way through the engine; hashed by identity."""
+    """One configuration on its way through the engine; hashed by identity. `lost_s` went into runs cut short."""
 
     configuration: Configuration
     plan: Plan
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
+    lost_s: float = 0.0
 
 
 class Waiting:
@@ -34,6 +32,9 @@ class Waiting:
     def add(self, task: Task) -> None:
         """Take in a task."""
         self._tasks[task] = None
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
 
     def __contains__(self, task: Task) -> bool:
         return task in self._tasks
@@ -49,43 +50,6 @@ class Waiting:
             while len(self._tasks) > leave:
                 taken.append(self._tasks.popitem()[0].configuration)
         return taken
-
-
-class Opening:
-    """Keeps back what is built until the task that comes first has ended: its time bounds what the others may take.
-
-    Builders end in any order, and a kernel that never ends would have the longest limit where no time is known.
-    """
-
-    def __init__(self, to_run: SimpleQueue[Any]) -> None:
-        self._to_run = to_run
-        self._lock = Lock()
-        self._first: Task | None = None
-        self._kept: list[Task] = []
-        self._open = True
-
-    def begin(self, task: Task) -> None:
-        """Let this task come first, if it is the first to be named."""
-        with self._lock:
-            if self._first is None:
-                self._first, self._open = task, False
-
-    def put(self, task: Task) -> None:
-        """Hand a task on to the devices, now or once the first has ended."""
-        with self._lock:
-            if self._open or task is self._first:
-                self._to_run.put(task)
-            else:
-                self._kept.append(task)
-
-    def end(self, task: Task) -> None:
-        """Hear of a task's end, whatever it was; that of the first lets the others through."""
-        with self._lock:
-            if task is self._first and not self._open:
-                self._open = True
-                for kept in self._kept:
-                    self._to_run.put(kept)
-                self._kept.clear()
 
 
 @dataclass
@@ -107,7 +71,7 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
         measurement=report.measurement,
         max_error=report.max_error,
         build_s=built.build_s + report.build_s,
-        verify_s=report.verify_s,
+        verify_s=report.verify_s + task.lost_s,
         time_s=report.time_s,
         build_log=built.build_log or report.build_log,
         binary_hash=built.binary_hash or report.binary_hash,

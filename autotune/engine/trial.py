@@ -36,7 +36,7 @@ class _Finalist:
 
     place: int
     plan: Plan
-    best_ns: float | None
+    limit_s: float
     precise: Precise
     span_ns: int = 0
     failure: Report | None = None
@@ -70,11 +70,12 @@ class Bench:
         self,
         plan: Plan,
         best_ns: float | None,
+        limit_s: float,
         *,
         built_ahead: bool = False,
         on_built: Callable[[], None] | None = None,
     ) -> Report:
-        """Put one plan through all steps. Never raises for what a kernel does.
+        """Put one plan through all steps, its first run within `limit_s`. Never raises for what a kernel does.
 
         A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
@@ -87,7 +88,7 @@ class Bench:
             clock.lap("build")
             if on_built is not None:
                 on_built()
-            built, span, verdict = self._verify_first(built, best_ns)
+            built, span, verdict = self._verify_first(built, limit_s)
             clock.lap("verify")
             timed = self._time(built, best_ns, span)
             clock.lap("time")
@@ -112,7 +113,7 @@ class Bench:
     def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
         """Run a reference kernel once and return its outputs, in their logical shapes. Raises Fault."""
         built = self._build(plan)
-        self._launcher.once(built, None)
+        self._launcher.once(built, self._limits.first_s)
         outputs = {}
         for guarded in built.buffers:
             if guarded.buffer.access in ("out", "inout"):
@@ -133,7 +134,8 @@ class Bench:
         trial. A plan that fails is left out from then on, and answered for by a report. Raises Fault where the
         device is lost.
         """
-        finalists = [_Finalist(place, plan, best_ns, Precise(self._rules)) for place, plan in enumerate(plans)]
+        limit_s = self._limits.run_s(best_ns)
+        finalists = [_Finalist(place, plan, limit_s, Precise(self._rules)) for place, plan in enumerate(plans)]
         for finalist in finalists:
             self._attempt(finalist, self._first_turn)
         deadline = time.monotonic() + budget_s
@@ -157,30 +159,30 @@ class Bench:
             del self._compiled[next(iter(self._compiled))]
         return bind(self._session, self._arena, self._checker, plan, compiled)
 
-    def _verify_first(self, built: Built, best_ns: float | None) -> tuple[Built, int, Verdict]:
+    def _verify_first(self, built: Built, limit_s: float) -> tuple[Built, int, Verdict]:
         # False before anything is launched: a fault in the middle must not leave the next plan spoilt buffers.
         fresh, self._fresh = self._fresh, False
-        span = self._launcher.once(built, best_ns)
+        span = self._launcher.once(built, limit_s)
         verdict = self._check(built)
         if verdict.reason and not fresh:
             # An earlier kernel may have spoilt an input or the expected output without a trace: once more, clean.
             self._refresh()
             built = self._build(built.plan)
             self._fresh = False
-            span = self._launcher.once(built, best_ns)
+            span = self._launcher.once(built, limit_s)
             verdict = self._check(built)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return built, span, verdict
 
     def _verify_last(self, built: Built) -> Verdict:
-        self._announce("verify", self._limits.floor_s)
         verdict = self._check(built, inputs=True)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong after the timed runs: {verdict.reason}")
         return verdict
 
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
+        self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile
         try:
             return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
         except OpenCLError as error:
@@ -197,7 +199,7 @@ class Bench:
             self._refresh()
 
     def _first_turn(self, finalist: _Finalist) -> None:
-        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), finalist.best_ns)
+        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), finalist.limit_s)
         if finalist.span_ns >= _LONG_NS:
             finalist.precise.add(finalist.span_ns)
 
