@@ -103,7 +103,8 @@ class DeviceEvaluator:
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
         self._waiting = Waiting()
-        self._patience = Patience(self._settings.limits)
+        self._patience = Patience(self._settings.limits.floor_s)
+        self._first: Task | None = None
         self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
@@ -114,6 +115,7 @@ class DeviceEvaluator:
         threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
         self._builders = [self._builder(self._devices[number % len(devices)]) for number in range(builders)]
         self._runners = [self._runner(device) for device in self._devices]
+        self._lost_s = dict.fromkeys(self._runners, 0.0)
         for keeper in (*self._runners, *self._builders):
             keeper.start()
 
@@ -134,7 +136,9 @@ class DeviceEvaluator:
             self._end(Task(configuration, nothing), Report(Outcome.LAUNCH_ERROR, str(error)), self._devices[0])
             return
         task = Task(configuration, plan)
-        self._waiting.add(task)
+        if self._first is None and self.best_ns is None:
+            self._first = task
+        self._waiting.add(task, ready=not self._builders)
         if self._builders:
             self._to_build.put(task)
         else:
@@ -176,8 +180,10 @@ class DeviceEvaluator:
         `device` is the part in which kernels executed; `built_ahead` the time of the builders, beside all that.
         """
         now = time.monotonic()
-        worked = self._usage["build"] + self._usage["verify"] + self._usage["time"]
-        return {**self._usage, "idle": max(0.0, sum(now - since for since in self._running_since.values()) - worked)}
+        verify_s = self._usage["verify"] + sum(self._lost_s.values())
+        worked = self._usage["build"] + verify_s + self._usage["time"]
+        idle = max(0.0, sum(now - since for since in self._running_since.values()) - worked)
+        return {**self._usage, "verify": verify_s, "idle": idle}
 
     def close(self) -> None:
         """End every process and thread of this evaluator, remove its files and release its devices."""
@@ -200,8 +206,7 @@ class DeviceEvaluator:
         if task.built is not None:
             self._usage["built_ahead"] += task.built.build_s
         if report is not task.built:
-            verify_s = report.verify_s + task.lost_s
-            for step, seconds in (("build", report.build_s), ("verify", verify_s), ("time", report.time_s)):
+            for step, seconds in (("build", report.build_s), ("verify", report.verify_s), ("time", report.time_s)):
                 self._usage[step] += seconds
             self._usage["device"] += report.busy_s
 
@@ -277,24 +282,39 @@ class DeviceEvaluator:
                 self._end(task, report, self._devices[0])
             return
         task.built = None if undecided else report
-        self._to_run.put(task)
+        if self._waiting.make_ready(task):
+            self._to_run.put(task)
 
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
         for builder in self._builders:  # a context in the making disturbs what runs
             builder.started.wait()
         best, shared = self.best_ns, device.kind == "cpu" and bool(self._builders)
-        limit_s = self._patience.limit_s(best, others_wait=bool(self._waiting))
-        job = Job(task.plan, best, limit_s, built_ahead=task.built is not None, asks=shared)
+        if (known := task.made_way) is not None and known.made_way_s >= self._settings.limits.run_s(best):
+            self._end(task, replace(known, verify_s=0.0), device)  # its last run is in `lost_s`
+            return
+        ahead = task.built is not None
+        # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
+        patient = task is self._first and (ahead or not self._builders)
+        job = Job(task.plan, best, patient=patient, built_ahead=ahead, asks=shared)
         with ExitStack() as turn:
             report = keeper.attempt(
-                job, self._settings.limits.build_s, on_built=lambda: turn.enter_context(self._pause.held())
+                job,
+                self._settings.limits.build_s,
+                on_built=lambda: turn.enter_context(self._pause.held()),
+                makes_way=self._makes_way if best is None and not patient else None,
             )
-        if report.overran == "verify" and self._patience.tries_again(limit_s, best):
+        if report.made_way_s:
+            self._patience.lengthen(report.made_way_s)
+            self._lost_s[keeper] += report.verify_s
             task.lost_s += report.verify_s
-            self._waiting.add(task)
+            task.made_way = report
+            self._waiting.add(task, ready=True)
             self._to_run.put(task)
         else:
             self._end(task, report, device)
+
+    def _makes_way(self, ran_s: float) -> bool:
+        return ran_s >= self._patience.seconds and self._waiting.any_ready()
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -287,11 +287,11 @@ def worker_of(evaluator: DeviceEvaluator, phase: str) -> int:
 
 def test_a_killed_worker_gets_its_trial_again_and_the_second_time_it_is_a_crash(evaluator: DeviceEvaluator) -> None:
     evaluator.submit({"VARIANT": "ENDLESS"})
-    first = worker_of(evaluator, "verify")
+    first = worker_of(evaluator, "run")
     os.kill(first, signal.SIGKILL)
     second = first
     while second == first:
-        second = worker_of(evaluator, "verify")
+        second = worker_of(evaluator, "run")
     os.kill(second, signal.SIGKILL)
     trial = evaluator.collect()
     assert trial.outcome is Outcome.CRASH
@@ -324,7 +324,7 @@ def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tm
 def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
         evaluator.submit({"VARIANT": "ENDLESS"})
-        process = worker_of(evaluator, "verify")
+        process = worker_of(evaluator, "run")
         folder = evaluator._folder.path
         assert folder.exists()
     assert not folder.exists()
@@ -341,7 +341,7 @@ from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])
 evaluator.submit({"VARIANT": "ENDLESS"})
-while (worker := evaluator._runners[0]._worker) is None or worker.phase != "verify":
+while (worker := evaluator._runners[0]._worker) is None or worker.phase != "run":
     pass
 print(worker.pid, flush=True)
 evaluator.collect()
@@ -361,7 +361,7 @@ def test_a_killed_search_takes_its_endless_kernel_along(problem: Problem, own_lo
 
 def test_what_is_withdrawn_before_it_began_is_not_collected(evaluator: DeviceEvaluator) -> None:
     evaluator.submit({"VARIANT": "ENDLESS"})
-    worker_of(evaluator, "verify")
+    worker_of(evaluator, "run")
     evaluator.submit({"VARIANT": "WRONG"})
     evaluator.submit({"VARIANT": "NANS"})
     withdrawn = evaluator.withdraw()
@@ -417,9 +417,11 @@ def test_trials_are_spread_over_several_devices(problem: Problem, device: Device
         assert evaluator.collect().configuration == {"VARIANT": "INOUT"}
 
 
-def test_what_runs_on_while_others_wait_is_tried_again_after_them(
+@pytest.fixture
+def queued(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[Callable[..., list[Trial]]]:
+    """Submits variants before the device begins with the first; gives the trials in the order of their ends."""
     compute, submitted = data.compute, threading.Event()
 
     def once_all_wait(*given: Any, **options: Any) -> Setup:
@@ -428,16 +430,37 @@ def test_what_runs_on_while_others_wait_is_tried_again_after_them(
 
     monkeypatch.setattr(data, "compute", once_all_wait)
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
-        evaluator.submit({"VARIANT": "ENDLESS"})
-        evaluator.submit({"VARIANT": "GOOD"})
-        submitted.set()
-        good, endless = evaluator.collect(), evaluator.collect()
-        usage = evaluator.usage()
+
+        def run_all(*variants: str, best_ns: float | None = None) -> list[Trial]:
+            for variant in variants:
+                evaluator.submit({"VARIANT": variant})
+            evaluator.best_ns = best_ns
+            submitted.set()
+            trials = [evaluator.collect() for _ in variants]
+            assert {trial.configuration["VARIANT"] for trial in trials} == set(variants)
+            assert evaluator.usage()["verify"] == pytest.approx(sum(trial.verify_s for trial in trials))
+            return trials
+
+        yield run_all
+
+
+def test_a_long_run_makes_way_for_what_is_ready_and_a_fast_one_settles_it(queued: Callable[..., list[Trial]]) -> None:
+    _, good, endless = queued("SYNTAX", "ENDLESS", "GOOD")
     assert (good.configuration["VARIANT"], good.outcome) == ("GOOD", Outcome.OK)
-    assert "no answer within 2 s" in endless.reason, "5 s are for what nobody waits for"
-    assert usage["verify"] >= endless.verify_s >= 2 * 2
+    assert endless.outcome is Outcome.TIMEOUT
+    assert "no answer within 5 s" not in endless.reason
+    assert endless.verify_s >= 2
 
 
-def test_where_nobody_waits_the_first_run_has_its_time(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
-    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
-        assert "no answer within 5 s" in run(evaluator, "ENDLESS").reason
+def test_what_made_way_has_its_time_once_nothing_else_is_ready(queued: Callable[..., list[Trial]]) -> None:
+    _, wrong, endless = queued("SYNTAX", "ENDLESS", "WRONG")
+    assert wrong.outcome is Outcome.WRONG_RESULT
+    assert "no answer within 5 s" in endless.reason
+    assert endless.verify_s >= 2 + 5
+
+
+@pytest.mark.parametrize("best_ns", [None, 1000.0])
+def test_the_first_configuration_has_its_time(queued: Callable[..., list[Trial]], best_ns: float | None) -> None:
+    endless, good = queued("ENDLESS", "GOOD", best_ns=best_ns)
+    assert "no answer within 5 s" in endless.reason
+    assert good.outcome in (Outcome.OK, Outcome.STOPPED)

@@ -173,7 +173,7 @@ def runner(session: Session) -> Callable[[Plan], Report]:
     inputs = {"a": np.arange(64, dtype=np.int32)}
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
     assert bench.reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
-    return lambda plan: bench.run(plan, None, 60.0)
+    return lambda plan: bench.run(plan, None)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     launch = Launch("once", (1,), (1,), ("seen", "out"))
     plan = Plan(ONCE, (), (launch,), {"seen": seen, "out": out}, {"out": Tolerance()})
     bench = Bench(session, {}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None)
-    report = bench.run(plan, None, 60.0)
+    report = bench.run(plan, None)
     assert report.outcome is Outcome.WRONG_RESULT
     assert "right at first, wrong after the timed runs" in report.reason
     assert "never written" in report.reason

@@ -108,8 +108,16 @@ class Keeper(threading.Thread):
         assert isinstance(answer, Ready)
         return answer
 
-    def ask(self, message: Any, limit_s: float, on_built: Callable[[], object] | None = None) -> Any:
+    def ask(
+        self,
+        message: Any,
+        limit_s: float,
+        on_built: Callable[[], object] | None = None,
+        makes_way: Callable[[float], bool] | None = None,
+    ) -> Any:
         """Send a message to a worker that is ready, and return the answer; `on_built` answers a Built on the way.
+
+        `makes_way` is asked whether a kernel that has run for so many seconds should be given up.
 
         Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
         """
@@ -118,25 +126,32 @@ class Keeper(threading.Thread):
             if self._worker is None:
                 self._set_up(self)
             assert self._worker is not None
-            answer = self._exchange(self._worker, message, limit_s)
+            answer = self._exchange(self._worker, message, limit_s, makes_way)
             if isinstance(answer, Built):
                 if on_built is not None:
                     on_built()
-                answer = self._exchange(self._worker, None, limit_s)
+                answer = self._exchange(self._worker, None, limit_s, makes_way)
             return answer
 
         return _forgiving(once)
 
-    def attempt(self, job: Job, limit_s: float, on_built: Callable[[], object] | None = None) -> Report:
+    def attempt(
+        self,
+        job: Job,
+        limit_s: float,
+        on_built: Callable[[], object] | None = None,
+        makes_way: Callable[[float], bool] | None = None,
+    ) -> Report:
         """Run a job and turn whatever happens to the worker into a report.
 
         `on_built` is called before a job that asks runs its kernel.
         """
         began = time.monotonic()
         try:
-            report = self.ask(job, limit_s, on_built)
+            report = self.ask(job, limit_s, on_built, makes_way)
         except WorkerOverran as overrun:
-            return Report(Outcome.TIMEOUT, str(overrun), overran=overrun.phase, **_spent(overrun.phase, began))
+            ran = overrun.limit_s if overrun.made_way else 0.0
+            return Report(Outcome.TIMEOUT, str(overrun), made_way_s=ran, **_spent(overrun.phase, began))
         except WorkerDied as death:
             return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
         assert isinstance(report, Report)
@@ -162,13 +177,15 @@ class Keeper(threading.Thread):
                 answers[left[found.place]] = found
         return [answers[index] for index in range(len(plans))]
 
-    def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float) -> Any:
+    def _exchange(
+        self, worker: WorkerProcess, message: Any, limit_s: float, makes_way: Callable[[float], bool] | None = None
+    ) -> Any:
         try:
             if self._closing.is_set():
                 worker.kill()
                 raise Closed
             worker.send(message)
-            answer = worker.receive(limit_s)
+            answer = worker.receive(limit_s, makes_way)
         except WorkerError:
             self._drop()
             if self._closing.is_set():

@@ -55,13 +55,13 @@ class Launcher:
     def once(self, built: Built, limit_s: float) -> int:
         """Run all launches once on poisoned outputs and return their span in ns; on PoCL this compiles them."""
         self._restore(built)
-        self._announce("verify", limit_s)
+        self._announce("run", limit_s)
         events = []
         for kernel, launch in built.kernels:
             events.append(self._launch(kernel, launch))
             if self._session.builds_at_launch:
                 self._await_compilation(launch, events[-1])
-                self._announce("verify", limit_s)
+                self._announce("run", limit_s)
                 self._finish()
         self._finish()
         return span_ns(events[0], events[-1])

@@ -37,13 +37,13 @@ class Ready:
 class Job:
     """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
 
-    The first run may take `run_s`. Where it `asks`, a device worker sends Built and waits for any message before it
-    runs what it has built.
+    A `patient` one has as long for its first run as if no best were known. Where it `asks`, a device worker sends
+    Built and waits for any message before it runs what it has built.
     """
 
     plan: Plan
     best_ns: float | None = None
-    run_s: float = 0.0
+    patient: bool = False
     built_ahead: bool = False
     asks: bool = False
 

@@ -34,7 +34,8 @@ class Limits:
 class Report:
     """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
 
-    `place` is that of the plan at work, where several are timed interleaved; `overran` the phase that took too long.
+    `place` is that of the plan at work, where several are timed interleaved. `made_way_s`: how long the kernel had run
+    when it was given up before its limit, for others.
     """
 
     outcome: Outcome
@@ -50,7 +51,7 @@ class Report:
     environment: Mapping[str, str | int | float] = field(default_factory=dict)
     fatal: bool = False
     place: int = 0
-    overran: str = ""
+    made_way_s: float = 0.0
 
 
 class Fault(AutotuneError):

@@ -68,7 +68,7 @@ def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connect
     with suppress(OpenCLError):
         for event in launch_ahead(session, arena, job.plan, compiled) if session.builds_at_launch else ():
             session.wait_until_running(event)
-            connection.send(Phase("verify", setup.limits.floor_s))
+            connection.send(Phase("run", setup.limits.floor_s))
             session.finish()
             connection.send(Phase("launch", setup.limits.build_s))
     return compiled.program
@@ -100,7 +100,8 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
         else:
             on_built = wait_for_turn if job.asks else None
-            connection.send(bench.run(job.plan, job.best_ns, job.run_s, built_ahead=job.built_ahead, on_built=on_built))
+            ahead, patient = job.built_ahead, job.patient
+            connection.send(bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built))
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +20,9 @@ from autotune.errors import WorkerError
 
 LONGEST_WAIT_S = 3600.0
 """What the system takes as a time out; limits may be longer."""
+
+_ASKING_S = 0.1
+"""How often it is asked whether a run makes way."""
 
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
@@ -41,11 +44,13 @@ class WorkerDied(WorkerError):
 
 
 class WorkerOverran(WorkerError):
-    """The worker did not finish a phase in time, and was killed."""
+    """The worker did not finish a phase in time, and was killed; `made_way`: the limit was not reached."""
 
-    def __init__(self, phase: str, place: int, limit_s: float) -> None:
+    def __init__(self, phase: str, place: int, limit_s: float, made_way: bool = False) -> None:
         self.phase = phase
         self.place = place
+        self.limit_s = limit_s
+        self.made_way = made_way
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
 
 
@@ -53,7 +58,8 @@ DOING = {
     "start": "started",
     "build": "built the kernel",
     "launch": "compiled or first ran the kernel",
-    "verify": "ran the kernel for the first time",
+    "run": "ran the kernel for the first time",
+    "verify": "verified the outputs",
     "time": "timed the kernel",
 }
 """What a worker says it does, by the name of the phase."""
@@ -92,18 +98,22 @@ class WorkerProcess:
         except OSError:
             raise self._died() from None
 
-    def receive(self, limit_s: float) -> Any:
+    def receive(self, limit_s: float, makes_way: Callable[[float], bool] | None = None) -> Any:
         """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
 
-        The time for which the process was halted does not count.
+        The time for which the process was halted does not count. `makes_way` is asked now and then whether a kernel
+        that has run for so many seconds should be given up before its limit.
         """
-        deadline = self._clock() + limit_s
+        since = self._clock()
+        wait_s = LONGEST_WAIT_S if makes_way is None else _ASKING_S
         while True:
             try:
-                while not self._connection.poll(min(max(0.0, deadline - self._clock()), LONGEST_WAIT_S)):
-                    if self._clock() >= deadline:
+                while not self._connection.poll(min(max(0.0, since + limit_s - self._clock()), wait_s)):
+                    elapsed = self._clock() - since
+                    made_way = makes_way is not None and self.phase == "run" and makes_way(elapsed)
+                    if elapsed >= limit_s or made_way:
                         self.kill()
-                        raise WorkerOverran(self.phase, self._place, limit_s)
+                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s), made_way)
                 message = self._connection.recv()
             except WorkerOverran:
                 raise
@@ -113,7 +123,7 @@ class WorkerProcess:
                 self._said = self._log.stat().st_size
                 return message
             self.phase, self._place, limit_s = message.name, message.place, message.limit_s
-            deadline = self._clock() + limit_s
+            since = self._clock()
 
     def halt(self) -> None:
         """Stop the process until `go_on`, and wait for the linker that it may have started."""

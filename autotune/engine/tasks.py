@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Lock
 
 from autotune.engine.report import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -14,42 +14,57 @@ from autotune.plan import Plan
 
 @dataclass(eq=False)
 class Task:
-    """One configuration on its way through the engine; hashed by identity. `lost_s` went into runs cut short."""
+    """One configuration on its way through the engine; hashed by identity.
+
+    `made_way` is what was known when its run last made way for others, `lost_s` the time that went into such runs.
+    """
 
     configuration: Configuration
     plan: Plan
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
+    made_way: Report | None = None
     lost_s: float = 0.0
 
 
 class Waiting:
-    """The tasks that no device has begun, oldest first. Threads share it: each method is atomic."""
+    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Task, None] = {}
+        self._lock = Lock()
+        self._ready: dict[Task, bool] = {}
 
-    def add(self, task: Task) -> None:
-        """Take in a task."""
-        self._tasks[task] = None
+    def add(self, task: Task, *, ready: bool) -> None:
+        """Take in a task, which may have to be built first."""
+        with self._lock:
+            self._ready[task] = ready
 
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
+    def make_ready(self, task: Task) -> bool:
+        """Note that a task is built; say whether it still waits."""
+        with self._lock:
+            waits = task in self._ready
+            if waits:
+                self._ready[task] = True
+            return waits
 
     def __contains__(self, task: Task) -> bool:
-        return task in self._tasks
+        return task in self._ready
+
+    def any_ready(self) -> bool:
+        """Say whether a device that is free could go on with one."""
+        with self._lock:
+            return any(self._ready.values())
 
     def claim(self, task: Task) -> bool:
         """Say whether a task still waits, and take it out: it can no longer be withdrawn."""
-        return self._tasks.pop(task, self) is None
+        with self._lock:
+            return self._ready.pop(task, None) is not None
 
     def withdraw(self, leave: int) -> list[Configuration]:
         """Take out all but the oldest; return their configurations."""
-        taken = []
-        with suppress(KeyError):  # the last was claimed meanwhile
-            while len(self._tasks) > leave:
-                taken.append(self._tasks.popitem()[0].configuration)
-        return taken
+        with self._lock:
+            count = max(0, len(self._ready) - leave)
+            return [self._ready.popitem()[0].configuration for _ in range(count)]
 
 
 @dataclass
