@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autotune import loop, ranking
 from autotune.errors import DeviceError, SpaceError, UsageError
 from autotune.library import did_you_mean
-from autotune.model import Choices, DeviceInfo, Size, Trial, Value
+from autotune.model import Choices, DeviceInfo, Size, Trial, Value, identity
 from autotune.problem import Problem
 from autotune.store import Store
 from autotune.study import Study
@@ -124,7 +124,7 @@ def _elsewhere(
         if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
             continue
         best = ranking.fastest(trials)
-        count = len({str(sorted(trial.configuration.items())) for trial in trials})
+        count = len({identity(trial.configuration) for trial in trials})
         yield Cell(key.device, size, key.device, problem, best, count, 0, "" if best else _why_none(trials))
 
 

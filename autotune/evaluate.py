@@ -23,7 +23,6 @@ from autotune.engine import data
 from autotune.engine.crew import Keeper
 from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
-from autotune.engine.patience import Patience
 from autotune.engine.pause import Pause
 from autotune.engine.report import Limits, Report
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
@@ -50,7 +49,8 @@ class Settings:
 class Evaluator(Protocol):
     """Turns configurations into trials, several at a time.
 
-    `capacity` is how many it wants in flight; `best_ns` bounds early stop and timeouts, None while unknown.
+    `capacity` is how many it wants in flight; `best_ns` bounds early stop and timeouts, None while unknown: given at
+    the start, and lowered here as trials pass.
     """
 
     capacity: int
@@ -102,8 +102,7 @@ class DeviceEvaluator:
         self._reference_turn = threading.Lock()
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
-        self._waiting = Waiting()
-        self._patience = Patience(self._settings.limits.floor_s)
+        self._waiting = Waiting(self._settings.limits.floor_s)
         self._first: Task | None = None
         self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
@@ -301,20 +300,16 @@ class DeviceEvaluator:
                 job,
                 self._settings.limits.build_s,
                 on_built=lambda: turn.enter_context(self._pause.held()),
-                makes_way=self._makes_way if best is None and not patient else None,
+                makes_way=self._waiting.makes_way if best is None and not patient else None,
             )
         if report.made_way_s:
-            self._patience.lengthen(report.made_way_s)
             self._lost_s[keeper] += report.verify_s
             task.lost_s += report.verify_s
             task.made_way = report
-            self._waiting.add(task, ready=True)
+            self._waiting.put_back(task, report.made_way_s)
             self._to_run.put(task)
         else:
             self._end(task, report, device)
-
-    def _makes_way(self, ran_s: float) -> bool:
-        return ran_s >= self._patience.seconds and self._waiting.any_ready()
 
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""

@@ -206,7 +206,6 @@ class _Search:
             self.best is None or ranking.first_median(trial) < ranking.first_median(self.best)
         ):
             self.best, self.since_best = trial, 0
-            self.evaluator.best_ns = ranking.first_median(trial)
         self._report(SEARCH)
 
     def _stop_reason(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.model import Configuration, Measurement, Outcome, Trial, Value
+from autotune.model import Configuration, Measurement, Outcome, Trial, identity
 from autotune.space import Space
 
 _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
@@ -78,7 +78,7 @@ class ReplayEvaluator:
 
     def __init__(self, trials: Iterable[Trial], capacity: int = 1) -> None:
         self.capacity = capacity
-        self._trials = {_key(trial.configuration): trial for trial in trials}
+        self._trials = {identity(trial.configuration): trial for trial in trials}
         self._submitted: deque[Trial] = deque()
         self._usage = {"build": 0.0, "verify": 0.0, "time": 0.0, "idle": 0.0}
 
@@ -89,7 +89,7 @@ class ReplayEvaluator:
 
     def submit(self, configuration: Configuration) -> None:
         """Take a configuration to answer for."""
-        trial = self._trials.get(_key(configuration))
+        trial = self._trials.get(identity(configuration))
         if trial is None:
             raise UsageError(f"no recorded trial of {dict(configuration)}")
         self._submitted.append(trial)
@@ -104,7 +104,7 @@ class ReplayEvaluator:
 
     def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
         """The recorded measurements once more; None where there is none."""
-        found = [self._trials.get(_key(configuration)) for configuration in configurations]
+        found = [self._trials.get(identity(configuration)) for configuration in configurations]
         return [None if trial is None else trial.retimed or trial.measurement for trial in found]
 
     def withdraw(self, leave: int = 0) -> list[Configuration]:
@@ -125,7 +125,3 @@ class ReplayEvaluator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _key(configuration: Configuration) -> frozenset[tuple[str, Value]]:
-    return frozenset(configuration.items())

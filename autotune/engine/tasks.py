@@ -28,11 +28,16 @@ class Task:
 
 
 class Waiting:
-    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it."""
+    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it.
 
-    def __init__(self) -> None:
+    A run makes way for what is ready after `patience_s`, and each that did so doubles that: a kernel that never ends
+    would hold the others up for a minute, and what is merely slow gets its time.
+    """
+
+    def __init__(self, patience_s: float) -> None:
         self._lock = Lock()
         self._ready: dict[Task, bool] = {}
+        self._patience_s = patience_s
 
     def add(self, task: Task, *, ready: bool) -> None:
         """Take in a task, which may have to be built first."""
@@ -50,10 +55,16 @@ class Waiting:
     def __contains__(self, task: Task) -> bool:
         return task in self._ready
 
-    def any_ready(self) -> bool:
-        """Say whether a device that is free could go on with one."""
+    def makes_way(self, ran_s: float) -> bool:
+        """Say whether a run of so many seconds should make way: a device that is free could go on with another."""
         with self._lock:
-            return any(self._ready.values())
+            return ran_s >= self._patience_s and any(self._ready.values())
+
+    def put_back(self, task: Task, ran_s: float) -> None:
+        """Take in again a task whose run made way after this time."""
+        with self._lock:
+            self._ready[task] = True
+            self._patience_s = max(self._patience_s, 2 * ran_s)
 
     def claim(self, task: Task) -> bool:
         """Say whether a task still waits, and take it out: it can no longer be withdrawn."""

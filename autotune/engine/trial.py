@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ class _Finalist:
 
     place: int
     plan: Plan
-    limit_s: float
     precise: Precise
     span_ns: int = 0
     failure: Report | None = None
@@ -135,10 +135,10 @@ class Bench:
         trial. A plan that fails is left out from then on, and answered for by a report. Raises Fault where the
         device is lost.
         """
-        limit_s = self._limits.run_s(best_ns)
-        finalists = [_Finalist(place, plan, limit_s, Precise(self._rules)) for place, plan in enumerate(plans)]
+        first_turn = partial(self._first_turn, limit_s=self._limits.run_s(best_ns))
+        finalists = [_Finalist(place, plan, Precise(self._rules)) for place, plan in enumerate(plans)]
         for finalist in finalists:
-            self._attempt(finalist, self._first_turn)
+            self._attempt(finalist, first_turn)
         deadline = time.monotonic() + budget_s
         while sound := [finalist for finalist in finalists if finalist.failure is None]:
             known = min(len(finalist.precise.samples) for finalist in sound)
@@ -199,8 +199,8 @@ class Bench:
             finalist.failure = Report(fault.outcome, str(fault))
             self._refresh()
 
-    def _first_turn(self, finalist: _Finalist) -> None:
-        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), finalist.limit_s)
+    def _first_turn(self, finalist: _Finalist, limit_s: float) -> None:
+        _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), limit_s)
         if finalist.span_ns >= _LONG_NS:
             finalist.precise.add(finalist.span_ns)
 
