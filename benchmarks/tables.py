@@ -1,0 +1,98 @@
+"""The tables of docs/benchmarks.md, from the result files of benchmarks/results/.
+
+    python benchmarks/tables.py            # writes them anew between their markers
+    python benchmarks/tables.py --check    # exit code 1 where the page is not what the files say
+
+A result file is JSON: `question`, `command`, `machine`, `date`, `commit`, `asked`, `note`, `columns` and `rows`. A
+benchmark writes its own with `save`; only the newest is kept, what was before is git's. In the page, what stands
+between `<!-- table NAME -->` and `<!-- end -->` is generated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = Path(__file__).parent / "results"
+_TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def save(
+    name: str,
+    *,
+    question: str,
+    command: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    machine: str = "",
+    asked: str = "",
+    note: str = "",
+) -> Path:
+    """Write `results/NAME.json` with the machine, the day and the commit of the checkout; return its path."""
+    found = {
+        "question": question,
+        "command": command,
+        "machine": machine or f"{os.cpu_count()} CPU cores, Python {platform.python_version()}",
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(),
+        "asked": asked,
+        "note": note,
+        "columns": list(columns),
+        "rows": [list(row) for row in rows],
+    }
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def _commit() -> str:
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return asked.stdout.strip()
+
+
+def rendered(page: str) -> str:
+    """Return the page with every table as the result files have it."""
+    return _TABLE.sub(lambda match: f"{match[1]}{_table(match[2])}{match[3]}", page)
+
+
+def _table(name: str) -> str:
+    found = json.loads((RESULTS / f"{name}.json").read_text())
+    asked = f" Asked: {found['asked']}." if found["asked"] else ""
+    note = f" {found['note']}" if found["note"] else ""
+    about = f"**{found['question']}** `{found['command']}`, {found['machine']}, {found['date']}.{asked}{note}"
+    rows = [_row(found["columns"]), _row(["---"] * len(found["columns"])), *map(_row, found["rows"])]
+    return "\n".join([about, "", *rows, ""])
+
+
+def _row(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> int:
+    """Write the page, or check it; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    before = PAGE.read_text()
+    after = rendered(before)
+    if options.check:
+        if before != after:
+            print("docs/benchmarks.md is not what benchmarks/results/ says: python benchmarks/tables.py")
+        return int(before != after)
+    PAGE.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
