@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
+from autotune import linker
 from autotune.cli import app
 from autotune.device import find_device
 from autotune.engine import memory
@@ -261,7 +262,8 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
 def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_device(None).kind != "cpu":
         pytest.skip("only PoCL links")
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(linker, "_tcc", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
     assert "`apt-get install gcc`" in one_error(run("search", "./saxpy.toml", code=3))
     assert "`apt-get install gcc`" in run("devices").stderr
     assert run("history", "--json").stdout == "[]\n"
