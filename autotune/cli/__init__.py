@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune.cli.output import report, say, write
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, OutputError
 
 
 class Commands(TyperGroup):
@@ -19,6 +19,8 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
+        except OutputError:  # for those who opened stdout: nothing more can be written there
+            raise
         except AutotuneError as error:
             report(error)
             raise typer.Exit(error.exit_code) from None
