@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from autotune import __version__
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError
 
@@ -31,10 +31,7 @@ class Commands(TyperGroup):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        try:
-            write(f"autotune {metadata.version('autotune')}")
-        except metadata.PackageNotFoundError:
-            write("autotune, run from a checkout that is not installed")
+        write(f"autotune {__version__}")
         raise typer.Exit
 
 
