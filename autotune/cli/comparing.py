@@ -80,8 +80,8 @@ def compare_values(
         bool,
         typer.Option(
             "--baselines",
-            help="For matrix products: NumPy's BLAS and Strassen's algorithm on the host; the device end to end in a new "
-            "process, and its next use there (transfer, kernel, read back).",
+            help="For matrix products: NumPy's BLAS and Strassen's algorithm on the host; the device end to end in a "
+            "new process, and its next use there (transfer, kernel, read back).",
         ),
     ] = False,
     sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
