@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from autotune.errors import AutotuneError
     from autotune.study import Study
 
-__all__ = ["AutotuneError", "Study", "best", "search"]
+__all__ = ["AutotuneError", "Study", "__version__", "best", "search"]
+
+__version__ = "0.1.0"
 
 _HOMES = {"search": "api", "best": "api", "Study": "study", "AutotuneError": "errors"}
 
@@ -25,3 +27,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"autotune.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

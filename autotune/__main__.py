@@ -6,39 +6,41 @@ else, and anything unusual about `best`, is the command line's.
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from autotune import asking
+from autotune import streams
+from autotune.errors import OutputError
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    streams.prepare()
+    code: int | str | None = 0
     try:
-        if sys.argv[1:2] == ["best"]:
-            from autotune import asking
-
-            asked = asking.parse(sys.argv[2:])
-            if asked is not None:
-                sys.exit(_answered(asked))
-        from autotune.cli import app
+        try:
+            _run(sys.argv[1:])
+        except SystemExit as end:  # how Typer ends a command, done or not
+            code = end.code
+        sys.stdout.flush()
+    except OutputError as error:
+        if error.what:
+            print(f"error: {error}", file=sys.stderr)
+        code = code or error.exit_code
     except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
-        sys.exit(130)
+        code = 130
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> None:
+    if words[:1] == ["best"]:
+        from autotune import asking
+
+        asked = asking.parse(words[1:])
+        if asked is not None:
+            sys.exit(asking.run(asked))
+    from autotune.cli import app
 
     app()
-
-
-def _answered(asked: asking.Asked) -> int:
-    from autotune import asking
-
-    try:
-        return asking.run(asked)
-    except BrokenPipeError:
-        # The reader (`head`) has left: nobody is there to be told, and Python's own flush at exit must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 if __name__ == "__main__":

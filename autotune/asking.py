@@ -94,7 +94,6 @@ def run(asked: Asked) -> int:
     for line in lines:
         _say(line)
     sys.stdout.write(text)
-    sys.stdout.flush()
     return 0
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.errors import UsageError
 from autotune.units import number
 
@@ -17,6 +19,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _PALE = "#9DC3DE"  # of the first colour: bars that are not the best
 _COLUMNS = 3  # panels beside each other
+_CROWDED = 75  # letters of tick labels that stand beside each other
 _INK, _QUIET, _GRID = "#222222", "#6b6b6b", "#e3e3e3"
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -27,6 +30,8 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.formatter.limits": (-15, 15),  # no powers of ten apart from the axis
+    "axes.formatter.useoffset": False,
     "xtick.color": _QUIET,
     "ytick.color": _INK,
     "grid.color": _GRID,
@@ -144,11 +149,13 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
             )
         ticks = sorted({x for line in drawn for x, _ in line.points})
         axes.set_xscale("log", base=2)
-        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        labels = [plain(x) for x in ticks]
+        crowded = len("  ".join(labels)) > _CROWDED
+        axes.set_xticks(ticks, labels, rotation=30 if crowded else 0, ha="right" if crowded else "center")
         axes.set_xticks([], minor=True)
         if every and max(every) > 30 * min(every):
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+            axes.yaxis.set_major_formatter(lambda y, _: plain(y))
         else:
             axes.set_ylim(bottom=0)
         axes.set_xlabel(x_axis)
@@ -157,6 +164,11 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
         _label_ends(figure, axes, drawn)
         _titles(figure, title, subtitle)
         _save(figure, path)
+
+
+def plain(value: float) -> str:
+    """`value` as it is, without an exponent: `1048576`, `0.00001`."""
+    return np.format_float_positional(value, trim="-")
 
 
 def _label_ends(figure: Any, axes: Any, lines: Sequence[Line]) -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune import opencl
+from autotune import linker, opencl
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 
 _ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
 _VENDORS = Path("/etc/OpenCL/vendors")
 _NVIDIA = "libnvidia-opencl.so.1"
-_GCC = [Path("/usr/lib/gcc"), Path("/usr/lib64/gcc"), Path("/usr/local/lib/gcc")]
 
 
 def list_devices() -> list[DeviceInfo]:
@@ -103,7 +101,7 @@ def _version(device: DeviceInfo) -> list[int]:
 
 def require_usable(device: DeviceInfo) -> None:
     """Raise SetupError where this machine lacks what building for the device takes: a linker, for PoCL."""
-    lines = _linker() if is_pocl(device) else []
+    lines = linker.missing() if is_pocl(device) else []
     if lines:
         raise SetupError(lines[0])
 
@@ -118,7 +116,7 @@ def diagnose() -> list[str]:
             "`pip install pocl-binary-distribution` (or `apt-get install pocl-opencl-icd`)"
         )
     if any(is_pocl(device) for device in devices):
-        lines += _linker()
+        lines += linker.missing()
     return lines
 
 
@@ -137,12 +135,3 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
 def _loadable(library: str) -> bool:
     code = f"import ctypes; ctypes.CDLL({library!r})"
     return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
-
-
-def _linker() -> list[str]:
-    """PoCL links every kernel with `ld` against libgcc, where GCC keeps it; without them it aborts."""
-    if shutil.which("ld") is None:
-        return ["PoCL needs a linker, and `ld` is not installed: `apt-get install gcc`"]
-    if not any(list(root.glob("*/*/libgcc.a")) for root in _GCC):
-        return ["PoCL needs libgcc, and it is not installed: `apt-get install gcc`"]
-    return []

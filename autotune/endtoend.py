@@ -1,4 +1,4 @@
-"""One use of a kernel from nothing to the result on the host, each step timed: what a single call costs.
+"""One use of a kernel from nothing to the result on the host, each step timed, and another one after it.
 
 Runs in a fresh process (`python -m autotune.endtoend`) with empty build caches, as the first call of a program does.
 """
@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from autotune.engine.prepare import argument
 from autotune.engine.supervise import python_path
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
-from autotune.opencl import Event, Memory, Session
-from autotune.plan import Buffer, Local, Plan, Scalar, numpy_type
+from autotune.opencl import Session
+from autotune.plan import Buffer, Plan, numpy_type
 
 LIMIT_S = 300.0
 
@@ -30,6 +31,9 @@ LIMIT_S = 300.0
 class EndToEnd:
     """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
     inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+
+    `next_use` is what the same costs once more, in the program that has its context and its kernels by now:
+    transfer, kernel and read back. PoCL compiles at the first launch: that is counted as build.
     """
 
     setup: float
@@ -37,10 +41,11 @@ class EndToEnd:
     transfer: float
     kernel: float
     read_back: float
+    next_use: float
 
     @property
     def total(self) -> float:
-        """All five, in seconds."""
+        """The first use, in seconds: all but `next_use`."""
         return self.setup + self.build + self.transfer + self.kernel + self.read_back
 
 
@@ -68,56 +73,47 @@ def _in_fresh_process(plan: Plan, device: DeviceInfo, caches: dict[str, str]) ->
 
 
 def run_once(plan: Plan, device: DeviceInfo) -> EndToEnd:
-    """Do it here: set up, transfer random inputs, launch, read the outputs back."""
-    inputs = {
-        name: _random(buffer)
-        for name, buffer in plan.arguments.items()
-        if isinstance(buffer, Buffer) and buffer.access in ("in", "inout")
-    }
+    """Do it here: set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
+    buffers = {name: buffer for name, buffer in plan.arguments.items() if isinstance(buffer, Buffer)}
+    inputs = {name: _random(buffer) for name, buffer in buffers.items() if buffer.access in ("in", "inout")}
+    outputs = {name: np.empty(buffers[name].nbytes, np.uint8) for name in plan.outputs}
     begun = time.perf_counter()
     session = Session(device)
-    buffers = {name: session.allocate(b.nbytes) for name, b in plan.arguments.items() if isinstance(b, Buffer)}
+    memory = {name: session.allocate(buffer.nbytes) for name, buffer in buffers.items()}
     ready = time.perf_counter()
     program = session.build(plan.source, plan.options)
+    kernels = [program.kernel(launch.entry) for launch in plan.launches]
+    for kernel, launch in zip(kernels, plan.launches, strict=True):
+        session.set_arguments(kernel, [argument(plan, name, memory) for name in launch.arguments])
     built = time.perf_counter()
-    for name, buffer in plan.arguments.items():
-        if isinstance(buffer, Buffer) and buffer.access == "zeroed":
-            session.fill(buffers[name], 0, 0, buffer.nbytes // 4 * 4)
-    for name, data in inputs.items():
-        session.write(buffers[name], data)
-    there = time.perf_counter()
-    compiling = _launch_all(session, program, plan, buffers)
-    ran = time.perf_counter()
-    for name in plan.outputs:
-        output = plan.arguments[name]
-        assert isinstance(output, Buffer)
-        session.read(buffers[name], np.empty(output.nbytes, np.uint8))
-    back = time.perf_counter()
-    return EndToEnd(ready - begun, built - ready + compiling, there - built, ran - there - compiling, back - ran)
 
+    def use() -> tuple[float, float, float]:
+        """Seconds for transfer, kernel and read back."""
+        since = time.perf_counter()
+        for name, buffer in buffers.items():
+            if buffer.access == "zeroed":
+                session.fill(memory[name], 0, 0, buffer.nbytes // 4 * 4)
+        for name, data in inputs.items():
+            session.write(memory[name], data)
+        there = time.perf_counter()
+        for kernel, launch in zip(kernels, plan.launches, strict=True):
+            session.launch(kernel, launch.global_size, launch.local_size)
+        session.finish()
+        ran = time.perf_counter()
+        for name, data in outputs.items():
+            session.read(memory[name], data)
+        return there - since, ran - there, time.perf_counter() - ran
 
-def _launch_all(session: Session, program: Any, plan: Plan, buffers: dict[str, Memory]) -> float:
-    """Launch and wait; return the seconds in which PoCL compiled, which belong to the build."""
-    compiling = 0.0
-    for launch in plan.launches:
-        begun = time.perf_counter()
-        kernel = program.kernel(launch.entry)
-        session.set_arguments(kernel, [_argument(plan.arguments[name], buffers) for name in launch.arguments])
-        event: Event = session.launch(kernel, launch.global_size, launch.local_size)
-        if session.builds_at_launch:
-            if not session.wait_until_running(event):
-                raise WorkerError(f"{launch.entry} did not compile at its first launch")
-            compiling += time.perf_counter() - begun
-    session.finish()
-    return compiling
-
-
-def _argument(argument: Buffer | Scalar | Local, buffers: dict[str, Memory]) -> Any:
-    if isinstance(argument, Buffer):
-        return buffers[argument.name]
-    if isinstance(argument, Local):
-        return argument.nbytes
-    return numpy_type(argument.type)[0].type(argument.value)
+    transfer, running, read_back = use()
+    compiling = max(0.0, running - session.busy_ns() * 1e-9) if session.builds_at_launch else 0.0
+    return EndToEnd(
+        setup=ready - begun,
+        build=built - ready + compiling,
+        transfer=transfer,
+        kernel=running - compiling,
+        read_back=read_back,
+        next_use=sum(use()),
+    )
 
 
 def _random(buffer: Buffer) -> Any:

@@ -8,6 +8,7 @@
     │   ├── DeviceError            no such device, or one the study cannot use
     │   └── StoreError             a database that cannot be read or written
     ├── SetupError             3   the machine lacks something (a driver, a linker); the message is the cure
+    ├── OutputError            1   stdout cannot be written
     └── WorkerError            4   a worker process died or overran; evaluate.py turns it into an outcome
 
 A message says what is wrong, where, and what to type next, in one line (a build log may follow).
@@ -66,6 +67,10 @@ class SetupError(AutotuneError):
     """The machine lacks something; the message says what to install."""
 
     exit_code = 3
+
+
+class OutputError(AutotuneError):
+    """Stdout cannot be written: closed, full, or its reader has left (then `what` is empty, and nothing is said)."""
 
 
 class WorkerError(AutotuneError):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
+from autotune import linker
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
 
@@ -206,6 +207,8 @@ class Session:
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             self.cache = self._device.global_mem_cache_size  # bytes, as far as the driver tells
             self.builds_at_launch = re.search("pocl|portable computing", info.platform, re.IGNORECASE) is not None
+        if self.builds_at_launch:
+            linker.provide()
 
     def allocate(self, nbytes: int) -> Memory:
         """Return a new read-write buffer."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.model import Configuration, Measurement, Outcome, Trial, identity
 from autotune.space import Space
+
+if TYPE_CHECKING:
+    from autotune.evaluate import Evaluator
 
 _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
 
@@ -78,6 +82,7 @@ class ReplayEvaluator:
 
     def __init__(self, trials: Iterable[Trial], capacity: int = 1) -> None:
         self.capacity = capacity
+        self.best_ns: float | None = None
         self._trials = {identity(trial.configuration): trial for trial in trials}
         self._submitted: deque[Trial] = deque()
         self._usage = {"build": 0.0, "verify": 0.0, "time": 0.0, "idle": 0.0}
@@ -100,16 +105,22 @@ class ReplayEvaluator:
         self._usage["build"] += trial.build_s
         self._usage["verify"] += trial.verify_s
         self._usage["time"] += trial.time_s
+        if trial.outcome is Outcome.OK:
+            self.best_ns = min(trial.time_ns, self.best_ns or trial.time_ns)
         return trial
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
-        """The recorded measurements once more; None where there is none."""
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 5.0
+    ) -> list[Measurement | Trial | None]:
+        """The recorded measurements once more; the trial itself where it failed, None where there is none."""
         found = [self._trials.get(identity(configuration)) for configuration in configurations]
-        return [None if trial is None else trial.retimed or trial.measurement for trial in found]
+        return [
+            trial if trial is None or trial.outcome.failed else trial.retimed or trial.measurement for trial in found
+        ]
 
     def withdraw(self, leave: int = 0) -> list[Configuration]:
-        """Take back all but the trial submitted first, as if that had begun."""
-        return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1)]
+        """Take back the latest, all but the one submitted first, as if that had begun, and `leave` more."""
+        return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1 - leave)]
 
     def usage(self) -> Mapping[str, float]:
         """Seconds by what they were spent on, as recorded."""
@@ -125,3 +136,7 @@ class ReplayEvaluator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+if TYPE_CHECKING:
+    _: type[Evaluator] = ReplayEvaluator  # mypy's to check

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,18 @@ def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
 def test_other_names_are_no_attributes() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         autotune.nope  # noqa: B018
+
+
+def test_the_api_is_listed_without_being_imported() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import autotune; print(*dir(autotune)); print(autotune.__version__); "
+        "print(*(set(sys.modules) - before - {'autotune', 'typing', 're', 'functools', 'collections'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names, version, loaded = done.stdout.splitlines()
+    assert set(autotune.__all__) <= set(names.split())
+    assert {"search", "best", "Study", "AutotuneError", "__version__"} == set(autotune.__all__)
+    assert version.count(".") == 2
+    assert not [
+        name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")
+    ]

@@ -73,3 +73,21 @@ def test_a_path_that_cannot_be_drawn_is_refused(tmp_path):
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(UsageError, match="cannot write"):
         bar_chart(tmp_path / "folder.png", PANELS, title="t", subtitle="", axis="GFLOPS")
+
+
+def texts(path):
+    return [
+        line.split(">")[1].split("<")[0] for line in path.read_text().splitlines() if line.lstrip().startswith("<text")
+    ]
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_axes_write_numbers_out(tmp_path, scale):
+    path = tmp_path / "lines.svg"
+    points = tuple((2.0**n, 1e6 * scale ** (n % 2) + n) for n in range(10, 25))
+    line_chart(path, [Line("all", points)], title="t", subtitle="", x_axis="N", y_axis="GFLOPS")
+    assert {"1024", "1048576", "16777216"} <= set(texts(path))
+    assert {"1000000", "1000000000"} <= set(texts(path)) or scale == 1
+    assert not [text for text in texts(path) if "e+" in text or "1e" in text]
+    bar_chart(path, [Panel("p", (Bar("a", 3e7),))], title="t", subtitle="", axis="Time (ms)")
+    assert "20000000" in texts(path)

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
+from autotune import linker
 from autotune.cli import app
 from autotune.device import find_device
 from autotune.engine import memory
@@ -261,7 +262,8 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
 def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_device(None).kind != "cpu":
         pytest.skip("only PoCL links")
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(linker, "_tcc", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
     assert "`apt-get install gcc`" in one_error(run("search", "./saxpy.toml", code=3))
     assert "`apt-get install gcc`" in run("devices").stderr
     assert run("history", "--json").stdout == "[]\n"
@@ -405,11 +407,41 @@ def test_compare_a_product_with_host_baselines_and_end_to_end() -> None:
     Path("product.cl").write_text(PRODUCT_SOURCE)
     words = ("--by", "size", "--sizes", "8", "--trials", "1", "--baselines", "--chart", "product.svg")
     result = run("compare", "./product.toml", *words)
-    for part in ("NumPy BLAS (host)", "Strassen (host)", "OpenCL, end to end", "set-up", "read back", "kernel alone"):
+    for part in (
+        "NumPy BLAS (host)",
+        "Strassen (host)",
+        "OpenCL, end to end",
+        "OpenCL, next use",
+        "set-up",
+        "kernel alone",
+    ):
         assert part in result.stdout, result.stderr
     picture = Path("product.svg").read_text()
     for part in ("NumPy BLAS (host)", "OpenCL, kernel alone", "OpenCL, end to end", "M = N = K"):
         assert f">{part}<" in picture
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        (["--sizes", "100,200"], [100, 200]),
+        (["--size", "100,200"], [100, 200]),
+        (["--size", "N=300"], [300]),
+        (["--size", "100", "--sizes", "ladder"], [100, 1000]),
+    ],
+)
+def test_compare_takes_size_as_well_as_sizes(words: list[str], sizes: list[int]) -> None:
+    result = run("compare", "./saxpy.toml", "--by", "WG", "--no-search", "--json", *words, code=1)
+    found = [cell["size"]["N"] for cell in json.loads(result.stdout)["cells"]]
+    assert list(dict.fromkeys(found)) == sizes
+
+
+def test_several_named_sizes_are_one_size_as_elsewhere() -> None:
+    Path("product.toml").write_text(PRODUCT)
+    Path("product.cl").write_text(PRODUCT_SOURCE)
+    words = ("--by", "size", "--size", "M=64", "--size", "N=32", "--no-search", "--json")
+    (cell,) = json.loads(run("compare", "./product.toml", *words, code=1).stdout)["cells"]
+    assert (cell["size"]["M"], cell["size"]["N"]) == (64, 32)
 
 
 def test_compare_with_nothing_stored_ends_with_1() -> None:
@@ -541,7 +573,7 @@ def commands() -> dict[str, Any]:
 
 
 def test_the_version_is_printed() -> None:
-    assert run("--version").stdout.startswith("autotune")
+    assert run("--version").stdout == f"autotune {autotune.__version__}\n"
 
 
 def test_every_command_of_the_readme_is_there() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,11 @@ def test_a_lookup_needs_the_standard_library_only() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_source_distribution_holds_what_its_tests_import() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    left_out = set(settings["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"])
+    used = {name.split(".")[0] for path in (ROOT / "tests").glob("*.py") for name in imported(path)}
+    assert {name for name in used if (ROOT / name).is_dir()} >= {"autotune", "benchmarks", "tests"}
+    assert not {"kernels", "studies", *used} & left_out

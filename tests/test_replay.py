@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
+from autotune.evaluate import Evaluator
 from autotune.model import Measurement, Outcome, Trial
 from autotune.replay import Recording, ReplayEvaluator
 
@@ -75,6 +77,27 @@ def test_the_evaluator_answers_from_stored_trials() -> None:
     assert evaluator.collect() is first
     assert evaluator.retime([{"x": 2}, {"x": 1}, {"x": 3}]) == [Measurement((7,)), Measurement((9,)), None]
     assert evaluator.usage() == {"build": 2.0, "verify": 0.0, "time": 0.5, "idle": 0.0}
+
+
+def test_it_is_an_evaluator(recording: Recording) -> None:
+    evaluator: Evaluator = ReplayEvaluator.of(recording)
+    for name, method in vars(Evaluator).items():
+        if callable(method) and not name.startswith("_"):
+            assert inspect.signature(method).parameters == inspect.signature(vars(ReplayEvaluator)[name]).parameters
+    assert {name for name in Evaluator.__annotations__ if not hasattr(evaluator, name)} == set()
+    assert evaluator.best_ns is None
+    failed = {"x": 32, "k": 7, "y": 1}
+    for configuration in ({"x": 16, "k": 7, "y": 2}, failed, {"x": 32, "k": 7, "y": 2}, {"x": 8, "k": 7, "y": 1}):
+        evaluator.submit(configuration)
+    assert evaluator.withdraw(leave=2) == [{"x": 8, "k": 7, "y": 1}]
+    bounds = []
+    for _ in range(3):
+        evaluator.collect()
+        bounds.append(evaluator.best_ns)
+    assert bounds == [1.25e6, 1.25e6, 5e5]
+    (retimed,) = evaluator.retime([failed])
+    assert isinstance(retimed, Trial)
+    assert retimed.outcome == Outcome.LAUNCH_ERROR
 
 
 def test_the_benchmark_runs_on_any_folder_of_recordings(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from autotune import __version__
 from autotune.cli.output import report, say, write
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, OutputError
 
 
 class Commands(TyperGroup):
@@ -19,6 +19,8 @@ class Commands(TyperGroup):
         """Run the command that was typed."""
         try:
             return super().invoke(ctx)
+        except OutputError:  # for those who opened stdout: nothing more can be written there
+            raise
         except AutotuneError as error:
             report(error)
             raise typer.Exit(error.exit_code) from None
@@ -29,10 +31,7 @@ class Commands(TyperGroup):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        try:
-            write(f"autotune {metadata.version('autotune')}")
-        except metadata.PackageNotFoundError:
-            write("autotune, run from a checkout that is not installed")
+        write(f"autotune {__version__}")
         raise typer.Exit
 
 

@@ -65,7 +65,8 @@ def compare_values(
     study: StudyArgument,
     by: Annotated[str, typer.Option("--by", metavar="PARAMETER|device|size", help="What to compare.")],
     sizes: Annotated[
-        str | None, typer.Option("--sizes", metavar="SIZES", help="Default: the study's default size.")
+        list[str] | None,
+        typer.Option("--sizes", "--size", metavar="SIZES", help="Default: the study's default size. Repeatable."),
     ] = None,
     device: DeviceOption = None,
     choice: ChoiceOption = None,
@@ -79,7 +80,8 @@ def compare_values(
         bool,
         typer.Option(
             "--baselines",
-            help="For matrix products: NumPy's BLAS and Strassen's algorithm on the host, and the device end to end.",
+            help="For matrix products: NumPy's BLAS and Strassen's algorithm on the host; the device end to end in a "
+            "new process, and its next use there (transfer, kernel, read back).",
         ),
     ] = False,
     sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
@@ -174,6 +176,7 @@ def _baselines(
             continue
         costs.append((fastest, cost))
         extras.append(Extra("OpenCL, end to end", size, cost.total * 1e9))
+        extras.append(Extra("OpenCL, next use", size, cost.next_use * 1e9))
     return extras, costs
 
 
@@ -191,7 +194,7 @@ def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple
     table(headings, rows, right=("time", "GFLOPS", "GB/s", "of best", "trials"))
     if costs:
         print()
-        names = ("size", "set-up", "build", "transfer", "kernel", "read back", "end to end", "kernel alone")
+        names = ("size", "set-up", "build", "transfer", "kernel", "read back", "end to end", "next use", "kernel alone")
         table(names, [_cost_row(cell, cost) for cell, cost in costs], right=names[1:])
 
 
@@ -237,7 +240,7 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
 
 
 def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
-    steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total)
+    steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total, cost.next_use)
     alone = cell.best.time_ns if cell.best is not None else float("nan")
     return (size_label(cell.size), *(units.time(s * 1e9) for s in steps), units.time(alone))
 

@@ -34,10 +34,14 @@ def export_trials(
 ) -> None:
     """Lines to a file or to stdout."""
     count = 0
-    with Store.open(database) as store, _opened(file, "w") as out:
-        for line in store.export_lines():
-            count += 1
-            out.write(line.rstrip("\n") + "\n")
+    with Store.open(database) as store:
+        try:
+            with _opened(file, "w") as out:
+                for line in store.export_lines():
+                    count += 1
+                    out.write(line.rstrip("\n") + "\n")
+        except OSError as error:
+            raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
     say(f"{units.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
@@ -136,14 +137,16 @@ def _value(of: Parameter, text: str, option: str) -> Value:
     raise UsageError(f"{of.name} cannot be {text!r}", where=option, hint=f"it can be {', '.join(map(str, of.values))}")
 
 
-def parse_sizes(text: str | None, study: Study) -> list[dict[str, int]]:
+def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int]]:
     """Return the sizes that `--sizes` lists, without repeats; the study's default size where it is not given.
 
+    Given several times it lists more; but `--size M=64 --size N=32` is one size, as with every other command.
     Items are separated by `;`, or by `,` where none sets a name: a plain number (every size of the study), the
     name of a size list of the study, or `M=1600,N=1600,K=1007` (the rest at their defaults).
     """
-    if text is None:
+    if not texts:
         return [dict(study.sizes)]
+    text = ("," if all(re.fullmatch(r"\s*\w+\s*=[^;,]*", text) for text in texts) else ";").join(texts)
     found: list[dict[str, int]] = []
     for group in filter(None, (part.strip() for part in text.split(";"))):
         for item in [group] if "=" in group else [part.strip() for part in group.split(",") if part.strip()]:

