@@ -40,7 +40,19 @@ class _Sqlite:
         self._connection = connection
 
     def rows(self, query: str, values: Mapping[str, Any], /) -> Sequence[Sequence[Any]]:
-        return self._connection.execute(query, dict(values)).fetchall()
+        cursor = self._connection.execute(query, dict(values))
+        rows = cursor.fetchall()
+        for place, column in enumerate(cursor.description):
+            kinds = _KINDS.get(column[0], _TEXT)
+            if not all(type(row[place]) in kinds for row in rows):
+                raise ValueError(f"{column[0]} holds what it cannot")
+        return rows
+
+
+_TEXT: tuple[type, ...] = (str, type(None))
+_NUMBERS = ("id", "trial_id", "generation", "COUNT(*)", "retiming")
+_KINDS: dict[str, tuple[type, ...]] = {"time_ns": (float, int, type(None))} | dict.fromkeys(_NUMBERS, (int, type(None)))
+"""What the columns of queries hold that hold no text. SQLite itself lets any column hold anything."""
 
 
 @contextmanager

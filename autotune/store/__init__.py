@@ -211,16 +211,16 @@ class Store(Access):
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, [row["id"] for row in rows])
             names = queries.device_names(connection, [row["search_id"] for row in rows])
-        return [
-            Row(
-                key_of(row),
-                trial_of(row, retimed.get(row["id"])),
-                names.get(row["search_id"], ""),
-                row["sampler"],
-                row["generation"],
-            )
-            for row in rows
-        ]
+            return [
+                Row(
+                    key_of(row),
+                    trial_of(row, retimed.get(row["id"])),
+                    names.get(row["search_id"], ""),
+                    row["sampler"],
+                    row["generation"],
+                )
+                for row in rows
+            ]
 
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
