@@ -37,7 +37,8 @@ def open_engine(location: Location) -> Engine:
     if location.url:
         url = _server_url(location.url)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
-        return create_engine(url, connect_args={name: asked[name] for name in asked.keys() - url.query.keys()})
+        unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
+        return create_engine(url, connect_args=unasked, pool_pre_ping=True)
     path = Path(location.path)
     require_database_file(location.path)
     require_local(location.path)
