@@ -36,6 +36,7 @@ class Access:
         self._engine = engine
         self._reader = reading(engine)
         self._file: presence.Identity = None
+        self._log: dict[Path, presence.Identity] = {}
         self._gone: StoreError | None = None
 
     def close(self) -> None:
@@ -52,7 +53,9 @@ class Access:
 
     def _note_file(self) -> None:
         """Remember which file this is: another may come to its place."""
-        self._file = presence.identity(Path(self._location.path)) if self._location.path else None
+        if self._location.path:
+            self._file = presence.identity(Path(self._location.path))
+            self._log = presence.log_files(Path(self._location.path))
 
     def _written(self, step: Callable[[Connection], T], again: Callable[[Connection], T] | None = None) -> T:
         """Take a step as one transaction. Where the server goes away, wait for it and take the step `again`.
@@ -62,7 +65,7 @@ class Access:
         """
         self._require_file()
         deadline = time.monotonic() + PATIENCE_S
-        due = step
+        said, due = False, step
         while True:
             try:
                 with self._writing() as connection:
@@ -70,9 +73,9 @@ class Access:
             except ConnectionLost as error:
                 if time.monotonic() > deadline:
                     raise
-                if due is step:
+                if not said:
                     _say(f"{error}; trying again for {PATIENCE_S:g} s")
-                due = again or step
+                said, due = True, again or step
                 time.sleep(PAUSE_S)
 
     def _require_file(self) -> None:
@@ -84,10 +87,11 @@ class Access:
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            if presence.identity(path) is None and presence.restore(source, path):
+            if presence.identity(path) is None and presence.restore(source, path, self._log):
                 kept = None
             else:
                 kept = presence.keep_copy(source, path)
+                presence.remove_log(self._log)
         if kept is not None:
             self._gone = StoreError(
                 f"was removed or replaced meanwhile; what was stored is in {kept}",
@@ -96,7 +100,9 @@ class Access:
             )
             raise self._gone
         self._engine.dispose()
-        self._file = presence.identity(path)
+        with self._writing():  # opens it, which makes its log
+            pass
+        self._note_file()
         _say(f"{self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager

@@ -108,8 +108,11 @@ def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
     connection.isolation_level = None
     # What a file says that others wrote is no program to run.
     connection.execute("PRAGMA trusted_schema=OFF")
-    # Looked at before anything is changed: the switch to WAL stays in the file.
-    is_ours({name for (name,) in connection.execute(_TABLE_NAMES)}, where)
+    try:
+        # Looked at before anything is changed: the switch to WAL stays in the file.
+        is_ours({name for (name,) in connection.execute(_TABLE_NAMES)}, where)
+    except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
+        raise damaged_database(where, "its schema is no text") from None
     connection.execute("PRAGMA foreign_keys=ON")
     _use_wal(connection)
     # An fsync per commit: a power cut loses no trial that a search has counted. NORMAL leaves it out and may lose

@@ -26,7 +26,24 @@ def identity(path: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def restore(connection: sqlite3.Connection, path: Path) -> bool:
+def log_files(path: Path) -> dict[Path, Identity]:
+    """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
+    files = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
+    return {file: identity(file) for file in files}
+
+
+def remove_log(files: dict[Path, Identity]) -> None:
+    """Remove the files that `log_files` found, but not those of another database that are in their place.
+
+    Whoever opens the file that came to the place of the old one would have the old log replayed into it.
+    """
+    for file, known in files.items():
+        if known is not None and identity(file) == known:
+            with suppress(OSError):
+                file.unlink()
+
+
+def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Identity]) -> bool:
     """Write the open database to `path` anew, where nothing is there now; False where that cannot be done."""
     copy = path.with_name(f"{path.name}.restored")
     try:
@@ -38,8 +55,7 @@ def restore(connection: sqlite3.Connection, path: Path) -> bool:
         _write(connection, copy)
         if identity(path) is not None:
             return False
-        for rest in ("-wal", "-shm"):  # of the removed file: they would be replayed into the new one
-            path.with_name(path.name + rest).unlink(missing_ok=True)
+        remove_log(log)
         path.hardlink_to(copy)
     except (OSError, sqlite3.Error):
         return False
