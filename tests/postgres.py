@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ def server(folder: Path) -> Iterator[str]:
     """Start a server in an empty folder and yield its URL; skip the test where there is none to start."""
     pytest.importorskip("psycopg")
     # Debian keeps the programs of each version in a folder of their own, which is on nobody's PATH.
-    places = os.pathsep.join([os.environ.get("PATH", ""), *glob("/usr/lib/postgresql/*/bin")])
+    places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
     initdb, postgres = (shutil.which(name, path=places) for name in ("initdb", "postgres"))
     if initdb is None or postgres is None:
         pytest.skip("needs PostgreSQL's initdb and postgres")
