@@ -15,6 +15,7 @@ from autotune import library, lookup
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.export import BUILD_FORMATS, FORMATS, render
 from autotune.library import StudyText
+from autotune.location import shown
 from autotune.lookup import Best, Match
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _search_command(asked: Asked, found: Best) -> str:
     for choice in asked.choices:
         words += ["--choice", choice]
     if asked.database is not None:
-        words += ["--db", asked.database]
+        words += ["--db", shown(asked.database)]
     return shlex.join(words)
 
 

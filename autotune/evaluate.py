@@ -25,7 +25,7 @@ from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
 from autotune.engine.pause import Pause
 from autotune.engine.report import Limits, Report
-from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from autotune.engine.runtime import RunFolder, lock_devices
 from autotune.engine.sizing import capacity, count_builders
 from autotune.engine.supervise import LONGEST_WAIT_S
 from autotune.engine.tasks import Finalists, Task, Waiting, make_trial
@@ -95,7 +95,7 @@ class DeviceEvaluator:
         self._devices = list(devices)
         self._settings = settings or Settings()
         self.best_ns: float | None = None
-        self._locks = [DeviceLock(device) for device in {lock_key(d): d for d in self._devices}.values()]
+        self._locks = lock_devices(self._devices)
         self._folder = RunFolder()
         self._data: Future[Setup] = Future()
         self._expected: Mapping[str, str] = {}

@@ -9,6 +9,7 @@ import os
 import re
 import sqlite3
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from autotune.errors import StoreError
 
 SCHEMA_VERSION = 1
 """The version this program writes: the number of migrations in migrations.py."""
+
+TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
+"""The tables of every version, beside `schema_version`."""
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
@@ -36,7 +40,56 @@ class Location(NamedTuple):
 
     def __str__(self) -> str:
         """For messages and answers: without the password of a URL."""
-        return self.path or re.sub(r"(://[^:/@]*):.*@", r"\1:***@", self.url)
+        return self.path or shown(self.url)
+
+    def scrubbed(self, text: str) -> str:
+        """Return what a driver said without the passwords of the URL, as they are written and as they are meant."""
+        from urllib.parse import unquote, unquote_plus
+
+        for secret in _secrets(self.url):
+            for form in {secret, unquote(secret), unquote_plus(secret)} - {""}:
+                text = text.replace(form, MASK)
+        return text
+
+
+MASK = "***"
+_USER = re.compile("[^:/@]*://[^:/@]*(:[^@]*)?@[^@]*")
+_PASSWORD = re.compile("(?<=://)([^:/@]*):([^@]*)@")
+_SECRET_SETTING = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+
+
+def shown(database: str) -> str:
+    """Return what `--db` takes as it may be printed: a URL without its passwords, a path as it is."""
+    if "://" not in database:
+        return "postgresql:" + MASK if database.startswith("postgresql:") else database
+    if is_ambiguous(database):
+        return database.partition("://")[0] + f"://{MASK}"
+    user, at, rest = _PASSWORD.sub(rf"\1:{MASK}@", database).rpartition("@")
+    place, question, query = rest.partition("?")
+    return user + at + place + question + "&".join(map(_shown_setting, query.split("&")))
+
+
+def is_ambiguous(url: str) -> bool:
+    """True where readers of URLs differ on where the password ends: half of it would be taken for the host."""
+    return "@" in url and _USER.fullmatch(url) is None
+
+
+def _shown_setting(setting: str) -> str:
+    name, equals, _ = setting.partition("=")
+    return f"{name}={MASK}" if equals and _is_secret(name) else setting
+
+
+def _is_secret(name: str) -> bool:
+    from urllib.parse import unquote
+
+    return _SECRET_SETTING.search(unquote(name)) is not None
+
+
+def _secrets(url: str) -> list[str]:
+    """Return every text in a URL that is a password."""
+    settings = [setting.partition("=") for setting in url.rpartition("@")[2].partition("?")[2].split("&")]
+    found = [value for name, _, value in settings if _is_secret(name)]
+    return [*found, *(match[2] for match in _PASSWORD.finditer(url))]
 
 
 def locate(database: str | None) -> Location:
@@ -48,7 +101,7 @@ def locate(database: str | None) -> Location:
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named.startswith("sqlite:///"):
         return Location(_expanded(named.removeprefix("sqlite:///")))
-    if "://" in named:
+    if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
     return Location(_expanded(named))
 
@@ -127,9 +180,34 @@ def newer_database(where: str, version: int) -> StoreError:
     )
 
 
+def is_ours(tables: Collection[str], where: str) -> bool:
+    """True where a database of these tables is this program's, False for an empty one.
+
+    Raises StoreError for somebody else's.
+    """
+    if tables and not {"schema_version", *TABLES} <= set(tables):
+        raise foreign_database(where)
+    return bool(tables)
+
+
 def foreign_database(where: str) -> StoreError:
     """Return the error for a database that holds somebody else's tables."""
     return StoreError("holds tables of another program", where=where, hint="give --db another path")
+
+
+def damaged_database(where: str, what: object) -> StoreError:
+    """Return the error for a database that holds what no version of this program has written."""
+    said = " ".join(str(what).split())[:_SAID]
+    return StoreError(f"is damaged: {said}", where=where, hint=_RECOVER)
+
+
+def version_in(value: object, where: str) -> int:
+    """Return the version that a database says it is of. Raises StoreError where it is newer, or says none."""
+    if not isinstance(value, int) or value < 1:
+        raise damaged_database(where, "it does not say its version")
+    if value > SCHEMA_VERSION:
+        raise newer_database(where, value)
+    return value
 
 
 def database_error(where: str, error: BaseException | None) -> StoreError:
@@ -139,10 +217,17 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         # The low byte is the kind; the rest says more of it.
         if code is not None and code & 0xFF == known:
             return StoreError(what, where=where, hint=hint)
+    if isinstance(error, sqlite3.Error):
+        # Every statement is tested on whole databases: what SQLite cannot make of one is not whole.
+        return damaged_database(where, error)
     lines = str(error).strip().splitlines() or ["no reason given"]
     return StoreError(f"cannot be used: {lines[0]}", where=where)
 
 
+_SAID = 200
+"""Characters of what a driver or a decoder says: the rest is what it could not read."""
+
+_RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
 _OTHER_FILE = "give --db the path of a file to write"
 _SQLITE_ERRORS = (
     (sqlite3.SQLITE_READONLY, "is read-only", _OTHER_FILE),
@@ -150,7 +235,7 @@ _SQLITE_ERRORS = (
     (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
     (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_CORRUPT, "is damaged", "sqlite3's .recover may save its rows; or give --db another path"),
+    (sqlite3.SQLITE_CORRUPT, "is damaged", _RECOVER),
     (sqlite3.SQLITE_NOTADB, "is not an SQLite database", "give --db another path"),
     (sqlite3.SQLITE_FULL, "the disk is full", "make room, then search again: finished trials are kept"),
     (sqlite3.SQLITE_IOERR, "the disk reports an error", "look at the disk; finished trials are kept"),

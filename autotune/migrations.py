@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, inspect, text
 
-from autotune.location import SCHEMA_VERSION, foreign_database, newer_database
+from autotune.location import SCHEMA_VERSION, TABLES, is_ours, version_in
 
 _MIGRATION_LOCK = 0x6175746F  # "auto": one number that every process of this program agrees on
 
@@ -24,8 +24,6 @@ def migrate(connection: Connection, where: str) -> None:
         # SQLite's caller holds the write lock already; PostgreSQL lets two processes create tables at once.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
-    if version > SCHEMA_VERSION:
-        raise newer_database(where, version)
     for migration in MIGRATIONS[version:]:
         migration(connection)
     if version == 0:
@@ -35,13 +33,16 @@ def migrate(connection: Connection, where: str) -> None:
 
 
 def stored_version(connection: Connection, where: str) -> int:
-    """Return the version of the database; 0 for an empty one. Raises StoreError for somebody else's tables."""
+    """Return the version of the database; 0 for an empty one.
+
+    Raises StoreError for somebody else's tables, and for a version that is newer or none at all.
+    """
     tables = set(inspect(connection).get_table_names())
-    if "schema_version" in tables:
-        return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
-    if tables & {"devices", "problems", "searches", "trials"} or (tables and connection.dialect.name == "sqlite"):
-        raise foreign_database(where)
-    return 0
+    if connection.dialect.name == "postgresql" and not tables & {"schema_version", *TABLES}:
+        return 0  # a server's database may be shared with others
+    if not is_ours(tables, where):
+        return 0
+    return version_in(connection.execute(text("SELECT version FROM schema_version")).scalar(), where)
 
 
 def _run(connection: Connection, statements: str) -> None:

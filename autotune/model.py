@@ -28,9 +28,14 @@ def identity(configuration: Configuration) -> Identity:
 
 
 class Outcome(StrEnum):
-    """How a trial ended. `PENDING` is the row of a trial that has begun and not finished."""
+    """How a trial ended.
+
+    `PENDING` is the row of a trial that has begun and not finished; `LOST`, of one whose search was killed
+    meanwhile, which says nothing of its configuration.
+    """
 
     PENDING = "pending"
+    LOST = "lost"
     OK = "ok"
     STOPPED = "stopped"
     COMPILE_ERROR = "compile_error"
@@ -42,7 +47,7 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         """True where the trial gave no usable time."""
-        return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING)
+        return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING, Outcome.LOST)
 
     @property
     def retriable(self) -> bool:

@@ -33,14 +33,17 @@ def instant(moment: datetime) -> str:
 
 
 def key_of(row: Columns) -> ProblemKey:
-    """Return the key that a row of `problems` holds."""
+    """Return the key that a row of `problems` holds. Raises ValueError for values that no key has."""
+    size = _mapping(row, "size")
+    if not all(type(value) is int for value in size.values()):
+        raise ValueError(f"size: {row['size']}")
     return ProblemKey(
-        study=row["study"],
-        kernel_hash=row["kernel_hash"],
-        study_hash=row["study_hash"],
-        device=row["device"],
-        size=json.loads(row["size"]),
-        choices=json.loads(row["choices"]),
+        study=_text(row, "study"),
+        kernel_hash=_text(row, "kernel_hash"),
+        study_hash=_text(row, "study_hash"),
+        device=_text(row, "device"),
+        size=size,
+        choices=_mapping(row, "choices"),
     )
 
 
@@ -57,12 +60,21 @@ def device_columns(device: DeviceInfo) -> dict[str, str]:
 
 
 def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
-    """Return the device that a `facts` mapping describes; facts this version does not know are left out."""
-    known = {field.name for field in fields(DeviceInfo)}
+    """Return the device that a `facts` mapping describes; facts this version does not know are left out.
+
+    Raises TypeError where one is missing or of another type.
+    """
+    known = {field.name: str(field.type) for field in fields(DeviceInfo)}
     values: dict[str, Any] = {}
     for name, value in facts.items():
         if name in known:
-            values[name] = tuple(value) if isinstance(value, list) else value
+            kind, _, several = known[name].removeprefix("tuple[").partition(",")
+            entries = value if several and isinstance(value, list | tuple) else [value]
+            if bool(several) != isinstance(value, list | tuple) or not all(
+                type(entry) is _FACTS[kind] for entry in entries
+            ):
+                raise TypeError(f"{name} is {value!r:.40}")
+            values[name] = tuple(value) if several else value
     return DeviceInfo(**values)
 
 
@@ -87,24 +99,27 @@ def trial_columns(trial: Trial) -> dict[str, Any]:
 
 
 def trial_of(row: Columns, retimed: Columns | None) -> Trial:
-    """Return the trial that a row of `trials` holds, with the latest row of its `retimings`."""
+    """Return the trial that a row of `trials` holds, with the latest row of its `retimings`.
+
+    Raises ValueError for values that no trial has: whoever writes to the file writes what he likes.
+    """
     return Trial(
-        configuration=json.loads(row["configuration"]),
+        configuration=_mapping(row, "configuration"),
         outcome=Outcome(row["outcome"]),
-        reason=row["reason"],
+        reason=_text(row, "reason"),
         measurement=None if row["samples_ns"] is None else measurement_of(row),
         retimed=None if retimed is None else measurement_of(retimed),
-        max_error=row["max_error"],
-        build_s=row["build_s"],
-        verify_s=row["verify_s"],
-        time_s=row["time_s"],
-        build_log=row["build_log"],
-        binary_hash=row["binary_hash"],
-        driver=row["driver"],
-        device_index=row["device_index"],
-        started=_moment(row["started"]),
-        finished=_moment(row["finished"]),
-        environment=json.loads(row["environment"]),
+        max_error=None if row["max_error"] is None else _number(row, "max_error"),
+        build_s=_number(row, "build_s"),
+        verify_s=_number(row, "verify_s"),
+        time_s=_number(row, "time_s"),
+        build_log=_text(row, "build_log"),
+        binary_hash=_text(row, "binary_hash"),
+        driver=_text(row, "driver"),
+        device_index=None if row["device_index"] is None else int(_number(row, "device_index")),
+        started=_moment(row, "started"),
+        finished=_moment(row, "finished"),
+        environment=_mapping(row, "environment"),
     )
 
 
@@ -122,7 +137,7 @@ def measurement_columns(measurement: Measurement | None) -> dict[str, Any]:
 
 def measurement_of(row: Columns) -> Measurement:
     """Return the measurement in the columns `samples_ns`, `warmup_ns` and `cache`."""
-    return Measurement(tuple(json.loads(row["samples_ns"])), tuple(json.loads(row["warmup_ns"])), row["cache"])
+    return Measurement(_nanoseconds(row, "samples_ns"), _nanoseconds(row, "warmup_ns"), _text(row, "cache"))
 
 
 def samples(values: Iterable[int]) -> str:
@@ -135,5 +150,34 @@ def _error(error: float | None) -> float | None:
     return math.inf if error is not None and math.isnan(error) else error
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+_FACTS = {"int": int, "str": str}
+
+
+def _text(row: Columns, name: str) -> str:
+    if not isinstance(row[name], str):
+        raise ValueError(f"{name}: {row[name]!r:.40}")
+    return str(row[name])
+
+
+def _number(row: Columns, name: str) -> float:
+    if not isinstance(row[name], int | float):
+        raise ValueError(f"{name}: {row[name]!r:.40}")
+    return float(row[name]) if isinstance(row[name], float) else int(row[name])
+
+
+def _mapping(row: Columns, name: str) -> dict[str, Any]:
+    found = json.loads(_text(row, name))
+    if not isinstance(found, dict) or not all(isinstance(value, int | float | str) for value in found.values()):
+        raise ValueError(f"{name}: {row[name]:.40}")
+    return found
+
+
+def _nanoseconds(row: Columns, name: str) -> tuple[int, ...]:
+    found = json.loads(_text(row, name))
+    if not isinstance(found, list) or not all(type(value) is int and 0 <= value < 2**63 for value in found):
+        raise ValueError(f"{name}: {row[name]:.40}")
+    return tuple(found)
+
+
+def _moment(row: Columns, name: str) -> datetime | None:
+    return None if row[name] is None else datetime.fromisoformat(_text(row, name))

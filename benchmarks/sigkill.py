@@ -103,7 +103,7 @@ def finished(database: Path) -> int:
     with sqlite3.connect(database) as connection:
         (sound,) = connection.execute("PRAGMA integrity_check").fetchone()
         assert sound == "ok", sound
-        (count,) = connection.execute("SELECT count(*) FROM trials WHERE outcome != 'pending'").fetchone()
+        (count,) = connection.execute("SELECT count(*) FROM trials WHERE outcome NOT IN ('pending', 'lost')").fetchone()
     connection.close()
     return int(count)
 

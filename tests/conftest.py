@@ -14,6 +14,14 @@ from tests import postgres
 from tests.studies import study
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_locks() -> Iterator[None]:
+    """Devices are locked for these tests alone: others may be run beside them."""
+    with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOTUNE_LOCKS", folder)
+        yield
+
+
 @pytest.fixture
 def problem() -> Problem:
     """The problem of the small study."""

@@ -17,10 +17,11 @@ import pytest
 def server(folder: Path) -> Iterator[str]:
     """Start a server in an empty folder and yield its URL; skip the test where there is none to start."""
     pytest.importorskip("psycopg")
-    programs = [shutil.which(name) for name in ("initdb", "postgres")]
-    if None in programs:
+    # Debian keeps the programs of each version in a folder of their own, which is on nobody's PATH.
+    places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
+    initdb, postgres = (shutil.which(name, path=places) for name in ("initdb", "postgres"))
+    if initdb is None or postgres is None:
         pytest.skip("needs PostgreSQL's initdb and postgres")
-    initdb, postgres = map(str, programs)
     identity = _ordinary_user(folder)
     common: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **identity}
     data = folder / "data"

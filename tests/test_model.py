@@ -50,7 +50,8 @@ def test_the_time_that_ranks_is_the_retimed_median() -> None:
 
 
 def test_outcomes_that_failed_and_those_tried_again() -> None:
-    assert {outcome for outcome in Outcome if not outcome.failed} == {Outcome.OK, Outcome.STOPPED, Outcome.PENDING}
+    unfailed = {Outcome.OK, Outcome.STOPPED, Outcome.PENDING, Outcome.LOST}
+    assert {outcome for outcome in Outcome if not outcome.failed} == unfailed
     assert {outcome for outcome in Outcome if outcome.retriable} == {
         Outcome.TIMEOUT,
         Outcome.LAUNCH_ERROR,

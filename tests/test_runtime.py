@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from autotune.engine import runtime
+from autotune.engine.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
+from autotune.errors import SetupError
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
@@ -77,3 +79,98 @@ def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -
     folder.remove()
     assert not folder.path.exists()
     other.remove()
+
+
+def test_devices_are_locked_in_one_order_whatever_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(runtime, "DeviceLock", lambda device: asked.append(device.uuid))
+    for devices in ([H200, RTX], [RTX, H200], [RTX, H200, RTX]):
+        lock_devices(devices)
+    assert asked == sorted({H200.uuid, RTX.uuid}) * 3
+
+
+def test_what_was_locked_is_given_back_where_the_next_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first, second = sorted((H200, RTX), key=lock_key)
+    (tmp_path / f"autotune-device-{lock_key(second)}.lock").mkdir()
+    with pytest.raises(SetupError, match="sudo rm"):
+        lock_devices([H200, RTX])
+    DeviceLock(first).release()
+
+
+def lock_file(folder: Path) -> Path:
+    return folder / f"autotune-device-{lock_key(H200)}.lock"
+
+
+def test_every_user_may_lock_the_file_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        DeviceLock(H200).release()
+    finally:
+        os.umask(before)
+    assert lock_file(tmp_path).stat().st_mode & 0o777 == 0o666
+
+
+def test_a_link_laid_by_another_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for lay in (lock_file(tmp_path).symlink_to, lock_file(tmp_path).hardlink_to):
+        lay(victim)
+        with pytest.raises(SetupError, match=r"autotune-device-.*sudo rm"):
+            DeviceLock(H200)
+        lock_file(tmp_path).unlink()
+    os.mkfifo(lock_file(tmp_path))
+    with pytest.raises(SetupError, match="is no lock file"):
+        DeviceLock(H200)
+    assert victim.read_text() == "precious"
+
+
+def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = DeviceLock(H200)
+    lock_file(tmp_path).write_text("\x1b[31mroot")
+    monkeys = threading.Thread(target=lambda: DeviceLock(H200).release())
+    monkeys.start()
+    while "waiting" not in (said := capsys.readouterr().err):
+        pass
+    first.release()
+    monkeys.join()
+    assert "(process unknown)" in said
+
+
+def test_a_lock_whose_file_was_removed_while_it_waited_is_taken_anew(tmp_path: Path) -> None:
+    descriptor = runtime._open_shared(lock_file(tmp_path))
+    assert runtime._is_at(descriptor, lock_file(tmp_path))
+    lock_file(tmp_path).unlink()
+    assert not runtime._is_at(descriptor, lock_file(tmp_path))
+    DeviceLock(H200).release()
+    assert not runtime._is_at(descriptor, lock_file(tmp_path))
+    os.close(descriptor)
+
+
+def test_the_folder_is_the_machines_not_the_sessions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("AUTOTUNE_LOCKS")
+    everybodys, own = tmp_path / "everybodys", tmp_path / "own"
+    everybodys.mkdir()
+    everybodys.chmod(0o1777)
+    own.mkdir(0o700)
+    monkeypatch.setattr(runtime, "LOCK_FOLDERS", (tmp_path / "missing", own, everybodys))
+    for runtime_dir in ("", str(tmp_path / "missing"), __file__):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime_dir)
+        assert lock_folder() == everybodys
+
+
+def test_where_no_folder_is_everybodys_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AUTOTUNE_LOCKS")
+    monkeypatch.setattr(runtime, "LOCK_FOLDERS", (tmp_path / "missing",))
+    assert lock_folder() == tmp_path
+    assert "another user's search on this device would not be seen" in capsys.readouterr().err
+    monkeypatch.setenv("AUTOTUNE_LOCKS", __file__)
+    with pytest.raises(SetupError, match="is no folder"):
+        lock_folder()
+
+
+def test_a_temporary_folder_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(SetupError, match="set TMPDIR"):
+        RunFolder()

@@ -48,7 +48,7 @@ instants = st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st
 trials = st.builds(
     Trial,
     configuration=st.dictionaries(names, values, min_size=1, max_size=4),
-    outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.PENDING]),
+    outcome=st.sampled_from([outcome for outcome in Outcome if outcome not in (Outcome.PENDING, Outcome.LOST)]),
     reason=texts,
     measurement=st.none() | measurements,
     max_error=st.none() | st.floats(allow_nan=False),
@@ -240,7 +240,7 @@ def test_a_killed_search_loses_no_finished_trial(tmp_path: Path) -> None:
         assert process.wait() == -signal.SIGKILL
     with Store.open(place) as store:
         assert [trial.configuration["A"] for trial in store.trials(KEY)] == list(range(20))
-        assert store.history()[0].trial.outcome is Outcome.PENDING
+        assert store.history()[0].trial.outcome is Outcome.LOST
 
 
 def test_two_searches_on_a_new_database_lose_nothing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from autotune import library
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.library import did_you_mean
+from autotune.location import shown
 from autotune.model import DeviceInfo, Value
 from autotune.problem import Problem
 from autotune.rules import Parameter
@@ -194,5 +195,5 @@ def command(
     for choice, value in choices.items():
         words += ["--choice", f"{choice}={value}"]
     if database is not None:
-        words += ["--db", database]
+        words += ["--db", shown(database)]
     return shlex.join(words)

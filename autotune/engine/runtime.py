@@ -8,38 +8,58 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
+import stat
 import sys
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 
 
 class DeviceLock:
-    """Lets one search at a time use a device: two at once would spoil each other's times."""
+    """Lets one search at a time use a device, whoever's it is: two at once would spoil each other's times."""
 
     def __init__(self, device: DeviceInfo) -> None:
-        key = lock_key(device)
-        base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-        folder = Path(base) / f"autotune-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self._file = (folder / f"device-{re.sub(r'[^A-Za-z0-9.-]', '-', key)}.lock").open("a+")
-        if not _try_lock(self._file.fileno()):
-            self._file.seek(0)
-            holder = self._file.read().strip() or "unknown"
-            print(
-                f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end",
-                file=sys.stderr,
-                flush=True,
-            )
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._file.truncate(0)
-        print(os.getpid(), file=self._file, flush=True)
+        path = lock_folder() / f"autotune-device-{re.sub(r'[^A-Za-z0-9.-]', '-', lock_key(device))}.lock"
+        while True:
+            self._descriptor = _open_shared(path)
+            if not _try_lock(self._descriptor):
+                print(
+                    f"autotune: {device.name} is in use by another search (process {_holder(self._descriptor)}); "
+                    "waiting for it to end",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if _is_at(self._descriptor, path):
+                break
+            os.close(self._descriptor)  # removed while this waited: the next would lock another file
+        with suppress(OSError):  # on a full disk, say: the lock holds without it
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let the next search have the device."""
-        self._file.close()
+        os.close(self._descriptor)
+
+
+def lock_devices(devices: Iterable[DeviceInfo]) -> list[DeviceLock]:
+    """Lock each piece of hardware once, in the one order of all searches: so two never wait for each other."""
+    by_key = {lock_key(device): device for device in devices}
+    locks: list[DeviceLock] = []
+    try:
+        for key in sorted(by_key):
+            locks.append(DeviceLock(by_key[key]))
+    except BaseException:  # Ctrl-C while it waits
+        for lock in locks:
+            lock.release()
+        raise
+    return locks
 
 
 def lock_key(device: DeviceInfo) -> str:
@@ -49,17 +69,113 @@ def lock_key(device: DeviceInfo) -> str:
     return device.uuid or device.pci or f"{device.fingerprint}-{device.index}"
 
 
+LOCK_FOLDERS = (Path("/run/lock"), Path("/var/tmp"))
+"""Folders that every user of a machine can write to, the first that is there counts.
+
+Not /tmp, which `TMPDIR` and sandboxes move; nor /dev/shm, where logging out removes a user's files (RemoveIPC of
+systemd). Containers and services with a private /var/tmp have locks of their own.
+"""
+
+
+def lock_folder() -> Path:
+    """Return where devices are locked: AUTOTUNE_LOCKS where it is set, else the machine's folder, else a temporary one.
+
+    Raises SetupError where AUTOTUNE_LOCKS is no folder.
+    """
+    named = os.environ.get("AUTOTUNE_LOCKS")
+    if named:
+        if not Path(named).is_dir():
+            raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=f"mkdir -p {shlex.quote(named)}")
+        return Path(named)
+    shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)
+    if shared is not None:
+        return shared
+    print(
+        f"autotune: none of {', '.join(map(str, LOCK_FOLDERS))} can be written by every user: "
+        "another user's search on this device would not be seen",
+        file=sys.stderr,
+        flush=True,
+    )
+    return temporary_folder()
+
+
+def _is_shared(folder: Path) -> bool:
+    """True where everybody may make files, and nobody may remove another's."""
+    try:
+        mode = folder.lstat().st_mode
+    except OSError:
+        return False
+    everybody = stat.S_IRWXO | stat.S_ISVTX
+    return stat.S_ISDIR(mode) and mode & everybody == everybody and os.access(folder, os.W_OK)
+
+
+def _open_shared(path: Path) -> int:
+    """Open a file that all users lock, made where it is not there. Raises SetupError where it is no such file.
+
+    In a folder that all can write to, the kernel lets nobody open another's file with O_CREAT, and a link there may
+    have been laid by anybody.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        try:
+            descriptor = os.open(path, flags)
+        except FileNotFoundError:
+            try:
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                os.fchmod(descriptor, 0o666)  # whatever the umask
+            except FileExistsError:
+                descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SetupError(
+            f"cannot be opened: {reason}", where=str(path), hint=f"remove it: sudo rm {shlex.quote(str(path))}"
+        ) from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise SetupError("is no lock file", where=str(path), hint=f"remove it: sudo rm {shlex.quote(str(path))}")
+    return descriptor
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except OSError:
+        return False
+
+
+def _holder(descriptor: int) -> str:
+    """Return the number of the process that the file names; anybody may have written anything into it."""
+    text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    return text if text.isdecimal() else "unknown"
+
+
+def temporary_folder() -> Path:
+    """Return the folder for temporary files. Raises SetupError where there is none."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        raise SetupError("no folder for temporary files", hint="set TMPDIR to one that can be written") from None
+
+
 class RunFolder:
     """A temporary folder for inputs, logs and compiler caches; those of searches that were killed are removed."""
 
     def __init__(self) -> None:
-        base = Path(tempfile.gettempdir())
+        base = temporary_folder()
         _sweep(base)
-        # Locked under another name first, so that nobody's sweep finds it unlocked.
-        made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
-        self._lock = (made / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
+        try:
+            # Locked under another name first, so that nobody's sweep finds it unlocked.
+            made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
+            self._lock = (made / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
+        except OSError as error:
+            raise SetupError(
+                f"no folder can be made there: {error.strerror}",
+                where=str(base),
+                hint="make room, or set TMPDIR to a folder that can be written",
+            ) from None
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a worker: private caches, through which the builders hand over their work.

@@ -41,7 +41,7 @@ WHERE study = :study AND choices = :choices ORDER BY id DESC
 """
 _COUNT = """
 SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
-WHERE s.problem_id = :problem AND t.outcome <> 'pending'
+WHERE s.problem_id = :problem AND t.outcome NOT IN ('pending', 'lost')
 """
 DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
 

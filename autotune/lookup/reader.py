@@ -11,10 +11,11 @@ from typing import Any, Protocol
 from autotune.location import (
     SCHEMA_VERSION,
     Location,
+    damaged_database,
     database_error,
-    foreign_database,
-    newer_database,
+    is_ours,
     require_database_file,
+    version_in,
 )
 
 BUSY_S = 30.0
@@ -39,7 +40,19 @@ class _Sqlite:
         self._connection = connection
 
     def rows(self, query: str, values: Mapping[str, Any], /) -> Sequence[Sequence[Any]]:
-        return self._connection.execute(query, dict(values)).fetchall()
+        cursor = self._connection.execute(query, dict(values))
+        rows = cursor.fetchall()
+        for place, column in enumerate(cursor.description):
+            kinds = _KINDS.get(column[0], _TEXT)
+            if not all(type(row[place]) in kinds for row in rows):
+                raise ValueError(f"{column[0]} holds what it cannot")
+        return rows
+
+
+_TEXT: tuple[type, ...] = (str, type(None))
+_NUMBERS = ("id", "trial_id", "generation", "COUNT(*)", "retiming")
+_KINDS: dict[str, tuple[type, ...]] = {"time_ns": (float, int, type(None))} | dict.fromkeys(_NUMBERS, (int, type(None)))
+"""What the columns of queries hold that hold no text. SQLite itself lets any column hold anything."""
 
 
 @contextmanager
@@ -63,11 +76,16 @@ def open_reader(location: Location) -> Iterator[Reader]:
             yield _Sqlite(connection) if _is_filled(connection, location.path) else _Nothing()
     except sqlite3.DatabaseError as error:
         raise database_error(location.path, error) from error
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        # Values that a look-up cannot make sense of: only what is damaged holds such.
+        raise damaged_database(location.path, error) from error
 
 
 def _connected(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S)
     try:
+        # What a file says that others wrote is no program to run.
+        connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
@@ -82,14 +100,10 @@ def _connected(path: str) -> sqlite3.Connection:
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     """True where the database holds this program's tables, brought up to date; False where it is empty."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if "schema_version" not in tables:
-        if tables:
-            raise foreign_database(path)
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    if not is_ours({name for (name,) in connection.execute(query)}, path):
         return False
-    (version,) = connection.execute("SELECT version FROM schema_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise newer_database(path, version)
+    version = version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
     if version < SCHEMA_VERSION:
         from autotune.store import Store
 

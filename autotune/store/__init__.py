@@ -3,7 +3,10 @@
 SQLite by default, PostgreSQL by URL. Only the search process opens the store; two searches may write to one
 database at once.
 
+    access.py       transactions, on a server that goes away and a file that is removed
     database.py     how the database is opened; its failures as one clear line
+    presence.py     the file, where somebody removes or replaces it meanwhile
+    process.py      whether a search is still at work
     tables.py       the tables as they are now (how they came to be: ../migrations.py)
     queries.py      the statements
     interchange.py  trials as lines of JSON
@@ -13,20 +16,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, and_, delete, func, select, text, update
+from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
 from autotune.key import clean, digest, key_columns
 from autotune.location import locate
 from autotune.migrations import migrate
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial
 from autotune.records import key_of, now, ordered, trial_columns, trial_of
-from autotune.store import interchange, queries
-from autotune.store.database import clear_errors, open_engine, reading
+from autotune.store import interchange, process, queries
+from autotune.store.access import Access
+from autotune.store.database import clear_values, open_engine
 from autotune.store.tables import problems, searches, trials
 
 
@@ -41,41 +43,27 @@ class Row:
     generation: int
 
 
-class Store:
+class Store(Access):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
-
-    def __init__(self, engine: Engine, where: str) -> None:
-        self.where = where
-        self._engine = engine
-        self._reader = reading(engine)
 
     @classmethod
     def open(cls, database: str | None = None) -> Store:
         """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
 
-        Raises StoreError for one that is read-only, damaged, locked, newer, on a network file system or no database.
+        What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
+        damaged, locked, newer, on a network file system or no database.
         """
         location = locate(database)
-        store = cls(open_engine(location), str(location))
+        store = cls(open_engine(location), location)
         try:
-            with store._writing() as connection:
+            with store._writing() as connection, clear_values(location):
                 migrate(connection, store.where)
+                queries.mark_lost(connection)
+            store._note_file()
         except BaseException:
             store.close()
             raise
         return store
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # A search --------------------------------------------------------------------------------------------
 
@@ -94,30 +82,34 @@ class Store:
         `fresh` opens a new generation: `trials` then leaves out what earlier generations measured.
         """
         used = [device] if isinstance(device, DeviceInfo) else list(device)
-        with self._writing() as connection:
+        name, started = uuid.uuid4().hex, now()
+
+        def step(connection: Connection) -> int:
+            if (known := queries.number(connection, searches, name)) is not None:
+                return known
             problem_id = queries.existing(connection, problems, key_columns(key))
             # On PostgreSQL the row lock keeps two fresh searches from opening the same generation.
             connection.execute(select(problems.c.id).where(problems.c.id == problem_id).with_for_update())
             columns = {
-                "uuid": uuid.uuid4().hex,
+                "uuid": name,
                 "problem_id": problem_id,
                 "generation": queries.generation(connection, problem_id) + int(fresh),
                 "sampler": sampler,
                 "seed": seed,
-                "environment": ordered(environment or {}),
-                "started": now(),
+                "environment": ordered({**(environment or {}), queries.PROCESS: process.this_process()}),
+                "started": started,
                 "reason": "",
             }
             search_id = queries.inserted(connection, searches, columns)
             queries.use_devices(connection, search_id, used)
-        return search_id
+            return search_id
+
+        return self._written(step)
 
     def end_search(self, search_id: int, reason: str) -> None:
-        """Record when and why a search ended. One that was killed stays without an end."""
-        with self._writing() as connection:
-            connection.execute(
-                update(searches).where(searches.c.id == search_id).values(ended=now(), reason=clean(reason))
-            )
+        """Record when and why a search ended. One that was killed stays without an end until the next `open`."""
+        ended = {"ended": now(), "reason": clean(reason)}
+        self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
 
     def begin(self, search_id: int, configuration: Configuration) -> int:
         """Put an attempt on record before anything can go wrong; return the trial's number."""
@@ -128,13 +120,13 @@ class Store:
             "configuration_hash": digest(configuration),
             "started": now(),
         }
-        with self._writing() as connection:
-            return queries.inserted(connection, trials, columns)
+        return self._written(lambda connection: queries.once(connection, trials, columns))
 
     def withdraw(self, trial_id: int) -> None:
         """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""
-        with self._writing() as connection:
-            connection.execute(delete(trials).where(trials.c.id == trial_id, trials.c.outcome == Outcome.PENDING.value))
+        self._written(
+            lambda connection: connection.execute(delete(trials).where(trials.c.id == trial_id, queries.unfinished()))
+        )
 
     def finish(self, trial_id: int, trial: Trial) -> None:
         """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.
@@ -145,14 +137,21 @@ class Store:
         if trial.started is None:
             del columns["started"]
         columns["finished"] = columns["finished"] or now()
-        with self._writing() as connection:
+        name = uuid.uuid4().hex
+
+        def step(connection: Connection) -> None:
             columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
-            columns["driver"] = columns["driver"] or driver
-            begun = and_(trials.c.id == trial_id, trials.c.outcome == Outcome.PENDING.value)
-            if connection.execute(update(trials).where(begun), columns).rowcount != 1:
+            columns["driver"] = trial.driver or driver
+            if not queries.finish(connection, trial_id, columns):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
-                queries.retime(connection, trial_id, columns["driver"], trial.retimed)
+                queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
+
+        def again(connection: Connection) -> None:
+            if not queries.is_finished(connection, trial_id, columns):
+                step(connection)
+
+        self._written(step, again)
 
     def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
         """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
@@ -161,20 +160,24 @@ class Store:
         """
         if not measurement.samples_ns:
             raise ValueError("a re-timing needs samples")
-        with self._writing() as connection:
+        known = {"uuid": uuid.uuid4().hex, "taken": now()}
+
+        def step(connection: Connection) -> None:
             trial_id = connection.execute(queries.verified(search_id, digest(configuration))).scalar()
             if trial_id is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
             driver = connection.execute(queries.drivers(search_id)).scalar() or ""
-            queries.retime(connection, trial_id, driver, measurement)
+            queries.retime(connection, trial_id, driver, measurement, **known)
+
+        self._written(step)
 
     # Reading ---------------------------------------------------------------------------------------------
 
     def trials(self, key: ProblemKey) -> list[Trial]:
         """Return the finished trials of exactly this problem, oldest first, of its latest generation.
 
-        A configuration appears once per attempt. What was pending when its search died is left out, so that
-        it is tried again.
+        A configuration appears once per attempt. What was pending when its search died, and is lost, is left
+        out, so that it is tried again.
         """
         with self._reading() as connection:
             problem_id = connection.execute(
@@ -200,7 +203,7 @@ class Store:
         return [(other, measured) for other, measured in found if measured]
 
     def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
-        """Return stored trials, pending ones included, newest first; of one study, and at most `limit`."""
+        """Return stored trials, pending and lost ones included, newest first; of one study, and at most `limit`."""
         query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if study is not None:
             query = query.where(problems.c.study == study)
@@ -208,23 +211,23 @@ class Store:
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, [row["id"] for row in rows])
             names = queries.device_names(connection, [row["search_id"] for row in rows])
-        return [
-            Row(
-                key_of(row),
-                trial_of(row, retimed.get(row["id"])),
-                names.get(row["search_id"], ""),
-                row["sampler"],
-                row["generation"],
-            )
-            for row in rows
-        ]
+            return [
+                Row(
+                    key_of(row),
+                    trial_of(row, retimed.get(row["id"])),
+                    names.get(row["search_id"], ""),
+                    row["sampler"],
+                    row["generation"],
+                )
+                for row in rows
+            ]
 
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
         query = (
             select(problems.c.study, func.count().label("trials"))
             .select_from(trials.join(searches).join(problems, problems.c.id == searches.c.problem_id))
-            .where(trials.c.outcome != Outcome.PENDING.value)
+            .where(~queries.unfinished())
             .group_by(problems.c.study)
             .order_by(problems.c.study)
         )
@@ -256,12 +259,6 @@ class Store:
                 added += interchange.import_lines(connection, page, first)
         return added
 
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with clear_errors(self.where), self._engine.begin() as connection:
-            yield connection
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with clear_errors(self.where), self._reader.connect() as connection:
-            yield connection
+def _one(table: Table, number: int) -> Update:
+    return update(table).where(table.c.id == number)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.records import Columns, device_columns, measurement_columns, now, trial_of
+from autotune.store.process import is_dead
 from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
+
+PROCESS = "process"
+"""The key in the environment of a search that names its process (process.py)."""
+
+_LOST = "its search ended without a word"
 
 CHUNK = 500
 """Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
@@ -24,6 +31,18 @@ def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -
     key = connection.execute(insert(table), dict(columns)).inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+def number(connection: Connection, table: Table, name: str) -> int | None:
+    """Return the number of the row with this uuid; None where there is none."""
+    found = connection.execute(select(table.c.id).where(table.c.uuid == name)).scalar()
+    return None if found is None else int(found)
+
+
+def once(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
+    """Insert a row that has a uuid and return its number, that of the one inserted before where it is there."""
+    known = number(connection, table, columns["uuid"])
+    return inserted(connection, table, columns) if known is None else known
 
 
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
@@ -76,7 +95,37 @@ def generation(connection: Connection, problem_id: int) -> int:
 def retime(connection: Connection, trial_id: int, driver: str, measurement: Measurement, **known: str) -> None:
     """Add a re-timing to a trial; `known` gives `uuid` and `taken` where it was taken elsewhere."""
     columns = {"uuid": uuid.uuid4().hex, "taken": now()} | known | measurement_columns(measurement)
-    connection.execute(insert(retimings).values(trial_id=trial_id, driver=driver, **columns))
+    once(connection, retimings, {"trial_id": trial_id, "driver": driver, **columns})
+
+
+def unfinished() -> ColumnElement[bool]:
+    """Return the condition that a trial has begun and not ended."""
+    return trials.c.outcome.in_((Outcome.PENDING.value, Outcome.LOST.value))
+
+
+def finish(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
+    """Fill in how a trial ended; False where there is none that has not."""
+    # One that is lost may end all the same: its search was taken for dead from another machine.
+    begun = and_(trials.c.id == trial_id, unfinished())
+    return connection.execute(update(trials).where(begun), dict(columns)).rowcount == 1
+
+
+def is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
+    """True where a trial ended at just the instant and with the outcome that the columns tell."""
+    told = {name: columns[name] for name in ("outcome", "finished")}
+    query = select(trials.c.id).where(trials.c.id == trial_id, same(trials, told))
+    return connection.execute(query).first() is not None
+
+
+def mark_lost(connection: Connection) -> None:
+    """End the searches that were killed, and mark what they left pending as lost."""
+    query = select(searches.c.id, searches.c.started, searches.c.environment).where(searches.c.ended.is_(None))
+    for search_id, started, environment in connection.execute(query).all():
+        if is_dead(str(json.loads(environment).get(PROCESS, "")), started):
+            ended = {"ended": now(), "reason": Outcome.LOST.value}
+            connection.execute(update(searches).where(searches.c.id == search_id), ended)
+            left = and_(trials.c.search_id == search_id, trials.c.outcome == Outcome.PENDING.value)
+            connection.execute(update(trials).where(left), {"outcome": Outcome.LOST.value, "reason": _LOST})
 
 
 def verified(search_id: int, configuration_hash: str) -> Select[Any]:
@@ -103,8 +152,7 @@ def drivers(search_id: int) -> Select[Any]:
 
 def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]:
     """Return the finished trials of the searches wanted, oldest first, each with its latest re-timing."""
-    done = trials.c.outcome != Outcome.PENDING.value
-    query = select(trials).join(searches).where(wanted, done).order_by(trials.c.finished, trials.c.id)
+    query = select(trials).join(searches).where(wanted, ~unfinished()).order_by(trials.c.finished, trials.c.id)
     rows = connection.execute(query).mappings().all()
     retimed = latest_retimings(connection, [row["id"] for row in rows])
     return [trial_of(row, retimed.get(row["id"])) for row in rows]

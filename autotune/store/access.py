@@ -1,0 +1,120 @@
+"""Transactions on an open database: on a server that goes away for a while, on a file that somebody removes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from autotune.errors import StoreError
+from autotune.location import Location
+from autotune.store import presence
+from autotune.store.database import ConnectionLost, clear_errors, clear_values, reading
+
+PATIENCE_S = 60.0
+"""How long a search waits for a server that went away."""
+
+PAUSE_S = 0.5
+"""How long it waits before it asks again."""
+
+T = TypeVar("T")
+
+
+class Access:
+    """An open database, a context manager. Whatever it cannot do is a StoreError."""
+
+    def __init__(self, engine: Engine, location: Location) -> None:
+        self.where = str(location)
+        self._location = location
+        self._engine = engine
+        self._reader = reading(engine)
+        self._file: presence.Identity = None
+        self._log: dict[Path, presence.Identity] = {}
+        self._gone: StoreError | None = None
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _note_file(self) -> None:
+        """Remember which file this is: another may come to its place."""
+        if self._location.path:
+            self._file = presence.identity(Path(self._location.path))
+            self._log = presence.log_files(Path(self._location.path))
+
+    def _written(self, step: Callable[[Connection], T], again: Callable[[Connection], T] | None = None) -> T:
+        """Take a step as one transaction. Where the server goes away, wait for it and take the step `again`.
+
+        The answer to a commit may be what was lost, so a step that is taken twice does once: it finds by its uuid
+        what it has done.
+        """
+        self._require_file()
+        deadline = time.monotonic() + PATIENCE_S
+        said, due = False, step
+        while True:
+            try:
+                with self._writing() as connection:
+                    return due(connection)
+            except ConnectionLost as error:
+                if time.monotonic() > deadline:
+                    raise
+                if not said:
+                    _say(f"{error}; trying again for {PATIENCE_S:g} s")
+                said, due = True, again or step
+                time.sleep(PAUSE_S)
+
+    def _require_file(self) -> None:
+        """Write the database anew where its file was removed. Raises StoreError where another is in its place."""
+        if self._gone is not None:
+            raise self._gone
+        path = Path(self._location.path)
+        if self._file is None or self._file == presence.identity(path):
+            return
+        with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
+            source: Any = pooled.driver_connection
+            if presence.identity(path) is None and presence.restore(source, path, self._log):
+                kept = None
+            else:
+                kept = presence.keep_copy(source, path)
+                presence.remove_log(self._log)
+        if kept is not None:
+            self._gone = StoreError(
+                f"was removed or replaced meanwhile; what was stored is in {kept}",
+                where=self.where,
+                hint=f"autotune export --db {shlex.quote(str(kept))} | autotune import --db {shlex.quote(self.where)}",
+            )
+            raise self._gone
+        self._engine.dispose()
+        with self._writing():  # opens it, which makes its log
+            pass
+        self._note_file()
+        _say(f"{self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with clear_errors(self._location), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with clear_errors(self._location), clear_values(self._location), self._reader.connect() as connection:
+            yield connection
+
+
+def _say(line: str) -> None:
+    print(f"autotune: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,76 @@
+"""What it costs to have every trial on the disk itself: SQLite's synchronous=FULL beside NORMAL.
+
+    python benchmarks/commits.py [FOLDER] [--trials N]
+
+A trial is begun and finished, two transactions, with 300 samples. NORMAL leaves out the fsync of each: a power cut
+may lose the last trials, though it never damages the file. FULL is what autotune uses. The two take turns, ten times,
+so that what else the machine does falls on both. Printed for each: milliseconds per trial, median and 95th percentile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store, database
+from tests.stored import DEVICE, KEY
+
+SAMPLES = tuple(range(100_000, 100_300))
+TURNS = 10
+
+
+@contextmanager
+def opened(path: Path, mode: str) -> Iterator[Store]:
+    """Open a database whose commits are as durable as `mode` says."""
+    set_up = database._set_up_sqlite
+
+    def set_up_so(connection: object, where: str) -> None:
+        set_up(connection, where)  # type: ignore[arg-type]
+        connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[attr-defined]
+
+    with mock.patch.object(database, "_set_up_sqlite", set_up_so), Store.open(str(path)) as store:
+        yield store
+
+
+def trials_ms(path: Path, mode: str, count: int) -> list[float]:
+    """Return what each of `count` trials took to be stored, in milliseconds."""
+    taken = []
+    with opened(path, mode) as store:
+        search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
+        for number in range(count):
+            began = time.perf_counter()
+            trial = Trial({"A": number}, Outcome.OK, measurement=Measurement(SAMPLES))
+            store.finish(store.begin(search, trial.configuration), trial)
+            taken.append(1e3 * (time.perf_counter() - began))
+    return taken
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path, help="on the disk to measure; default: a temporary one")
+    parser.add_argument("--trials", type=int, default=500)
+    asked = parser.parse_args()
+    found: dict[str, list[float]] = {"NORMAL": [], "FULL": []}
+    with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+        for turn in range(TURNS):
+            for mode, taken in found.items():
+                taken += trials_ms(Path(folder, f"{mode}-{turn}.db"), mode, max(1, asked.trials // TURNS))
+    for mode, taken in found.items():
+        low, high = np.percentile(taken, (50, 95))
+        print(f"{mode:6}  {low:.2f} ms a trial, 95 % within {high:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""What goes wrong around an open database: its file goes, its server goes, its search is killed. Nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from autotune import asking, location
+from autotune.cli.options import command
+from autotune.errors import StoreError
+from autotune.location import Location, locate, shown
+from autotune.lookup.reader import open_reader
+from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store, access, database, presence, process
+from autotune.store.database import ConnectionLost
+from tests import postgres
+from tests.stored import DEVICE, KEY, ok, put, put_in
+
+SECRET = "s3cret"
+
+
+def configurations(place: object) -> list[object]:
+    with Store.open(str(place)) as store:
+        return [trial.configuration["A"] for trial in store.trials(KEY)]
+
+
+# The file -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rest", [(), ("-wal", "-shm")], ids=["alone", "with its log"])
+def test_a_file_that_is_removed_is_written_anew(
+    tmp_path: Path, rest: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(str(path)) as store:
+        search = put(store, [ok({"A": 1}, 5)])
+        begun = store.begin(search, {"A": 2})
+        for end in ("", *rest):
+            (tmp_path / f"a.db{end}").unlink()
+        store.finish(begun, ok({"A": 2}, 6))
+        path.unlink()
+        store.end_search(search, "done")
+        assert configurations(path) == [1, 2]
+    assert configurations(path) == [1, 2]
+    assert capsys.readouterr().err.count("was removed meanwhile; it is written anew") == 2
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
+
+
+@pytest.mark.parametrize("what", ["replaced", "folder removed", "being restored"])
+def test_where_it_cannot_be_written_anew_a_copy_is_kept(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence.tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / "own" / "a.db"
+    path.parent.mkdir()
+    with Store.open(str(path)) as store:
+        search = put(store, [ok({"A": 1}, 5)])
+        if what == "replaced":
+            put_in(tmp_path / "other.db", [ok({"A": 7}, 5)])
+            (tmp_path / "other.db").replace(path)
+        elif what == "being restored":
+            path.unlink()
+            (path.parent / "a.db.restored").touch()
+        else:
+            shutil.rmtree(path.parent)
+        for _ in range(2):  # the search that is stopped by it says also that it ended
+            with pytest.raises(StoreError, match="what was stored is in") as raised:
+                store.begin(search, {"A": 2})
+            assert raised.value.exit_code == 2
+    (kept,) = tmp_path.rglob("a-kept-*.db")
+    assert str(kept) in str(raised.value)
+    assert configurations(kept) == [1]
+    if what == "replaced":
+        assert configurations(path) == [7]
+
+
+@pytest.mark.parametrize("table", ["songs (title TEXT)", "schema_version (version INTEGER)"])
+def test_the_file_of_another_program_stays_as_it_is(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "songs.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"CREATE TABLE {table}")
+    connection.execute(f"INSERT INTO {table.split()[0]} VALUES (0)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="tables of another program"):
+        Store.open(str(path))
+    with pytest.raises(StoreError, match="tables of another program"), open_reader(Location(str(path))):
+        pass
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
+
+
+# The search -----------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, sys
+from autotune.store import Store
+from tests.stored import DEVICE, KEY
+store = Store.open(sys.argv[1])
+search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
+store.begin(search, {"A": 2})
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "a.db")
+    url = str(request.getfixturevalue("postgres_url"))
+    postgres.clear(url)
+    return url
+
+
+def outcomes(store: Store) -> dict[object, Outcome]:
+    return {row.trial.configuration["A"]: row.trial.outcome for row in store.history()}
+
+
+def test_what_a_killed_search_left_is_lost_and_what_a_live_one_is_at_is_not(place: str) -> None:
+    with Store.open(place) as live:
+        search = put(live, [ok({"A": 1}, 5)])
+        at_work = live.begin(live.start_search(KEY, DEVICE, sampler="random", seed=1), {"A": 3})
+        assert subprocess.run([sys.executable, "-c", KILLED, place], cwd=Path(__file__).parent.parent).returncode == -9
+        with Store.open(place) as store:
+            assert outcomes(store) == {1: Outcome.OK, 2: Outcome.LOST, 3: Outcome.PENDING}
+            assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1]
+            assert store.counts() == {"scale": 1}
+        live.finish(at_work, ok({"A": 3}, 5))
+        live.end_search(search, "done")
+        assert not Outcome.LOST.failed
+
+
+def test_a_search_that_was_taken_for_dead_loses_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(place) as store:
+        search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
+        begun = store.begin(search, {"A": 1})
+        monkeypatch.setattr("autotune.store.queries.is_dead", lambda *_: True)
+        with Store.open(place) as other:
+            assert outcomes(other) == {1: Outcome.LOST}
+        store.finish(begun, ok({"A": 1}, 5))
+        store.end_search(search, "done")
+        assert [trial.outcome for trial in store.trials(KEY)] == [Outcome.OK]
+
+
+def test_whether_a_process_is_at_work() -> None:
+    now = datetime.now(UTC)
+    new, old = (now - process.PATIENCE / 2).isoformat(), (now - process.PATIENCE - timedelta(1)).isoformat()
+    host, boot, space, number, start = process.this_process().split(":")
+    assert not process.is_dead(process.this_process(), old)
+    assert process.is_dead(f"{host}:{boot}:{space}:{number}:1{start}", new)  # its number is another's now
+    assert process.is_dead(f"{host}:{boot}:{space}:{2**40}:1", new)
+    assert process.is_dead(f"{host}:earlier:{space}:{number}:{start}", new)
+    for elsewhere in (f"other:{boot}:{space}:{number}:{start}", f"{host}:{boot}:other:{number}:{start}", "", "x:::"):
+        assert not process.is_dead(elsewhere, new)
+        assert process.is_dead(elsewhere, old)
+    assert process.is_dead("", "no instant")
+
+
+# The server -----------------------------------------------------------------------------------------------
+
+
+def lose_answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every transaction done, and its answer lost once."""
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    whole = store._writing
+    turn = iter([True, False] * 100)
+
+    @contextmanager
+    def writing() -> Iterator[Connection]:
+        with whole() as connection:
+            yield connection
+        if next(turn):
+            raise ConnectionLost("gone")
+
+    monkeypatch.setattr(store, "_writing", writing)
+
+
+def test_a_transaction_whose_answer_was_lost_is_done_once(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(place) as store:
+        lose_answers(store, monkeypatch)
+        search = store.start_search(KEY, DEVICE, sampler="random", seed=1, fresh=True)
+        for number in (1, 2):
+            store.finish(
+                store.begin(search, {"A": number}), Trial({"A": number}, Outcome.OK, retimed=Measurement((4,)))
+            )
+        store.retime(search, {"A": 1}, Measurement((6,)))
+        store.withdraw(store.begin(search, {"A": 3}))
+        store.end_search(search, "done")
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]
+        assert [row.generation for row in store.history()] == [1, 1]
+        assert [line.count('"taken"') for line in store.export_lines()] == [2, 1]
+        with pytest.raises(ValueError, match="finished before"):
+            store.finish(1, ok({"A": 1}, 5))
+
+
+def drop_connections(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+def test_a_dropped_connection_is_made_again(
+    postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    postgres.clear(postgres_url)
+    with Store.open(postgres_url) as store:
+        search = put(store, [])
+        for number in range(3):
+            drop_connections(postgres_url)
+            store.finish(store.begin(search, {"A": number}), ok({"A": number}, 5))
+        drop_connections(postgres_url)
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [0, 1, 2]
+        turn = iter((drop_connections, drop_connections, str))
+
+        def step(connection: Connection) -> object:
+            next(turn)(postgres_url)
+            return connection.execute(text("SELECT 1")).scalar()
+
+        assert store._written(step) == 1
+    assert capsys.readouterr().err.count("trying again for 60 s") == 1
+
+
+def test_a_server_that_stays_away_ends_the_search_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "PATIENCE_S", 0)
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    with Store.open(str(tmp_path / "a.db")) as store, pytest.raises(ConnectionLost, match="gone"):
+        store._written(lambda _: (_ for _ in ()).throw(ConnectionLost("gone")))
+
+
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setattr(database, "CONNECT_S", 2)  # libpq takes no less
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(StoreError, match="cannot be used") as raised:
+        Store.open(f"postgresql://bob:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/x")
+    assert SECRET not in str(raised.value)
+
+
+# Passwords ------------------------------------------------------------------------------------------------
+
+URLS = [
+    f"postgresql://bob:{SECRET}@host:5/db",
+    f"postgresql://bob:{SECRET}/==@host/db",
+    f"postgresql://bob:a@{SECRET}@host/db",
+    f"postgresql://bob@host/db?password={SECRET}",
+    f"postgresql://host/db?user=bob&p%61ssword={SECRET}&x=1",
+    f"postgresql://host/db?password=a@{SECRET}",
+    f"postgresql://bob:{SECRET}?a=b@host/db",
+    f"postgresql:/bob:{SECRET}@host/db",
+    f"postgresql+psycopg://bob:{SECRET}@/db?sslpassword={SECRET}",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_no_line_shows_a_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shlex
+
+    assert SECRET not in shown(url)
+    assert SECRET not in str(locate(url))
+    assert SECRET not in command("best", "sgemm", None, {}, {}, url)
+    assert SECRET not in asking._search_command(asking.Asked(database=url), None)  # type: ignore[arg-type]
+    assert shlex.split(command("best", "sgemm", None, {}, {}, url))[-1] == shown(url)
+
+
+@pytest.mark.parametrize("url", [url for url in URLS if "@host" in url or "?" in url])
+def test_no_driver_shows_a_password(url: str) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreError) as raised:
+        Store.open(url.replace("host", "host.invalid"))
+    assert SECRET not in str(raised.value)
+
+
+def test_a_password_in_what_a_driver_says_is_scrubbed() -> None:
+    place = Location(url="postgresql://bob:s%40cret@host/db?sslpassword=other")
+    assert place.scrubbed("failed for s@cret, s%40cret, other") == "failed for ***, ***, ***"
+    assert location.is_ambiguous("postgresql://bob:a@b@host/db")
+
+
+def test_a_plain_url_or_path_is_shown_as_it_is() -> None:
+    for place in ("a.db", "/x/y.db", "postgresql://me@host:5432/name?sslmode=require", "sqlite:///a.db"):
+        assert shown(place) == place
+
+
+def test_a_wrong_user_is_told_without_the_password(postgres_url: str) -> None:
+    with pytest.raises(StoreError) as raised:
+        Store.open(postgres_url.replace("tester@", f"nobody-here:{SECRET}@"))
+    assert "nobody-here" in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert os.linesep not in str(raised.value)

@@ -1,0 +1,105 @@
+"""Databases that hold anything: whatever a command is given, it answers with an exit code that the README lists."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autotune import library
+from autotune.cli import app
+from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store
+from tests.stored import DEVICE, ok, put
+
+STUDY = "element_mult"
+CODES = {0, 1, 2}
+VALUES = (
+    None,
+    -1,
+    2**62,
+    1.5,
+    float("inf"),
+    "",
+    "x",
+    "[]",
+    "{}",
+    "[[]]",
+    '{"A":[1]}',
+    '["1"]',
+    "7",
+    "1e999",
+    b"\xff\0",
+    "[" * 3000,
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with something in every table, in one file."""
+    path = tmp_path_factory.mktemp("whole") / "whole.db"
+    text = library.find_study(STUDY)
+    key = library.problem_key(text, library.default_size(text), library.default_choices(text), DEVICE.fingerprint)
+    default = library.default_configuration(text)
+    with Store.open(str(path)) as store:
+        search = put(store, [ok(default, 5, 6, 7), Trial(default, Outcome.CRASH, reason="it fell")], key=key)
+        store.retime(search, default, Measurement((5, 6), (9,)))
+        put(store, [ok({"A": number}, number + 1) for number in range(12)])
+        store.begin(search, default)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    return path
+
+
+def answers(path: Path) -> list[str]:
+    """Run the commands that read; return what went wrong with them."""
+    wrong = []
+    words = [["history", "--limit", "50"], ["history", "--json"], ["export"]]
+    words += [["best", STUDY, "-d", DEVICE.fingerprint, *more] for more in ([], ["--format", "json"])]
+    for line in words:
+        result = CliRunner().invoke(app, [*line, "--db", str(path)])
+        unexpected = result.exception is not None and not isinstance(result.exception, SystemExit)
+        if unexpected or result.exit_code not in CODES or (result.exit_code and "error: " not in result.stderr):
+            wrong.append(f"{line[0]}: {result.exit_code} {result.exception!r} {result.stderr[-300:]}")
+    return wrong
+
+
+def columns(path: Path) -> list[tuple[str, str]]:
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = [(table, row[1]) for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
+    connection.close()
+    return found
+
+
+def test_a_whole_database_is_answered_from(whole: Path) -> None:
+    assert answers(whole) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bytes_that_changed(whole: Path, tmp_path: Path, seed: int) -> None:
+    drawn = random.Random(seed)
+    data = bytearray(whole.read_bytes())
+    for _ in range(drawn.choice((1, 3, 10, 100))):
+        data[drawn.randrange(len(data))] = drawn.randrange(256)
+    (tmp_path / "x.db").write_bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(len(data))))])
+    assert answers(tmp_path / "x.db") == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) -> None:
+    drawn = random.Random(seed)
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    connection = sqlite3.connect(tmp_path / "x.db")
+    for _ in range(3):
+        table, column = drawn.choice(columns(whole))
+        with suppress(sqlite3.IntegrityError):  # an id is a number even here
+            connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (drawn.choice(VALUES),))
+    connection.commit()
+    connection.close()
+    assert answers(tmp_path / "x.db") == []
