@@ -12,8 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import library, ranking
+from autotune.engine.report import is_too_large
 from autotune.finale import Finale
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
+from autotune.opencl import understates_limits
 from autotune.problem import Problem
 from autotune.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
 from autotune.store import Store
@@ -112,7 +114,11 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     for trial in trials:
         if trial.configuration in problem.space:
             by_configuration.setdefault(identity(trial.configuration), []).append(trial)
-    known = [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
+    lax = understates_limits(problem.device)
+    for tries in by_configuration.values() if lax else ():
+        # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
+        tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
+    known = [tries[-1] for tries in by_configuration.values() if tries and not _again(tries, retry_failed)]
     best = ranking.fastest(known)
     bound = best.time_ns if best is not None else math.inf
     return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]

@@ -161,7 +161,7 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
         ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
         ("ENDLESS", Outcome.TIMEOUT, "no answer within 2 s while the worker ran the kernel"),
         ("LOCAL", Outcome.LAUNCH_ERROR, "bytes of local memory, the device has"),
-        ("REQUIRED", Outcome.LAUNCH_ERROR, "work-group of 16 is too large: faults allows 8 here"),
+        ("REQUIRED", Outcome.LAUNCH_ERROR, "faults requires a work-group of 8, the launch has 16"),
         ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
         ("ABORT", Outcome.CRASH, "SIG"),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),

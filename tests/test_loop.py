@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from autotune import loop
+from autotune.engine.report import too_large
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.problem import Problem
+from autotune.problem import GENERIC_DEVICE, Problem
 from autotune.replay import ReplayEvaluator
 from autotune.result import Budget, Progress, Result
 from autotune.store import Store
+from tests.studies import study
 
 
 def time_of(configuration: Configuration) -> int:
@@ -223,3 +225,13 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert loop.recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert loop.recall(problem, [passed, timeout], retry_failed=False) == []
     assert loop.recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+
+
+@pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])
+def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, again: bool) -> None:
+    problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))
+    refused = Trial(problem.default, Outcome.LAUNCH_ERROR, reason=too_large(512, "saxpy", 256))
+    real = Trial(problem.default, Outcome.LAUNCH_ERROR, reason="saxpy: clEnqueueNDRangeKernel failed")
+    assert loop.recall(problem, [refused] * 3) == ([] if again else [refused])
+    assert loop.recall(problem, [refused, real]) == ([] if again else [real])
+    assert loop.recall(problem, [real, real]) == [real]

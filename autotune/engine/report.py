@@ -63,6 +63,16 @@ class Fault(AutotuneError):
         super().__init__(reason, detail=detail)
 
 
+def too_large(items: int, entry: str, most: int) -> str:
+    """Return the reason of a launch that is not tried, since the driver reports a lower limit for the kernel."""
+    return f"work-group of {items} is too large: {entry} allows {most} here"
+
+
+def is_too_large(reason: str) -> bool:
+    """Say whether a trial ended by what the driver had reported, without having been launched."""
+    return re.match(r"work-group of \d+ is too large: .* allows \d+ here$", reason) is not None
+
+
 def located(log: str, source: str) -> str:
     """Return a build log with file and line where NVIDIA says `<kernel>:35`, heedless of the `#line`s of the source."""
 
