@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -141,7 +142,11 @@ def _loadable(library: str) -> bool:
 
 def _linker() -> list[str]:
     """PoCL links every kernel with `ld` against libgcc, where GCC keeps it; without them it aborts."""
-    if shutil.which("ld") is None:
+    path = os.environ.get("PATH", "")  # where it is unset, Python looks in places where PoCL does not
+    if shutil.which("ld", path=path) is None:
+        found = shutil.which("ld", path=os.defpath)
+        if found is not None:
+            return [f"PoCL needs a linker, and `ld` is not on PATH: `export PATH=$PATH:{Path(found).parent}`"]
         return ["PoCL needs a linker, and `ld` is not installed: `apt-get install gcc`"]
     if not any(list(root.glob("*/*/libgcc.a")) for root in _GCC):
         return ["PoCL needs libgcc, and it is not installed: `apt-get install gcc`"]

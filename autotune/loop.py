@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
 
+GRACE_S = 0.5
+"""Seconds that a build may go on when the time is over; what runs on a device then is bounded by its own limit."""
+
 RETIME_S = 5.0
 """Seconds for a round of finalists; two of them are timed again even where that takes longer."""
 
@@ -165,8 +168,10 @@ class _Search:
             if not self.in_flight:
                 return stop or "space exhausted"
             try:
-                trial = self.evaluator.collect(None if stop else self._left_s())
+                trial = self.evaluator.collect(self._patience_s() if stop else self._left_s())
             except TimeoutError:
+                if stop:
+                    self._forget(self.evaluator.withdraw(building=True))
                 continue
             self._take(trial)
 
@@ -241,6 +246,16 @@ class _Search:
         if self.budget.seconds is None:
             return None
         return max(0.0, self.budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
+
+    def _patience_s(self) -> float | None:
+        """Return the seconds after which what is still being built is given up, once the search is to stop.
+
+        A search that knows nothing has no finalists: their share of the time, and a little more, is its first trial's.
+        """
+        if self.budget.seconds is None:
+            return None
+        share = 1 - RETIME_SHARE if self.best else 1.0
+        return max(GRACE_S, self.budget.seconds * share + GRACE_S - self._elapsed())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started

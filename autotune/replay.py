@@ -107,7 +107,7 @@ class ReplayEvaluator:
         found = [self._trials.get(identity(configuration)) for configuration in configurations]
         return [None if trial is None else trial.retimed or trial.measurement for trial in found]
 
-    def withdraw(self, leave: int = 0) -> list[Configuration]:
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
         """Take back all but the trial submitted first, as if that had begun."""
         return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1)]
 

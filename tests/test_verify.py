@@ -220,9 +220,10 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
 def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
     session: Session, monkeypatch: pytest.MonkeyPatch, understates: bool, outcome: Outcome
 ) -> None:
+    run = runner(session)
     monkeypatch.setattr(Program, "limits", lambda *_: KernelLimits(0, 8, 0, 0))
     monkeypatch.setattr(session, "understates_limits", understates)
-    report = runner(session)(sum_plan())
+    report = run(sum_plan(options=("-DUNSEEN",)))
     assert report.outcome is outcome
     assert is_too_large(report.reason) is (not understates)
 
@@ -230,9 +231,10 @@ def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
 def test_the_devices_own_limit_holds_where_the_driver_understates_that_of_kernels(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = runner(session)
     monkeypatch.setattr(session, "understates_limits", True)
     monkeypatch.setattr(session, "info", replace(session.info, max_work_group_size=8))
-    report = runner(session)(sum_plan())
+    report = run(sum_plan(options=("-DUNSEEN",)))
     assert (report.outcome, report.reason) == (
         Outcome.LAUNCH_ERROR,
         "work-group of 16 is too large: add allows 8 here",
