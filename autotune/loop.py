@@ -7,12 +7,13 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import library, ranking
 from autotune.engine.report import is_too_large
+from autotune.errors import SetupError, WorkerError
 from autotune.finale import Finale
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.opencl import understates_limits
@@ -61,7 +62,8 @@ def run(
     not measured again, unless `fresh`; failures that may have been the machine's are tried once more,
     all failures with `retry_failed`. `cold` ignores what is known of other devices and sizes.
     `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
-    search in order: the result says `interrupted`.
+    search in order: the result says `interrupted`. So does the loss of all workers, where a best is known: the result
+    names the `failure`. Raises WorkerError and SetupError where none is.
     """
     from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
 
@@ -82,7 +84,7 @@ def run(
     for configuration in (problem.default, *start):
         if identity(configuration) not in done:
             proposer.enqueue(configuration)
-    reason = "error"
+    reason, failure = "error", None
     try:
         try:
             reason = search.loop()
@@ -90,9 +92,14 @@ def run(
         except KeyboardInterrupt:
             reason = "interrupted"
             search.abandon()
+        except (WorkerError, SetupError) as error:
+            search.abandon()
+            if search.best is None:
+                raise
+            reason, failure = "stopped by an error", error
     finally:
         store.end_search(search.id, reason)
-    return search.result(reason)
+    return replace(search.result(reason), failure=failure)
 
 
 def environment() -> dict[str, str | int | float]:

@@ -371,6 +371,28 @@ def test_what_is_withdrawn_before_it_began_is_not_collected(evaluator: DeviceEva
     assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
 
 
+def test_what_a_device_still_builds_is_withdrawn_when_asked_for(
+    device: DeviceInfo, tmp_path: Path, own_lock: None
+) -> None:
+    (tmp_path / "faults.toml").write_text(STUDY)
+    eightfold = "".join(f"#define A{n + 1}(x) {f'A{n}(x) ' * 8}\n" for n in range(1, 9))
+    bomb = f"#define A1(x) x\n{eightfold}\n#if VARIANT == WRONG\nvoid bomb(int k) {{ A9(k++;) }}\n#endif\n"
+    (tmp_path / "faults.cl").write_text(f"#define WRONG {NAMES.index('WRONG')}\n{bomb}{KERNEL}")
+    problem = Problem(Study.load(str(tmp_path / "faults.toml")), device=device)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        evaluator.submit({"VARIANT": "WRONG"})
+        process = worker_of(evaluator, "build")
+        assert evaluator.withdraw() == []
+        assert evaluator.withdraw(building=True) == [{"VARIANT": "WRONG"}]
+        assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+        evaluator.submit({"VARIANT": "ENDLESS"})
+        worker_of(evaluator, "run")
+        assert evaluator.withdraw(building=True) == []
+        assert evaluator.collect().outcome is Outcome.TIMEOUT
+
+
 def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
         for variant in ("SYNTAX", "WRONG", "NANS", "SEGFAULT"):

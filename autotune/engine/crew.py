@@ -287,11 +287,15 @@ def _forgiving(step: Callable[[], Any]) -> Any:
     return step()
 
 
+_PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
+"""An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
+
+
 def _may_be_the_machines(report: Report) -> bool:
     """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
     if report.outcome is Outcome.CRASH:
         return report.phase in ("build", "launch")
-    return report.outcome is Outcome.COMPILE_ERROR and not re.search(r":\d+:.*\berror\b", report.build_log)
+    return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:

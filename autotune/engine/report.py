@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from autotune.errors import AutotuneError
 from autotune.model import Measurement, Outcome
 
+BUILD_S = 60.0
+"""Seconds that a build may take, where nothing else is asked for."""
+
 FIRST_S = 60.0
 """Seconds that a run may take while no best is known, where nothing else is asked for."""
 
@@ -20,7 +23,7 @@ class Limits:
     `first` holds for a run while no best is known.
     """
 
-    build_s: float = 60.0
+    build_s: float = BUILD_S
     floor_s: float = 2.0
     first_s: float = FIRST_S
     multiple: float = 20.0

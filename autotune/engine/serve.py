@@ -22,7 +22,6 @@ from autotune.errors import AutotuneError
 from autotune.model import Outcome
 from autotune.opencl import OpenCLError, Program, Session
 
-
 _PROBE_S = 60.0
 """For a small kernel, on a machine that may be busy."""
 
