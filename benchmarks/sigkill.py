@@ -26,6 +26,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ def say(progress):
     print(progress.done, flush=True)
 result = api.search(path, sampler="random", seed=int(seed), database=database, on_progress=say,
                     budget=Budget(trials=int(trials)))
-print("ended", result.reused, result.reason, flush=True)
+print("ended", result.reused, result.reason, result.failure or "", flush=True)
 """
 
 MARK = "AUTOTUNE_SIGKILL_BENCHMARK"
@@ -222,10 +224,20 @@ def workers(mark: str, role: str) -> list[int]:
     return found
 
 
+@contextmanager
+def ending(search: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill the search where an assertion fails: to wait for it would take for ever."""
+    try:
+        yield
+    except BaseException:
+        search.kill()
+        raise
+
+
 def kill_workers(place: Place, count: int, draw: random.Random) -> Row:
     """Kill workers under one search, which goes on and ends in order."""
     before, killed, mark = place.kept, {"device": 0, "builder": 0}, f"{os.getpid()}-workers"
-    with place.search(mark, 1, 100000) as search:
+    with place.search(mark, 1, 100000) as search, ending(search):
         announced = Announced(search)
         while sum(killed.values()) < count:
             time.sleep(draw.uniform(0.0, 2.0))
@@ -257,7 +269,7 @@ def interrupt(place: Place, count: int, draw: random.Random) -> Row:
         mark = f"{os.getpid()}-interrupt-{number}"
         command = ["-m", "autotune", "search", str(place.root / "victim.toml"), "--db", str(place.database)]
         options = ["--sampler", "random", "--seed", str(number), "--trials", "3", "--run-limit", "2s"]
-        with place.start(mark, *command, *options, stderr=subprocess.PIPE) as search:
+        with place.start(mark, *command, *options, stderr=subprocess.PIPE) as search, ending(search):
             assert search.stdout is not None
             assert search.stderr is not None
             finale = number % 2 == 0

@@ -26,7 +26,7 @@ from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.plan import Plan
 
-_START_DELAYS_S = (0.5, 1.0, 2.0, 4.0)
+_START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
 """Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
