@@ -116,3 +116,9 @@ def test_pocl_without_linker_or_libgcc_is_diagnosed(monkeypatch: pytest.MonkeyPa
 )
 def test_errors_have_the_names_of_the_headers(code: int, name: str) -> None:
     assert error_name(code) == name
+
+
+def test_a_linker_that_is_on_no_path_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATH")  # as `env -i` leaves it: Python would look elsewhere, PoCL does not
+    with pytest.raises(SetupError, match=r"`ld` is not on PATH: `export PATH=\$PATH:/"):
+        require_usable(POCL)

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from autotune.engine import data
+from autotune.engine.report import Limits
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_key
+from autotune.errors import SetupError
+from autotune.problem import Problem
+from autotune.timing import Rules
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
@@ -77,3 +82,14 @@ def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -
     folder.remove()
     assert not folder.path.exists()
     other.remove()
+
+
+def test_a_folder_that_cannot_be_made_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SetupError, match="no folder can be made in .*gone: No such file.*; set TMPDIR"):
+        RunFolder()
+
+
+def test_data_that_cannot_be_written_is_the_machines_fault(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="the data cannot be written to .*gone: No such file.*; free some space"):
+        data.compute(problem, tmp_path / "gone", Rules(), Limits(), allow_python=False)

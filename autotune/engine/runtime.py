@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 
 
@@ -56,8 +57,12 @@ class RunFolder:
         base = Path(tempfile.gettempdir())
         _sweep(base)
         # Locked under another name first, so that nobody's sweep finds it unlocked.
-        made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
-        self._lock = (made / "lock").open("w")
+        try:
+            made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
+            self._lock = (made / "lock").open("w")
+        except OSError as error:
+            hint = "set TMPDIR to a folder that can be written"
+            raise SetupError(f"no folder can be made in {base}: {error.strerror}", hint=hint) from None
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
 
