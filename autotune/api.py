@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune import asking, library, lookup, loop
 from autotune import device as devices
-from autotune.engine.report import Limits
+from autotune.engine.report import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.lookup import Best
@@ -36,6 +36,7 @@ def search(
     fresh: bool = False,
     cold: bool = False,
     run_limit: float | None = None,
+    build_limit: float | None = None,
     allow_python: bool = False,
     database: str | None = None,
     on_progress: ProgressCallback | None = None,
@@ -45,7 +46,8 @@ def search(
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
     defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
-    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known, by default 60.
+    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known, `build_limit`
+    how many a build may take: both by default 60.
     `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
     needs no permission.
 
@@ -61,7 +63,10 @@ def search(
     loaded = study if isinstance(study, Study) else Study.load(str(study))
     kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
-    limits = Limits() if run_limit is None else Limits(first_s=run_limit)
+    _require_seconds("build_limit", build_limit)
+    limits = Limits(
+        build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
+    )
     settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
     with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
         return loop.run(

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 
 from autotune.device import require_usable
 from autotune.engine import data
-from autotune.engine.crew import Keeper
+from autotune.engine.crew import Cancelled, Keeper
 from autotune.engine.memory import require_room
 from autotune.engine.messages import Job, Setup
 from autotune.engine.pause import Pause
@@ -70,8 +70,11 @@ class Evaluator(Protocol):
         A failed Trial for one that fails, None where there is no saying.
         """
 
-    def withdraw(self, leave: int = 0) -> Sequence[Configuration]:
-        """Take back the trials that no device has begun, but for some; return their configurations."""
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
+        """Take back the trials that no device has begun, but for some; return their configurations.
+
+        With `building`, also those whose kernel a device's worker still builds.
+        """
 
     def usage(self) -> Mapping[str, float]:
         """Return where the wall time went, in seconds: build, verify, time, idle."""
@@ -107,11 +110,14 @@ class DeviceEvaluator:
         self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
         self._running_since: dict[Keeper, float] = {}
+        self._turns = threading.Lock()
+        self._at_work: dict[Keeper, Task] = {}
         self._failure: AutotuneError | None = None
         builders = count_builders(self._devices, self._settings.builders)
         self._pause = Pause()
         self.capacity = capacity(builders, len(devices))
         threading.Thread(target=self._compute_data, name="autotune-data", daemon=True).start()
+        self._builders_left = builders
         self._builders = [self._builder(self._devices[number % len(devices)]) for number in range(builders)]
         self._runners = [self._runner(device) for device in self._devices]
         self._lost_s = dict.fromkeys(self._runners, 0.0)
@@ -169,9 +175,19 @@ class DeviceEvaluator:
             if self._failure is not None:
                 raise self._failure
 
-    def withdraw(self, leave: int = 0) -> list[Configuration]:
-        """Take back what no device has begun, but for the oldest; what is being built is of no more interest."""
-        return self._waiting.withdraw(leave)
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
+        """Take back what no device has begun, but for the oldest; what is being built is of no more interest.
+
+        With `building`, the device's worker is ended too where it has not come to run the kernel.
+        """
+        found = self._waiting.withdraw(leave)
+        with self._turns:
+            for keeper, task in list(self._at_work.items()) if building else ():
+                if keeper.building:
+                    del self._at_work[keeper]
+                    keeper.cancel()
+                    found.append(task.configuration)
+        return found
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of the device workers: build, verify, time, idle.
@@ -216,6 +232,7 @@ class DeviceEvaluator:
             self._set_up_runner(keeper, device)
 
         def run(keeper: Keeper, task: Task | Finalists) -> None:
+            keeper.resume()
             if isinstance(task, Finalists):
                 plans = [one.plan for one in task.tasks]
                 with self._pause.held():
@@ -224,8 +241,9 @@ class DeviceEvaluator:
                     make_trial(one, answer, device) if isinstance(answer, Report) else answer
                     for one, answer in zip(task.tasks, found, strict=True)
                 ])  # fmt: skip
-            elif self._waiting.claim(task):
-                self._run(keeper, task, device)
+            elif self._begin(keeper, task):
+                with suppress(Cancelled):
+                    self._run(keeper, task, device)
 
         return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
 
@@ -265,16 +283,22 @@ class DeviceEvaluator:
             keeper.start_worker(device, setup, self._folder.environment())
 
         pause = self._pause if device.kind == "cpu" else None
-        return Keeper("builder", self._to_build, self._build, self._fail, set_up, self._folder.path, pause)
+        return Keeper("builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause)
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
     def _build(self, keeper: Keeper, task: Task) -> None:
         if task not in self._waiting:
             return
-        report = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
+        try:
+            report = keeper.attempt(Job(task.plan), self._settings.limits.build_s)
+        except WorkerError:  # no builder can be started: the device's worker builds it
+            if self._waiting.make_ready(task):
+                self._to_run.put(task)
+            raise
         # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
-        undecided = self._devices[0].kind == "cpu" and report.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
+        ran = report.outcome is Outcome.CRASH or (report.outcome is Outcome.TIMEOUT and report.phase == "run")
+        undecided = self._devices[0].kind == "cpu" and ran
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
             if self._waiting.claim(task):
@@ -289,7 +313,8 @@ class DeviceEvaluator:
             builder.started.wait()
         best, shared = self.best_ns, device.kind == "cpu" and bool(self._builders)
         if (known := task.made_way) is not None and known.made_way_s >= self._settings.limits.run_s(best):
-            self._end(task, replace(known, verify_s=0.0), device)  # its last run is in `lost_s`
+            if self._stop(keeper, task):
+                self._end(task, replace(known, verify_s=0.0), device)  # its last run is in `lost_s`
             return
         ahead = task.built is not None
         # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
@@ -302,6 +327,8 @@ class DeviceEvaluator:
                 on_built=lambda: turn.enter_context(self._pause.held()),
                 makes_way=self._waiting.makes_way if best is None and not patient else None,
             )
+        if not self._stop(keeper, task):
+            return
         if report.made_way_s:
             self._lost_s[keeper] += report.verify_s
             task.lost_s += report.verify_s
@@ -311,12 +338,32 @@ class DeviceEvaluator:
         else:
             self._end(task, report, device)
 
+    def _begin(self, keeper: Keeper, task: Task) -> bool:
+        """Note that a device's worker turns to a task; False where that was withdrawn."""
+        with self._turns:
+            if not self._waiting.claim(task):
+                return False
+            self._at_work[keeper] = task
+            return True
+
+    def _stop(self, keeper: Keeper, task: Task) -> bool:
+        """Note that a device's worker is done with a task; False where that was withdrawn meanwhile."""
+        with self._turns:
+            return self._at_work.pop(keeper, None) is task
+
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
         if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or math.inf):
             self.best_ns = trial.time_ns
         self._done.put((task, report, trial))
+
+    def _fail_builder(self, error: AutotuneError) -> None:
+        """A search goes on with the builders that are left, as long as there are any and the machine is sound."""
+        with self._turns:
+            self._builders_left -= 1
+        if not isinstance(error, WorkerError) or self._builders_left == 0:
+            self._fail(error)
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error

@@ -7,13 +7,16 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import library, ranking
+from autotune.engine.report import is_too_large
+from autotune.errors import SetupError, WorkerError
 from autotune.finale import Finale
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
+from autotune.opencl import understates_limits
 from autotune.problem import Problem
 from autotune.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
 from autotune.store import Store
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
+
+GRACE_S = 0.5
+"""Seconds that a build may go on when the time is over; what runs on a device then is bounded by its own limit."""
 
 RETIME_S = 5.0
 """Seconds for a round of finalists; two of them are timed again even where that takes longer."""
@@ -56,7 +62,8 @@ def run(
     not measured again, unless `fresh`; failures that may have been the machine's are tried once more,
     all failures with `retry_failed`. `cold` ignores what is known of other devices and sizes.
     `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
-    search in order: the result says `interrupted`.
+    search in order: the result says `interrupted`. So does the loss of all workers, where a best is known: the result
+    names the `failure`. Raises WorkerError and SetupError where none is.
     """
     from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
 
@@ -77,7 +84,7 @@ def run(
     for configuration in (problem.default, *start):
         if identity(configuration) not in done:
             proposer.enqueue(configuration)
-    reason = "error"
+    reason, failure = "error", None
     try:
         try:
             reason = search.loop()
@@ -85,9 +92,14 @@ def run(
         except KeyboardInterrupt:
             reason = "interrupted"
             search.abandon()
+        except (WorkerError, SetupError) as error:
+            search.abandon()
+            if search.best is None:
+                raise
+            reason, failure = "stopped by an error", error
     finally:
         store.end_search(search.id, reason)
-    return search.result(reason)
+    return replace(search.result(reason), failure=failure)
 
 
 def environment() -> dict[str, str | int | float]:
@@ -112,7 +124,11 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     for trial in trials:
         if trial.configuration in problem.space:
             by_configuration.setdefault(identity(trial.configuration), []).append(trial)
-    known = [tries[-1] for tries in by_configuration.values() if not _again(tries, retry_failed)]
+    lax = understates_limits(problem.device)
+    for tries in by_configuration.values() if lax else ():
+        # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
+        tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
+    known = [tries[-1] for tries in by_configuration.values() if tries and not _again(tries, retry_failed)]
     best = ranking.fastest(known)
     bound = best.time_ns if best is not None else math.inf
     return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
@@ -159,8 +175,10 @@ class _Search:
             if not self.in_flight:
                 return stop or "space exhausted"
             try:
-                trial = self.evaluator.collect(None if stop else self._left_s())
+                trial = self.evaluator.collect(self._patience_s() if stop else self._left_s())
             except TimeoutError:
+                if stop:
+                    self._forget(self.evaluator.withdraw(building=True))
                 continue
             self._take(trial)
 
@@ -235,6 +253,16 @@ class _Search:
         if self.budget.seconds is None:
             return None
         return max(0.0, self.budget.seconds * (1 - RETIME_SHARE) - self._elapsed())
+
+    def _patience_s(self) -> float | None:
+        """Return the seconds after which what is still being built is given up, once the search is to stop.
+
+        A search that knows nothing has no finalists: their share of the time, and a little more, is its first trial's.
+        """
+        if self.budget.seconds is None:
+            return None
+        share = 1 - RETIME_SHARE if self.best else 1.0
+        return max(GRACE_S, self.budget.seconds * share + GRACE_S - self._elapsed())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started

@@ -75,6 +75,14 @@ def _reported() -> Iterator[None]:
         raise OpenCLError(error.routine or "OpenCL", error.code) from None
 
 
+def understates_limits(device: DeviceInfo) -> bool:
+    """Say whether the driver runs more than it reports, and refuses by itself what is too much.
+
+    NVIDIA's reports 256 work-items for every kernel and 48 KiB of local memory; on an H200 it runs 1024 and 227 KiB.
+    """
+    return device.vendor_name == "nvidia"
+
+
 def list_devices() -> list[DeviceInfo]:
     """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
     return [_info(index, device) for index, device in enumerate(_devices())]
@@ -146,10 +154,11 @@ def _pci(device: cl.Device) -> str:
 class KernelLimits:
     """What the driver says of one built kernel: memory in bytes; zero where it says nothing.
 
-    `work_group_size` is the size that the kernel was built for where its source requires one: NVIDIA reports
-    256 for every such kernel, and runs it at 1024.
+    `required_work_group_size` is what the kernel's source requires, `work_group_size` the largest that it is said to
+    run with.
     """
 
+    required_work_group_size: int
     work_group_size: int
     local_memory: int
     private_memory: int
@@ -186,9 +195,9 @@ class Program:
         """Return the limits of one of its kernels."""
         ask = cl.kernel_work_group_info
         with _reported():
-            required = math.prod(kernel.get_work_group_info(ask.COMPILE_WORK_GROUP_SIZE, self._device))
             return KernelLimits(
-                required or kernel.get_work_group_info(ask.WORK_GROUP_SIZE, self._device),
+                math.prod(kernel.get_work_group_info(ask.COMPILE_WORK_GROUP_SIZE, self._device)),
+                kernel.get_work_group_info(ask.WORK_GROUP_SIZE, self._device),
                 kernel.get_work_group_info(ask.LOCAL_MEM_SIZE, self._device),
                 kernel.get_work_group_info(ask.PRIVATE_MEM_SIZE, self._device),
             )
@@ -207,6 +216,7 @@ class Session:
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             self.cache = self._device.global_mem_cache_size  # bytes, as far as the driver tells
             self.builds_at_launch = re.search("pocl|portable computing", info.platform, re.IGNORECASE) is not None
+            self.understates_limits = understates_limits(info)
         if self.builds_at_launch:
             linker.provide()
 

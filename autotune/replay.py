@@ -118,7 +118,7 @@ class ReplayEvaluator:
             trial if trial is None or trial.outcome.failed else trial.retimed or trial.measurement for trial in found
         ]
 
-    def withdraw(self, leave: int = 0) -> list[Configuration]:
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
         """Take back the latest, all but the one submitted first, as if that had begun, and `leave` more."""
         return [self._submitted.pop().configuration for _ in range(len(self._submitted) - 1 - leave)]
 

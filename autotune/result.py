@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
 from autotune.problem import Problem
 
@@ -51,7 +52,8 @@ class Result:
     """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
 
     `best` is None where no configuration passed. `ties` are trials whose re-timed interval overlaps the
-    winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds.
+    winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds. `failure` is the error
+    that ended it, where one did: no worker can be started any more.
     """
 
     problem: Problem = field(repr=False)
@@ -65,6 +67,7 @@ class Result:
     reason: str
     usage: Mapping[str, float]
     elapsed_s: float
+    failure: AutotuneError | None = None
 
 
 ProgressCallback = Callable[[Progress], None]

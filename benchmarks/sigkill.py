@@ -1,12 +1,16 @@
-"""Kills searches at random moments and checks that nothing is lost and nothing is left.
+"""Kills searches, their workers, and interrupts them, at random moments: nothing is lost and nothing is left.
 
-    python benchmarks/sigkill.py [--searches 200] [--seed 1]
+    python benchmarks/sigkill.py [--searches 200] [--workers 100] [--interrupts 50] [--seed 1]
 
 Every search works on one database and one study of 2,000 configurations on the CPU device; some of them never
-end, and some bring their worker down. Each search is killed with SIGKILL at a random moment
-of its first seconds.
+end, and some bring their worker down.
+
+    searches     killed with SIGKILL in their first seconds
+    workers      builders and the device's, killed with SIGKILL under one search, also while they start; it goes on
+    interrupts   Ctrl-C (SIGINT) to the command, half of them among the finalists: exit 130, or 0 where it had ended
+
 After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every
-trial that the search had announced as finished is stored. A last search is left to end by itself.
+trial that was announced as finished is stored. A last search is left to end by itself.
 """
 
 from __future__ import annotations
@@ -14,13 +18,19 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 STUDY = """
 name = "victim"
@@ -80,7 +90,7 @@ def say(progress):
     print(progress.done, flush=True)
 result = api.search(path, sampler="random", seed=int(seed), database=database, on_progress=say,
                     budget=Budget(trials=int(trials)))
-print("ended", result.reused, result.reason, flush=True)
+print("ended", result.reused, result.reason, result.failure or "", flush=True)
 """
 
 MARK = "AUTOTUNE_SIGKILL_BENCHMARK"
@@ -108,50 +118,204 @@ def finished(database: Path) -> int:
     return int(count)
 
 
+class Place:
+    """A folder with the study and a database of its own; counts what is stored."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.database, self.kept = root, root / "trials.db", 0
+        (root / "victim.toml").write_text(STUDY)
+        (root / "victim.cl").write_text(KERNEL)
+
+    def start(self, mark: str, *command: str, **options: Any) -> subprocess.Popen[str]:
+        """Start Python with these arguments, marked."""
+        folder = str(self.root)
+        environment = {**os.environ, MARK: mark, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
+        return subprocess.Popen(
+            [sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True, **options
+        )
+
+    def search(self, mark: str, seed: int, trials: int) -> subprocess.Popen[str]:
+        """Start a search by the Python API, which says how many trials are done."""
+        return self.start(
+            mark, "-c", SEARCH, str(self.root / "victim.toml"), str(self.database), str(seed), str(trials)
+        )
+
+    def check(self, mark: str, announced: int) -> float:
+        """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
+        began = time.monotonic()
+        while left := alive(mark):
+            assert time.monotonic() - began < 2.0, f"processes {left} outlived {mark}"
+            time.sleep(0.01)
+        gone_s = time.monotonic() - began
+        stored = finished(self.database) if self.database.exists() else 0
+        assert stored >= self.kept + announced, f"{mark}: {self.kept} + {announced} finished, {stored} stored"
+        self.kept = stored
+        return gone_s
+
+
+@dataclass
+class Row:
+    """A line of the table that is printed."""
+
+    what: str
+    count: int
+    trials: int
+    gone_s: float
+    remark: str
+
+    def __str__(self) -> str:
+        return f"{self.what:<12}{self.count:>6}{self.trials:>8}{self.gone_s:>8.2f} s   {self.remark}"
+
+
+def kill_searches(place: Place, count: int, draw: random.Random) -> Row:
+    """Kill whole searches in their first seconds."""
+    before, slowest, without = place.kept, 0.0, 0
+    for number in range(count):
+        mark = f"{os.getpid()}-search-{number}"
+        with place.search(mark, number, 100000) as search:
+            assert search.stdout is not None
+            said = search.stdout.readline() if draw.random() < 0.8 else ""  # some die while they start
+            time.sleep(draw.uniform(0.0, 2.0))
+            search.send_signal(signal.SIGKILL)
+            announced = len(set((said + search.stdout.read()).split()) - {"0"})
+        known = place.kept
+        slowest = max(slowest, place.check(mark, announced))
+        without += place.kept == known
+    return Row("searches", count, place.kept - before, slowest, f"{without} before their first trial ended")
+
+
+class Announced(threading.Thread):
+    """Reads what a search says: the numbers of trials done."""
+
+    def __init__(self, search: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        self.search, self.lines = search, list[str]()
+        self.start()
+
+    def run(self) -> None:
+        assert self.search.stdout is not None
+        for line in self.search.stdout:
+            self.lines.append(line.strip())
+
+    @property
+    def count(self) -> int:
+        """How many trials it has announced."""
+        return len({line for line in self.lines if line.isdigit()} - {"0"})
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many are announced; no more than two minutes."""
+        deadline = time.monotonic() + 120
+        while self.count < count:
+            assert self.search.poll() is None, f"the search ended: {self.lines[-3:]}"
+            assert time.monotonic() < deadline, f"no trial for two minutes, {self.count} done"
+            time.sleep(0.05)
+
+
+def workers(mark: str, role: str) -> list[int]:
+    """Return the search's workers of a role, those that just start included."""
+    found = []
+    for pid in alive(mark):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"autotune.worker" in words and role.encode() in words:
+            found.append(pid)
+    return found
+
+
+@contextmanager
+def ending(search: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill the search where an assertion fails: to wait for it would take for ever."""
+    try:
+        yield
+    except BaseException:
+        search.kill()
+        raise
+
+
+def kill_workers(place: Place, count: int, draw: random.Random) -> Row:
+    """Kill workers under one search, which goes on and ends in order."""
+    before, killed, mark = place.kept, {"device": 0, "builder": 0}, f"{os.getpid()}-workers"
+    with place.search(mark, 1, 100000) as search, ending(search):
+        announced = Announced(search)
+        while sum(killed.values()) < count:
+            time.sleep(draw.uniform(0.0, 2.0))
+            assert search.poll() is None, f"the search ended: {announced.lines[-3:]}"
+            role = draw.choice(list(killed))
+            if pids := workers(mark, role):
+                try:
+                    os.kill(draw.choice(pids), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                killed[role] += 1
+        announced.wait_for(announced.count + 3)  # it goes on
+        search.send_signal(signal.SIGINT)
+        search.wait(60)
+        announced.join(10)
+        assert announced.lines[-1].startswith("ended"), announced.lines[-3:]
+    gone_s = place.check(mark, announced.count)
+    with sqlite3.connect(place.database) as connection:
+        (booked,) = connection.execute("SELECT count(*) FROM trials WHERE reason LIKE '%SIGKILL%'").fetchone()
+    connection.close()
+    remark = f"{killed['device']} device, {killed['builder']} builder; {booked} trials booked as crash, tried again"
+    return Row("workers", count, place.kept - before, gone_s, remark)
+
+
+def interrupt(place: Place, count: int, draw: random.Random) -> Row:
+    """Interrupt the command, every other time once it has come to the finalists."""
+    before, slowest, codes = place.kept, 0.0, dict[int, int]()
+    for number in range(count):
+        mark = f"{os.getpid()}-interrupt-{number}"
+        command = ["-m", "autotune", "search", str(place.root / "victim.toml"), "--db", str(place.database)]
+        options = ["--sampler", "random", "--seed", str(number), "--trials", "3", "--run-limit", "2s"]
+        with place.start(mark, *command, *options, stderr=subprocess.PIPE) as search, ending(search):
+            assert search.stdout is not None
+            assert search.stderr is not None
+            finale = number % 2 == 0
+            said = ""
+            for line in search.stderr:
+                said += line
+                if "re-timing" in line if finale else "valid configurations" in line:
+                    break
+            time.sleep(draw.uniform(0.0, 0.3) if finale else draw.uniform(0.0, 3.0))
+            search.send_signal(signal.SIGINT)
+            output, errors = search.communicate(timeout=60)
+        assert "Traceback" not in said + errors, said + errors
+        allowed = (130, 0, 1) if output and "interrupted" not in output else (130,)
+        assert search.returncode in allowed, f"exit {search.returncode}: {said}{errors}{output}"
+        codes[search.returncode] = codes.get(search.returncode, 0) + 1
+        found = re.search(r"(\d+) new trial", output)
+        slowest = max(slowest, place.check(mark, int(found[1]) if found else 0))
+    told = ", ".join(f"exit {code}: {times}" for code, times in sorted(codes.items()))
+    return Row("interrupts", count, place.kept - before, slowest, told)
+
+
 def main() -> None:
-    """Kill searches, check after each, and print what was seen."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Kill and interrupt, check after each, and print what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--searches", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=100)
+    parser.add_argument("--interrupts", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    kept, slowest, without = 0, 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "victim.toml").write_text(STUDY)
-        (root / "victim.cl").write_text(KERNEL)
-        database = root / "trials.db"
-        command = [sys.executable, "-c", SEARCH, str(root / "victim.toml"), str(database)]
-        for number in range(options.searches):
-            mark = f"{os.getpid()}-{number}"
-            environment = {**os.environ, MARK: mark, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
-            with subprocess.Popen(
-                [*command, str(number), "100000"], env=environment, stdout=subprocess.PIPE, text=True
-            ) as search:
-                assert search.stdout is not None
-                said = search.stdout.readline() if draw.random() < 0.8 else ""  # some die while they start
-                time.sleep(draw.uniform(0.0, 2.0))
-                search.send_signal(signal.SIGKILL)
-                killed = time.monotonic()
-                announced = len(set((said + search.stdout.read()).split()) - {"0"})
-            while left := alive(mark):
-                assert time.monotonic() - killed < 2.0, f"processes {left} outlived search {number}"
-                time.sleep(0.01)
-            slowest = max(slowest, time.monotonic() - killed)
-            stored = finished(database) if database.exists() else 0
-            assert stored >= kept + announced, f"search {number}: {kept} + {announced} finished, {stored} stored"
-            without += stored == kept
-            kept = stored
-        environment = {**os.environ, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
-        last = subprocess.run(
-            [*command, "0", "10"], env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=300
-        )
-        folders = list(root.glob("autotune-run-*"))
+        place = Place(Path(folder))
+        print(f"{'killed':<12}{'count':>6}{'trials':>8}{'gone':>8}     all finished trials stored, no process left")
+        if options.searches:
+            print(kill_searches(place, options.searches, draw), flush=True)
+        if options.workers:
+            print(kill_workers(place, options.workers, draw), flush=True)
+        if options.interrupts:
+            print(interrupt(place, options.interrupts, draw), flush=True)
+        with place.search(f"{os.getpid()}-last", 0, 10) as last:
+            said, _ = last.communicate(timeout=600)
+            assert last.returncode == 0, said
+        place.check(f"{os.getpid()}-last", 10)
+        folders = list(place.root.glob("autotune-run-*"))
         assert not folders, folders
-    print(f"{options.searches} searches killed, {without} of them before their first trial ended")
-    print(f"{kept} trials finished, all stored; integrity check ok after each")
-    print(f"no process left; the last one gone {slowest:.2f} s after the kill at the latest")
-    print(f"last search, left alone: {last.stdout.strip().splitlines()[-1]}")
+    print(f"{place.kept} trials stored; last search, left alone: {said.strip().splitlines()[-1]}")
 
 
 if __name__ == "__main__":

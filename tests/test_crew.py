@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
 from autotune.device import list_devices
-from autotune.engine.crew import Keeper
-from autotune.engine.messages import Setup
-from autotune.engine.report import Limits
-from autotune.errors import AutotuneError, WorkerError
+from autotune.engine import crew
+from autotune.engine.crew import Cancelled, Keeper
+from autotune.engine.messages import Job, Setup
+from autotune.engine.report import Limits, Report
+from autotune.engine.supervise import WorkerProcess
+from autotune.errors import AutotuneError, SetupError, WorkerError
+from autotune.model import DeviceInfo, Outcome
+from autotune.plan import Buffer, Launch, Plan, Tolerance
 from autotune.timing import Rules
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
@@ -39,18 +44,35 @@ def start(keeper: Keeper, kills: int) -> int:
             os.kill(keeper._worker.pid, signal.SIGKILL)
         return SETUP
 
-    device = next(device for device in list_devices() if device.kind == "cpu")
-    keeper.start_worker(device, setup, {})
+    keeper.start_worker(cpu(), setup, {})
     return len(starts)
 
 
-def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper) -> None:
-    assert start(keeper, kills=1) == 2
+@pytest.fixture
+def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "_START_DELAYS_S", (0.0, 0.0, 0.0))
 
 
-def test_a_worker_killed_twice_while_it_starts_is_an_error(keeper: Keeper) -> None:
-    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL"):
-        start(keeper, kills=2)
+def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_delays: None) -> None:
+    assert start(keeper, kills=3) == 4
+
+
+def test_a_worker_killed_whenever_it_starts_is_an_error(keeper: Keeper, no_delays: None) -> None:
+    with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*what is stored remains"):
+        start(keeper, kills=4)
+
+
+def test_who_is_cancelled_waits_for_no_start(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "_START_DELAYS_S", (1e6,))
+    wait = keeper._interrupted.wait
+
+    def meanwhile(timeout: float | None = None) -> bool:
+        keeper.cancel()
+        return wait(timeout)
+
+    monkeypatch.setattr(keeper._interrupted, "wait", meanwhile)
+    with pytest.raises(Cancelled):
+        start(keeper, kills=1)
 
 
 def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
@@ -63,3 +85,87 @@ def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
     keeper.run()
     assert [str(error) for error in told] == ["the thread of the device worker failed: ValueError: odd"]
     assert "in handle" in told[0].detail
+
+
+def cpu() -> DeviceInfo:
+    return next(device for device in list_devices() if device.kind == "cpu")
+
+
+def kept(tmp_path: Path, role: str, *environments: dict[str, str]) -> Keeper:
+    """A keeper whose workers get these environments, one after the other."""
+    left = iter(environments)
+
+    def set_up(keeper: Keeper) -> None:
+        keeper.start_worker(cpu(), lambda: SETUP, {"POCL_CACHE_DIR": str(tmp_path), **next(left)})
+
+    return Keeper(role, SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+
+
+@contextmanager
+def closing(keeper: Keeper) -> Iterator[Keeper]:
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+        keeper._drop()
+
+
+def plan(body: str) -> Plan:
+    out = Buffer("out", "int", (64,), (64,), "out")
+    launch = Launch("some", (64,), (64,), ("out",))
+    return Plan(f"kernel void some(global int *out) {{\n{body}\n}}", (), (launch,), {"out": out}, {"out": Tolerance()})
+
+
+def test_a_machine_that_runs_no_kernel_is_said_before_any_trial(tmp_path: Path) -> None:
+    with (
+        closing(kept(tmp_path, "device", {"PATH": ""})) as keeper,
+        pytest.raises(SetupError, match="a kernel known to be good fails on this machine: the worker died while it"),
+    ):
+        keeper._set_up(keeper)
+
+
+def test_a_folder_that_takes_no_files_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = kept(tmp_path, "device", {})
+    probe = keeper._probe
+
+    def once_gone(worker: WorkerProcess) -> None:
+        keeper._folder = tmp_path / "gone"
+        probe(worker)
+
+    monkeypatch.setattr(keeper, "_probe", once_gone)
+    with closing(keeper), pytest.raises(SetupError, match=r"gone: No such file.* free some space or set TMPDIR"):
+        keeper._set_up(keeper)
+
+
+LOST = "__builtin_trap();"
+
+
+def test_a_build_that_is_lost_on_a_broken_machine_is_no_trial(tmp_path: Path) -> None:
+    with (
+        closing(kept(tmp_path, "builder", {}, {"PATH": ""})) as keeper,
+        pytest.raises(SetupError, match="a kernel known to be good fails"),
+    ):
+        keeper.attempt(Job(plan(LOST)), 60.0)
+
+
+def test_a_build_that_is_lost_on_a_sound_machine_is_a_crash(tmp_path: Path) -> None:
+    with closing(kept(tmp_path, "builder", {}, {})) as keeper:
+        assert keeper.attempt(Job(plan(LOST)), 60.0).outcome is Outcome.CRASH
+        assert keeper.attempt(Job(plan("out[get_global_id(0)] = 1;")), 60.0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("body", ["int 3;", "#error odd\n"])
+def test_an_error_at_a_line_of_the_kernel_is_its_own(tmp_path: Path, body: str) -> None:
+    with closing(kept(tmp_path, "builder", {})) as keeper:
+        report = keeper.attempt(Job(plan(body)), 60.0)
+        assert report.outcome is Outcome.COMPILE_ERROR
+        assert not crew._may_be_the_machines(report), report.build_log
+
+
+def test_an_error_at_a_line_as_nvidia_says_it() -> None:
+    log = "scale.cl:35:9: error: use of undeclared identifier 'k'"
+    assert not crew._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
+
+
+def test_an_error_at_no_line_may_be_the_machines() -> None:
+    assert crew._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))

@@ -161,7 +161,7 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
         ("OPTION", Outcome.COMPILE_ERROR, "-no-such-option"),
         ("ENDLESS", Outcome.TIMEOUT, "no answer within 2 s while the worker ran the kernel"),
         ("LOCAL", Outcome.LAUNCH_ERROR, "bytes of local memory, the device has"),
-        ("REQUIRED", Outcome.LAUNCH_ERROR, "work-group of 16 is too large: faults allows 8 here"),
+        ("REQUIRED", Outcome.LAUNCH_ERROR, "faults requires a work-group of 8, the launch has 16"),
         ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
         ("ABORT", Outcome.CRASH, "SIG"),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),
@@ -369,6 +369,28 @@ def test_what_is_withdrawn_before_it_began_is_not_collected(evaluator: DeviceEva
     assert evaluator.withdraw() == []
     assert evaluator.collect().configuration == {"VARIANT": "ENDLESS"}
     assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
+
+
+def test_what_a_device_still_builds_is_withdrawn_when_asked_for(
+    device: DeviceInfo, tmp_path: Path, own_lock: None
+) -> None:
+    (tmp_path / "faults.toml").write_text(STUDY)
+    eightfold = "".join(f"#define A{n + 1}(x) {f'A{n}(x) ' * 8}\n" for n in range(1, 9))
+    bomb = f"#define A1(x) x\n{eightfold}\n#if VARIANT == WRONG\nvoid bomb(int k) {{ A9(k++;) }}\n#endif\n"
+    (tmp_path / "faults.cl").write_text(f"#define WRONG {NAMES.index('WRONG')}\n{bomb}{KERNEL}")
+    problem = Problem(Study.load(str(tmp_path / "faults.toml")), device=device)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        evaluator.submit({"VARIANT": "WRONG"})
+        process = worker_of(evaluator, "build")
+        assert evaluator.withdraw() == []
+        assert evaluator.withdraw(building=True) == [{"VARIANT": "WRONG"}]
+        assert run(evaluator, "GOOD").configuration == {"VARIANT": "GOOD"}
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+        evaluator.submit({"VARIANT": "ENDLESS"})
+        worker_of(evaluator, "run")
+        assert evaluator.withdraw(building=True) == []
+        assert evaluator.collect().outcome is Outcome.TIMEOUT
 
 
 def test_builders_drop_what_is_withdrawn(problem: Problem, device: DeviceInfo, own_lock: None) -> None:

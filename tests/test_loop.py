@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from autotune import loop
+from autotune.engine.report import too_large
+from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.problem import Problem
+from autotune.problem import GENERIC_DEVICE, Problem
 from autotune.replay import ReplayEvaluator
 from autotune.result import Budget, Progress, Result
 from autotune.store import Store
+from tests.studies import study
 
 
 def time_of(configuration: Configuration) -> int:
@@ -158,7 +161,7 @@ class Slow(ReplayEvaluator):
         return self.now
 
     def collect(self, timeout_s: float | None = None) -> Trial:
-        if timeout_s is not None:
+        if timeout_s is not None and self.now < 9.0:  # what runs on a device then ends
             self.now += timeout_s
             raise TimeoutError
         return super().collect()
@@ -173,6 +176,51 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
     result = run(problem, store, evaluator, budget=Budget(seconds=3.0))
     assert result.reason == "3 s are over"
     assert result.trials == len(store.history()) == 1
+
+
+class Builds(Slow):
+    """Builds all its life, until it is told that nobody waits for it any more."""
+
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
+        if building:
+            return [self._submitted.pop().configuration for _ in range(len(self._submitted))]
+        return super().withdraw(leave)
+
+
+def test_a_build_is_given_up_when_the_time_is_over(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluator = Builds(recorded(problem), 4)
+    monkeypatch.setattr(loop, "time", evaluator)
+    result = run(problem, store, evaluator, budget=Budget(seconds=3.0))
+    assert (result.trials, len(store.history())) == (0, 0)
+    assert evaluator.now == pytest.approx(3.0 + loop.GRACE_S)
+
+
+class Dying(ReplayEvaluator):
+    """Has no worker any more at the fourth trial."""
+
+    def __init__(self, trials: Sequence[Trial], error: AutotuneError, after: int) -> None:
+        super().__init__(trials)
+        self.left, self.error = after, error
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error
+        return super().collect()
+
+
+@pytest.mark.parametrize("error", [WorkerError("no worker"), SetupError("no disk")])
+def test_a_search_that_loses_its_workers_says_what_was_found(
+    problem: Problem, store: Store, error: AutotuneError
+) -> None:
+    result = run(problem, store, Dying(recorded(problem), error, after=3))
+    assert (result.trials, result.reason, result.failure) == (3, "stopped by an error", error)
+    assert result.best is not None
+    assert len(store.history()) == 3
+    with pytest.raises(type(error)):
+        run(problem, store, Dying(recorded(problem), error, after=0), fresh=True)
 
 
 def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, store: Store) -> None:
@@ -223,3 +271,13 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert loop.recall(problem, [timeout, passed], retry_failed=False) == [passed]
     assert loop.recall(problem, [passed, timeout], retry_failed=False) == []
     assert loop.recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+
+
+@pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])
+def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, again: bool) -> None:
+    problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))
+    refused = Trial(problem.default, Outcome.LAUNCH_ERROR, reason=too_large(512, "saxpy", 256))
+    real = Trial(problem.default, Outcome.LAUNCH_ERROR, reason="saxpy: clEnqueueNDRangeKernel failed")
+    assert loop.recall(problem, [refused] * 3) == ([] if again else [refused])
+    assert loop.recall(problem, [refused, real]) == ([] if again else [real])
+    assert loop.recall(problem, [real, real]) == [real]

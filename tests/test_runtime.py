@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune.engine import runtime
+from autotune.engine import data, runtime
+from autotune.engine.report import Limits
 from autotune.engine.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
 from autotune.errors import SetupError
+from autotune.problem import Problem
+from autotune.timing import Rules
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
@@ -174,3 +177,8 @@ def test_a_temporary_folder_that_is_none(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with pytest.raises(SetupError, match="set TMPDIR"):
         RunFolder()
+
+
+def test_data_that_cannot_be_written_is_the_machines_fault(problem: Problem, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"the data cannot be written to .*gone: No such file.*; free some space"):
+        data.compute(problem, tmp_path / "gone", Rules(), Limits(), allow_python=False)

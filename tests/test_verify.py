@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from numpy.typing import NDArray
 from autotune.device import list_devices
 from autotune.engine import trial
 from autotune.engine.arena import GUARD, POISON, Arena, Guarded, padded
-from autotune.engine.report import Fault, Limits, Report
+from autotune.engine.report import Fault, Limits, Report, is_too_large
 from autotune.engine.trial import Bench
 from autotune.engine.verify import Checker, _walk
 from autotune.model import Measurement, Outcome
-from autotune.opencl import OpenCLError, Session
+from autotune.opencl import KernelLimits, OpenCLError, Program, Session
 from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 from autotune.timing import Rules
 
@@ -208,9 +209,36 @@ def test_a_plan_after_a_fault_in_the_middle_of_the_first_is_right(session: Sessi
     spoils = SUM.replace("global const int *a", "global int *a").replace("int sum = 0;", "int sum = 0; a[5] = 77;")
     refused = spoils.replace("kernel void twice", "__attribute__((reqd_work_group_size(1, 2, 1))) kernel void twice")
     launches = (add, Launch("twice", (2,), (2,), twice.arguments))
-    assert run(sum_plan(source=refused, launches=launches)).outcome is Outcome.LAUNCH_ERROR
+    refusal = run(sum_plan(source=refused, launches=launches))
+    assert refusal.outcome is Outcome.LAUNCH_ERROR
+    assert "twice: clEnqueueNDRangeKernel failed: CL_INVALID_WORK_GROUP_SIZE (-54), the device does" in refusal.reason
     report = run(sum_plan())
     assert report.outcome is Outcome.OK, report.reason
+
+
+@pytest.mark.parametrize(("understates", "outcome"), [(True, Outcome.OK), (False, Outcome.LAUNCH_ERROR)])
+def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch, understates: bool, outcome: Outcome
+) -> None:
+    run = runner(session)
+    monkeypatch.setattr(Program, "limits", lambda *_: KernelLimits(0, 8, 0, 0))
+    monkeypatch.setattr(session, "understates_limits", understates)
+    report = run(sum_plan(options=("-DUNSEEN",)))
+    assert report.outcome is outcome
+    assert is_too_large(report.reason) is (not understates)
+
+
+def test_the_devices_own_limit_holds_where_the_driver_understates_that_of_kernels(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runner(session)
+    monkeypatch.setattr(session, "understates_limits", True)
+    monkeypatch.setattr(session, "info", replace(session.info, max_work_group_size=8))
+    report = run(sum_plan(options=("-DUNSEEN",)))
+    assert (report.outcome, report.reason) == (
+        Outcome.LAUNCH_ERROR,
+        "work-group of 16 is too large: add allows 8 here",
+    )
 
 
 ONCE = """

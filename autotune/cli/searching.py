@@ -27,7 +27,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
-from autotune.engine.report import FIRST_S, Limits
+from autotune.engine.report import BUILD_S, FIRST_S, Limits
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Outcome
@@ -82,6 +82,7 @@ def search(
     run_limit: Annotated[
         str, typer.Option(metavar="1m", help="How long a run may take while no best is known.")
     ] = f"{FIRST_S:g}s",
+    build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json_: JsonOption = False,
@@ -98,7 +99,10 @@ def search(
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
     fixed = parse_fix(fix, tuned)
-    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
+    limits = Limits(
+        build_s=units.parse_duration(build_limit, where="--build-limit"),
+        first_s=units.parse_duration(run_limit, where="--run-limit"),
+    )
     with Store.open(database) as store:
         chosen = _devices(device)
         problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
@@ -130,6 +134,8 @@ def search(
         print_result(result, study, database)
     if result.reason == "interrupted":
         raise typer.Exit(130)
+    if result.failure is not None:
+        raise result.failure
     if result.best is None:
         raise _nothing_passed(result, study)
 
@@ -137,8 +143,10 @@ def search(
 def _nothing_passed(result: Result, study: str) -> AutotuneError:
     """The error of a search without a verified configuration: where nothing builds, the kernel is wrong."""
     hint = f"autotune check {study} builds one and shows its log"
+    if not result.trials + result.reused:
+        hint = "no build ended in time: give a longer --timeout"
     if set(result.failures) == {Outcome.TIMEOUT}:
-        hint = "--run-limit 5m gives a run more time"
+        hint = "--run-limit 5m gives a run more time, --build-limit 5m a build"
     example = result.examples.get(Outcome.COMPILE_ERROR)
     if example is None or set(result.failures) != {Outcome.COMPILE_ERROR}:
         return AutotuneError("no configuration passed", hint=hint)

@@ -11,6 +11,7 @@ In the worker process, from the device up:
     launcher.py   built plans run: buffers restored, limits announced, spans taken
     trial.py      one plan: build, verify, time, verify again
     messages.py   what the search and its workers say to each other
+    probe.py      a kernel known to be good: where it fails too, the machine is at fault
     serve.py      a worker's loop
 
 In the search:

@@ -6,29 +6,45 @@ worker where the old one died, overran or reported itself lost. Python's part in
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.engine.messages import Built, Job, Ready, Retime, Setup
+from autotune.engine.messages import Built, Job, Probe, Ready, Retime, Setup, Sound
 from autotune.engine.pause import Pause
+from autotune.engine.probe import machine_fault, unwritable
 from autotune.engine.report import Report
 from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.plan import Plan
 
+_START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
+"""Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""
+
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+"""Signals that others send: what is out of memory, who shuts down. A worker's own fault is another."""
+
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
 
 
+_HINT = "what is stored remains; type the same again once the machine has memory to spare"
+
+
 class Closed(Exception):
     """The evaluator is closing; the thread ends."""
+
+
+class Cancelled(Exception):
+    """What the worker did is of no more interest; it is gone."""
 
 
 class Keeper(threading.Thread):
@@ -58,7 +74,9 @@ class Keeper(threading.Thread):
         self._folder = folder
         self._pause = pause
         self._worker: WorkerProcess | None = None
-        self._closing = threading.Event()
+        self._closing = False
+        self._interrupted = threading.Event()  # by `close` or `cancel`
+        self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
         self.started = threading.Event()
 
     def run(self) -> None:
@@ -66,7 +84,7 @@ class Keeper(threading.Thread):
         try:
             self._set_up(self)
             self.started.set()
-            while (task := self._tasks.get()) is not None and not self._closing.is_set():
+            while (task := self._tasks.get()) is not None and not self._closing:
                 self._handle(self, task)
         except Closed:
             pass
@@ -81,28 +99,53 @@ class Keeper(threading.Thread):
 
     def close(self) -> None:
         """End the worker process now; the thread follows by itself."""
-        self._closing.set()
+        self._closing = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End what the worker does, whose process is killed: `attempt` raises Cancelled until `resume`."""
+        self._interrupted.set()
         worker = self._worker
         if worker is not None:
             worker.stop()
 
+    def resume(self) -> None:
+        """Take part again after `cancel`."""
+        if not self._closing:
+            self._interrupted.clear()
+
+    @property
+    def building(self) -> bool:
+        """True while no kernel of a trial runs: the worker starts, waits or builds."""
+        worker = self._worker
+        return worker is None or worker.phase not in ("run", "verify", "time")
+
     def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
         """Start the worker process and return its answer to Setup, which may take a while to be known.
 
-        Raises WorkerError where it cannot start, Closed.
+        What is ended from outside is tried again, after a while: `_START_DELAYS_S`. Raises WorkerError where it cannot
+        start, SetupError where the machine is at fault, Closed, Cancelled.
         """
 
         def start() -> Any:
             self._worker = WorkerProcess(self.role, self._folder, environment)
             self._exchange(self._worker, device, _START_S)
+            if not self._sound:
+                self._probe(self._worker)
             if self._pause is not None:
                 self._pause.join(self._worker)
             return self._exchange(self._worker, setup(), _START_S)
 
-        try:
-            answer = _forgiving(start)
-        except (WorkerDied, WorkerOverran) as error:
-            raise WorkerError(f"the {self.role} worker cannot start: {error}") from None
+        for delay_s in (*_START_DELAYS_S, None):
+            try:
+                answer = start()
+                break
+            except (WorkerDied, WorkerOverran) as error:
+                outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
+                if not outside or delay_s is None:
+                    raise WorkerError(f"the {self.role} worker cannot start: {error}", hint=_HINT) from None
+            if self._interrupted.wait(delay_s):
+                raise self._end()
         if isinstance(answer, Report):
             raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
         assert isinstance(answer, Ready)
@@ -151,11 +194,39 @@ class Keeper(threading.Thread):
             report = self.ask(job, limit_s, on_built, makes_way)
         except WorkerOverran as overrun:
             ran = overrun.limit_s if overrun.made_way else 0.0
-            return Report(Outcome.TIMEOUT, str(overrun), made_way_s=ran, **_spent(overrun.phase, began))
+            return Report(
+                Outcome.TIMEOUT, str(overrun), made_way_s=ran, phase=overrun.phase, **_spent(overrun.phase, began)
+            )
         except WorkerDied as death:
-            return Report(Outcome.CRASH, str(death), **_spent(death.phase, began))
+            report = Report(Outcome.CRASH, str(death), phase=death.phase, **_spent(death.phase, began))
         assert isinstance(report, Report)
+        if _may_be_the_machines(report):
+            self._require_sound_machine()
         return report
+
+    def _require_sound_machine(self) -> None:
+        """Raise SetupError where not even a kernel that is known to be good builds and runs here."""
+        self._sound = False
+        if self._worker is None:
+            self._set_up(self)
+        else:
+            with suppress(WorkerDied, WorkerOverran):  # ended from outside: no verdict
+                self._probe(self._worker)
+
+    def _probe(self, worker: WorkerProcess) -> None:
+        try:
+            answer = self._exchange(worker, Probe(), _START_S)
+        except WorkerDied as death:
+            if death.signal in _OUTSIDE:
+                raise
+            raise machine_fault(str(death), self._folder) from None
+        if isinstance(answer, Report):  # it found no device
+            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+        assert isinstance(answer, Sound)
+        reason = answer.reason or unwritable(self._folder)
+        if reason:
+            raise machine_fault(reason, self._folder, answer.detail)
+        self._sound = True
 
     def retime(
         self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float
@@ -181,19 +252,22 @@ class Keeper(threading.Thread):
         self, worker: WorkerProcess, message: Any, limit_s: float, makes_way: Callable[[float], bool] | None = None
     ) -> Any:
         try:
-            if self._closing.is_set():
-                worker.kill()
-                raise Closed
+            if self._interrupted.is_set():
+                self._drop()
+                raise self._end()
             worker.send(message)
             answer = worker.receive(limit_s, makes_way)
         except WorkerError:
             self._drop()
-            if self._closing.is_set():
-                raise Closed from None
+            if self._interrupted.is_set():
+                raise self._end() from None
             raise
         if isinstance(answer, Report) and answer.fatal:
             self._drop()
         return answer
+
+    def _end(self) -> Closed | Cancelled:
+        return Closed() if self._closing else Cancelled()
 
     def _drop(self) -> None:
         worker, self._worker = self._worker, None
@@ -211,6 +285,17 @@ def _forgiving(step: Callable[[], Any]) -> Any:
         if death.signal != signal.SIGKILL:
             raise
     return step()
+
+
+_PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
+"""An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
+
+
+def _may_be_the_machines(report: Report) -> bool:
+    """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
+    if report.outcome is Outcome.CRASH:
+        return report.phase in ("build", "launch")
+    return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from autotune import reference
 from autotune.engine.messages import Setup
 from autotune.engine.report import Limits
+from autotune.errors import SetupError
 from autotune.plan import numpy_type
 from autotune.problem import Problem
 from autotune.timing import Rules
 
 
 def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, allow_python: bool) -> Setup:
-    """Return the set-up of workers. Raises StudyError, and whatever a reference in Python raises."""
+    """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
+    files, and whatever a reference in Python raises.
+    """
     inputs = reference.input_data(problem)
     expected = reference.expected(problem, inputs, allow_python=allow_python)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
@@ -38,6 +41,10 @@ def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, all
 
 def _save(folder: Path, prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     files = {name: str(folder / f"{prefix}-{name}.npy") for name in arrays}
-    for name, data in arrays.items():
-        np.save(files[name], data)
+    try:
+        for name, data in arrays.items():
+            np.save(files[name], data)
+    except OSError as error:
+        hint = "free some space or set TMPDIR to another folder"
+        raise SetupError(f"the data cannot be written to {folder}: {error.strerror or error}", hint=hint) from None
     return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,12 +120,22 @@ class Launcher:
         try:
             return self._session.launch(kernel, launch.global_size, launch.local_size)
         except OpenCLError as error:
-            sizes = f"global {launch.global_size}, local {launch.local_size}"
-            raise Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: {error} ({sizes})") from None
+            raise Fault(Outcome.LAUNCH_ERROR, _refusal(launch, error)) from None
 
     def _finish(self) -> None:
         with _noticing_loss():
             self._session.finish()
+
+
+def _refusal(launch: Launch, error: OpenCLError) -> str:
+    """Say why the driver does not launch a kernel; what it means where the error's name does not tell."""
+    items = math.prod(launch.local_size or (1,))
+    meaning = {
+        "CL_OUT_OF_RESOURCES": f", too few registers or too little local memory for a work-group of {items}",
+        "CL_INVALID_WORK_GROUP_SIZE": f", the device does not run this kernel with a work-group of {items}",
+    }.get(error.name, "")
+    sizes = f"global {launch.global_size}, local {launch.local_size}"
+    return f"{launch.entry}: {error}{meaning} ({sizes})"
 
 
 @contextmanager

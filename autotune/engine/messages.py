@@ -34,6 +34,19 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """To a worker at any time: build and run a kernel that is known to be good. Answered by Sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The answer to Probe: `reason` is empty where that kernel gave what it should; `detail` a build log."""
+
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
 

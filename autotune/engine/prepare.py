@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autotune.engine.arena import Arena, Guarded, round_up
-from autotune.engine.report import Fault, first_error, located, resources
+from autotune.engine.report import Fault, first_error, located, resources, too_large
 from autotune.engine.verify import Checker
 from autotune.model import Outcome
 from autotune.opencl import (
@@ -122,22 +122,22 @@ def binary_hash(session: Session, program: Program) -> str:
 
 
 def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
-    # NVIDIA's driver takes more than it reports, adds to what a kernel declares, and refuses most of what is too
-    # much by itself. Others corrupt memory.
-    nvidia = session.info.vendor_name == "nvidia"
-    allowed = _MOST_ON_NVIDIA if nvidia else plan.local_memory or session.info.local_memory
+    # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
+    # by itself. Others corrupt memory.
+    lax = session.understates_limits
+    allowed = _MOST_ON_NVIDIA if lax else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
     needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
     if needed > allowed:
         raise Fault(
             Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
         )
-    items = math.prod(launch.local_size or (1,))
-    if 0 < limits.work_group_size < items:
-        raise Fault(
-            Outcome.LAUNCH_ERROR,
-            f"work-group of {items} is too large: {launch.entry} allows {limits.work_group_size} here",
-        )
+    items, required = math.prod(launch.local_size or (1,)), limits.required_work_group_size
+    if launch.local_size is not None and required not in (0, items):
+        raise Fault(Outcome.LAUNCH_ERROR, f"{launch.entry} requires a work-group of {required}, the launch has {items}")
+    most = session.info.max_work_group_size if lax or required else limits.work_group_size
+    if 0 < most < items:
+        raise Fault(Outcome.LAUNCH_ERROR, too_large(items, launch.entry, most))
 
 
 def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:

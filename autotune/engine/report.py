@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from autotune.errors import AutotuneError
 from autotune.model import Measurement, Outcome
 
+BUILD_S = 60.0
+"""Seconds that a build may take, where nothing else is asked for."""
+
 FIRST_S = 60.0
 """Seconds that a run may take while no best is known, where nothing else is asked for."""
 
@@ -20,7 +23,7 @@ class Limits:
     `first` holds for a run while no best is known.
     """
 
-    build_s: float = 60.0
+    build_s: float = BUILD_S
     floor_s: float = 2.0
     first_s: float = FIRST_S
     multiple: float = 20.0
@@ -35,7 +38,7 @@ class Report:
     """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
 
     `place` is that of the plan at work, where several are timed interleaved. `made_way_s`: how long the kernel had run
-    when it was given up before its limit, for others.
+    when it was given up before its limit, for others. `phase`: where the worker was lost, what it did last.
     """
 
     outcome: Outcome
@@ -52,6 +55,7 @@ class Report:
     fatal: bool = False
     place: int = 0
     made_way_s: float = 0.0
+    phase: str = ""
 
 
 class Fault(AutotuneError):
@@ -61,6 +65,16 @@ class Fault(AutotuneError):
         self.outcome = outcome
         self.fatal = fatal
         super().__init__(reason, detail=detail)
+
+
+def too_large(items: int, entry: str, most: int) -> str:
+    """Return the reason of a launch that is not tried, since the driver reports a lower limit for the kernel."""
+    return f"work-group of {items} is too large: {entry} allows {most} here"
+
+
+def is_too_large(reason: str) -> bool:
+    """Say whether a trial ended by what the driver had reported, without having been launched."""
+    return re.match(r"work-group of \d+ is too large: .* allows \d+ here$", reason) is not None
 
 
 def located(log: str, source: str) -> str:

@@ -13,13 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena
-from autotune.engine.messages import Built, Job, Phase, Ready, Retime, Setup
+from autotune.engine.messages import Built, Job, Phase, Probe, Ready, Retime, Setup
 from autotune.engine.prepare import binary_hash, compile_plan, launch_ahead
+from autotune.engine.probe import PROBE, probe
 from autotune.engine.report import Fault, Report, resources
 from autotune.engine.trial import Bench
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
 from autotune.opencl import OpenCLError, Program, Session
+
+_PROBE_S = 60.0
+"""For a small kernel, on a machine that may be busy."""
 
 
 def serve(role: str, connection: Connection) -> None:
@@ -29,7 +33,7 @@ def serve(role: str, connection: Connection) -> None:
     """
     try:
         session = Session(connection.recv())
-        setup = connection.recv()
+        setup = _receive(session, connection)
         if role == "builder":
             _serve_builds(session, setup, connection)
         else:
@@ -41,11 +45,19 @@ def serve(role: str, connection: Connection) -> None:
         connection.send(Report(Outcome.CRASH, str(error), build_log=error.detail, fatal=True))
 
 
+def _receive(session: Session, connection: Connection) -> Any:
+    """Return the next message that is no Probe, which is answered here."""
+    while isinstance(message := connection.recv(), Probe):
+        connection.send(Phase(PROBE, _PROBE_S))
+        connection.send(probe(session))
+    return message
+
+
 def _serve_builds(session: Session, setup: Setup, connection: Connection) -> None:
     arena = Arena(session, _load(setup.inputs))
     connection.send(Ready({}))
     while True:
-        job = connection.recv()
+        job = _receive(session, connection)
         began = time.monotonic()
         try:
             connection.send(Phase("build", setup.limits.build_s))
@@ -92,7 +104,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
     connection.send(Ready(expected))
     while True:
-        job = connection.recv()
+        job = _receive(session, connection)
         if isinstance(job, Retime):
             try:
                 connection.send(bench.retime(job.plans, job.best_ns, job.budget_s))

@@ -21,6 +21,9 @@ from autotune.errors import WorkerError
 LONGEST_WAIT_S = 3600.0
 """What the system takes as a time out; limits may be longer."""
 
+IDLE = "idle"
+"""The phase of a worker that has answered."""
+
 _ASKING_S = 0.1
 """How often it is asked whether a run makes way."""
 
@@ -56,6 +59,8 @@ class WorkerOverran(WorkerError):
 
 DOING = {
     "start": "started",
+    "probe": "ran a kernel that is known to be good",
+    "idle": "waited",
     "build": "built the kernel",
     "launch": "compiled or first ran the kernel",
     "run": "ran the kernel for the first time",
@@ -120,6 +125,7 @@ class WorkerProcess:
             except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
                 raise self._died() from None
             if not isinstance(message, Phase):
+                self.phase = "start" if message is None else IDLE
                 self._said = self._log.stat().st_size
                 return message
             self.phase, self._place, limit_s = message.name, message.place, message.limit_s

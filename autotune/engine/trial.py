@@ -105,10 +105,14 @@ class Bench:
             clock.lap("verify" if clock.seconds else "build")
             if fault.outcome is Outcome.WRONG_RESULT:
                 self._refresh()
-            busy = 0.0 if fault.fatal else self._launcher.busy_s()
+            busy, fatal = 0.0, fault.fatal
+            try:
+                busy = 0.0 if fatal else self._launcher.busy_s()
+            except Fault:  # a refused launch may take the context along: the reason is still the refusal
+                fatal = True
             return Report(
                 fault.outcome, str(fault), **clock.seconds, busy_s=busy, build_log=fault.detail or log,
-                environment=environment, fatal=fault.fatal,
+                environment=environment, fatal=fatal,
             )  # fmt: skip
 
     def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
