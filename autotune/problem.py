@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune import library
+from autotune import includes, library
 from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.library import did_you_mean
@@ -212,7 +212,9 @@ class Problem:
         defined: dict[str, Any] = {**self.choices, **configuration}
         defined |= {name: value.evaluate(names) for name, value in self.study.defines.items()}
         flags = [_filled(option.flag, names) for option in self.study.options if option.when.evaluate(names)]
-        return (*(_define(name, value) for name, value in defined.items()), *flags)
+        options = (*(_define(name, value) for name, value in defined.items()), *flags)
+        includes.check_options(options, f"{self.study.text.path}: options")
+        return options
 
     def _arguments(
         self, rules: Sequence[LaunchRule], names: Mapping[str, Any], *, padded: bool = True

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune import library, schema
+from autotune import includes, library, schema
 from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
 from autotune.library import StudyText, did_you_mean
@@ -46,7 +46,8 @@ class Study:
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = Path(f"{tables.get('name', 'study')}.toml")
         kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
-        text = source if source is not None else library.read_source(kernel)
+        library.require_plain(tables, str(path))
+        text = includes.inline(kernel, includes.folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
 
     @classmethod
@@ -153,7 +154,8 @@ class Study:
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
-        source = library.read_source(library.find_kernel(table.kernel or "", self.text.path, "reference.kernel"))
+        path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
+        source = includes.inline(path, includes.folders_of(self.text.table, self.text.path))
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:

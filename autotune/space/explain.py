@@ -64,7 +64,7 @@ def _needed(
     *,
     grown: bool = False,
 ) -> list[Constraint]:
-    """Return, of `constraints` that with those `beside` leave nothing, a set of which none can go; late ones stay first.
+    """Return, of `constraints` that with those `beside` leave nothing, a set of which none can go.
 
     By halves (Junker's QuickXplain): of a few dozen constraints of which three matter, a dozen builds tell them, not
     one for each. `grown`: there are more beside than the caller knew to be possible.
