@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -45,7 +46,8 @@ class Problem:
         fix: Mapping[str, Sequence[Value]] | None = None,
     ) -> None:
         self.study = study
-        self.device = device or GENERIC_DEVICE
+        self.on_device = device is not None
+        self.device = device or _generic(study)
         self.size: dict[str, int] = _merge("size", study.sizes, size or {})
         defaults = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = _merge("choice", defaults, choices or {})
@@ -157,7 +159,7 @@ class Problem:
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
-        if requires.vendor and self.device is not GENERIC_DEVICE and requires.vendor != self.device.vendor_name:
+        if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
                 where=f"study {self.study.name}",
@@ -266,6 +268,11 @@ def _extent(extent: Expression, names: Mapping[str, Any], where: str) -> int:
     if isinstance(value, str) or int(value) != value or value < 1:
         raise StudyError(f"{extent.text} gives {value}, not a whole number of at least 1", where=where)
     return int(value)
+
+
+def _generic(study: Study) -> DeviceInfo:
+    """The typical device, with the extensions that the study requires: a mere reading needs none of them."""
+    return replace(GENERIC_DEVICE, extensions=(*GENERIC_DEVICE.extensions, *study.requires.extensions))
 
 
 def _facts(device: DeviceInfo) -> dict[str, Any]:

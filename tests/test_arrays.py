@@ -149,18 +149,21 @@ def test_nothing_is_changed_in_place_and_nothing_but_numbers_comes_out(text: str
 
 EXAMPLES = """
 a + b; a @ b; a @ v; v @ a; -a; a > b; a.T; a[0]; a[:, 1]; a[0, 1]; a[None]; a[::2]; abs(a); maximum(a, v);
-where(a > 0, a, 1); clip(a, 0, 1); round(a, 2); astype(a, 'float32'); sum(a); sum(a, axis=0); max(a, axis=1, keepdims=1);
-std(a, axis=-1, ddof=1); argmin(a, 0); trace(a); cumsum(a); cumsum(a, axis=1); sort(a); sort(a, axis=None); argsort(v);
-roll(a, 1, axis=0); roll(a, (1, 2), (0, 1)); tril(a); triu(v, 1); diff(a); diff(a, axis=0); take(a, (1, 0));
-take(a, (1, 0), axis=1); repeat(a, 3); repeat(a, 2, axis=1); tile(a, 2); tile(v, (2, 3)); pad(a, 1);
-pad(a, ((1, 2), (0, 1)), mode='edge'); concatenate((a, b)); concatenate((a, b), axis=1); concatenate((a, v), axis=None);
-stack((a, b)); stack((v, v), axis=1); arange(5); arange(1, 6, 2); arange(0, 1, 0.25); zeros(3); ones((2, 3)); full((2, 2), 7);
-expand_dims(v, 0); flip(a); flip(a, 0); squeeze(c); reshape(a, (3, 3)); reshape(c, -1); swapaxes(c, 0, 2); rot90(c, axes=(1, 2));
-transpose(c); transpose(c, (0, 2, 1)); outer(a, v); kron(a, v); kron(v, a); inner(a, v); inner(c, a); dot(a, v); dot(c, a);
-dot(v, v); dot(2, a); vdot(a, b); matmul(c, a); tensordot(a, b); tensordot(c, a, axes=1); tensordot(c, a, axes=((1,), (0,)));
-minimum(a, 0); convolve(v, v); convolve(v, v, mode='same'); convolve(v, v, 'valid'); cross(a, v); einsum('ij,jk->ik', a, b);
-einsum('ij,jk', a, b); einsum('ii', a); einsum('...ij,jk->...ik', c, a); einsum('ij->ji', a); hypot(a, 1); arctan2(v, v);
-mean(v); var(a); prod(a, axis=0); cumprod(v); argmax(a); min(a, 1); (1, 2) + v[:2]; a ** 2; a % 2 == 0; n * a + n; trace(c)
+where(a > 0, a, 1); clip(a, 0, 1); round(a, 2); astype(a, 'float32'); sum(a); sum(a, axis=0);
+max(a, axis=1, keepdims=1); std(a, axis=-1, ddof=1); argmin(a, 0); trace(a); cumsum(a); cumsum(a, axis=1);
+sort(a); sort(a, axis=None); argsort(v); roll(a, 1, axis=0); roll(a, (1, 2), (0, 1)); tril(a); triu(v, 1);
+diff(a); diff(a, axis=0); take(a, (1, 0)); take(a, (1, 0), axis=1); repeat(a, 3); repeat(a, 2, axis=1);
+tile(a, 2); tile(v, (2, 3)); pad(a, 1); pad(a, ((1, 2), (0, 1)), mode='edge'); concatenate((a, b));
+concatenate((a, b), axis=1); concatenate((a, v), axis=None); stack((a, b)); stack((v, v), axis=1); arange(5);
+arange(1, 6, 2); arange(0, 1, 0.25); zeros(3); ones((2, 3)); full((2, 2), 7); expand_dims(v, 0); flip(a);
+flip(a, 0); squeeze(c); reshape(a, (3, 3)); reshape(c, -1); swapaxes(c, 0, 2); rot90(c, axes=(1, 2));
+transpose(c); transpose(c, (0, 2, 1)); outer(a, v); kron(a, v); kron(v, a); inner(a, v); inner(c, a);
+dot(a, v); dot(c, a); dot(v, v); dot(2, a); vdot(a, b); matmul(c, a); tensordot(a, b);
+tensordot(c, a, axes=1); tensordot(c, a, axes=((1,), (0,))); minimum(a, 0); convolve(v, v);
+convolve(v, v, mode='same'); convolve(v, v, 'valid'); cross(a, v); einsum('ij,jk->ik', a, b);
+einsum('ij,jk', a, b); einsum('ii', a); einsum('...ij,jk->...ik', c, a); einsum('ij->ji', a); hypot(a, 1);
+arctan2(v, v); mean(v); var(a); prod(a, axis=0); cumprod(v); argmax(a); min(a, 1); (1, 2) + v[:2]; a ** 2;
+a % 2 == 0; n * a + n; trace(c)
 """
 
 
@@ -190,5 +193,5 @@ def test_a_shape_that_the_data_decides_is_not_known(text: str) -> None:
 def test_a_shape_takes_no_memory() -> None:
     huge = np.broadcast_to(np.float64(1), (2**20, 2**20))
     assert shape_of("sum(a + zeros((2**20, 2**20)), axis=0)", {"a": huge}) == (2**20,)
-    with pytest.raises(StudyError, match="could not be broadcast|broadcast"):
+    with pytest.raises(StudyError, match="broadcast"):
         shape_of("a + zeros(3)", {"a": huge})

@@ -116,3 +116,9 @@ def test_a_function_that_does_not_do_is_told_with_its_line(function: Any, messag
     problem = Problem(study(reference=function))
     with pytest.raises(StudyError, match=message):
         reference.expected(problem, reference.input_data(problem))
+
+
+def test_a_wrong_shape_is_told_without_computing() -> None:
+    with pytest.raises(StudyError, match=r"reference\.numpy\.y: has shape \(999,\), the output has \(1000,\)"):
+        reference.check(Problem(study(reference={"numpy": {"y": "x[1:]"}})))
+    reference.check(Problem(study(reference={"numpy": {"y": "alpha * x + y"}}), {"N": 2**30}))
