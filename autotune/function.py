@@ -67,7 +67,7 @@ class _Watch:
         self._known = {str(path.resolve()) for path in known}
         package = Path(__file__).parent
         places = (sys.prefix, sys.base_prefix, package, *sysconfig.get_paths().values(), *_SYSTEM)
-        self._roots = {str(Path(place).resolve()) for place in places}
+        self._roots = {str(Path(str(place)).resolve()) for place in places}
 
     def __call__(self, event: str, given: tuple[Any, ...]) -> None:
         path: Any = given[0] if event == "open" else given[1] if event == "import" else None
@@ -75,7 +75,8 @@ class _Watch:
             path = given[0]
         if not isinstance(path, str | bytes | os.PathLike):
             return
-        real = str(Path(os.fsdecode(path)).resolve())
+        opened: str = os.fsdecode(path)
+        real = str(Path(opened).resolve())
         if event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
             self._known.add(real)
         elif not self._may_read(real):
