@@ -16,18 +16,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotune import includes
 from autotune.errors import StudyError, UsageError
+from autotune.includes import is_file
 from autotune.key import ProblemKey, Value
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
-_MAX_SOURCE = 4 * 2**20
-_MAX_DEPTH = 20
 _MAX_SIZE = 2**31 - 1
-_FILES = ("kernel", "python")
-"""Keys of `[reference]` that name a file."""
+_MAX_LEVELS = 20
 
 
 class _StudyFields(NamedTuple):
@@ -59,14 +57,25 @@ class StudyText(_StudyFields):
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
         text = json.dumps(measured, sort_keys=True, separators=(",", ":"), default=str)
-        return _digest(text + "".join(read_source(path) for path in self._reference_files()))
+        return _digest(text + self._reference_text())
 
-    def _reference_files(self) -> list[Path]:
+    def _reference_text(self) -> str:
+        """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
         reference = self.table.get("reference")
         if not isinstance(reference, Mapping):
-            return []
-        named = {key: str(reference.get(key, "")).rpartition(":")[0 if key == "python" else 2] for key in _FILES}
-        return [find_kernel(name, self.path, f"reference.{key}") for key, name in named.items() if name]
+            return ""
+        kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
+        text = ""
+        if kernel:
+            path = find_kernel(kernel, self.path, "reference.kernel")
+            text += includes.inline(path, includes.folders_of(self.table, self.path))
+        if python:
+            from autotune.imports import files_of
+
+            (_, own), *others = files_of(find_kernel(python, self.path, "reference.python")).items()
+            text += own.decode(errors="replace").replace("\r\n", "\n")
+            text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
+        return text
 
 
 def find_study(name_or_path: str) -> StudyText:
@@ -76,25 +85,21 @@ def find_study(name_or_path: str) -> StudyText:
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         path = Path(name_or_path)
-        if not _is_file(path):
+        if not is_file(path):
             what = "not a study file" if os.path.lexists(path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
         return read_study(path)
     own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
-    if _is_file(own):
+    if is_file(own):
         hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
         return read_study(own, shadows=bundled if hides else None)
-    if _is_file(bundled):
+    if is_file(bundled):
         return read_study(bundled)
     raise StudyError(
         f"no study named {name_or_path!r}",
         hint=f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}; "
         "a path needs a slash or the suffix .toml",
     )
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
 
 
 def study_paths() -> dict[str, Path]:
@@ -113,17 +118,38 @@ def bundled_folder() -> Path:
 def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        table = tomllib.loads(includes.read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"cannot be read: {error}", where=str(path)) from error
+    except (ValueError, RecursionError) as error:  # Python's own limits
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
+    require_plain(table, str(path))
     kernel = table.get("kernel")
     if not isinstance(kernel, str):
         raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
     kernel_path = find_kernel(kernel, path)
     name = str(table.get("name", path.stem))
-    return StudyText(name, path, table, kernel_path, read_source(kernel_path), shadows)
+    source = includes.inline(kernel_path, includes.folders_of(table, path))
+    return StudyText(name, path, table, kernel_path, source, shadows)
+
+
+def require_plain(table: Mapping[str, Any], where: str) -> None:
+    """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
+    level: list[tuple[str, Any]] = list(table.items())
+    for _ in range(_MAX_LEVELS):
+        for key, value in level:
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+        level = [(f"{key}.{name}", inner) for key, value in level for name, inner in _inside(value)]
+    if level:
+        raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value, 1) if isinstance(value, list | tuple) else ()
 
 
 def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
@@ -131,37 +157,10 @@ def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
     folder = study.parent
     places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
     for place in places:
-        if (place / name).is_file():
+        if is_file(place / name):
             return place / name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
-
-
-def read_source(path: Path, _open: tuple[Path, ...] = ()) -> str:
-    """Return the text of a kernel with every `#include "file"` replaced by that file.
-
-    `#line` directives keep compiler messages pointing at the author's files. Raises StudyError for a
-    missing or circular include and for more than 4 MiB of text.
-    """
-    if path in _open or len(_open) >= _MAX_DEPTH:
-        raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
-    try:
-        text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"cannot be read: {error}", where=str(path)) from error
-
-    def inline(match: re.Match[str]) -> str:
-        line = text.count("\n", 0, match.start()) + 1
-        included = path.parent / match[1]
-        if not included.is_file():
-            raise StudyError(f"includes {match[1]!r}, which is not there", where=f"{path}:{line}")
-        body = read_source(included, (*_open, path)).rstrip("\n")
-        return f'#line 1 "{included.name}"\n{body}\n#line {line + 1} "{path.name}"'
-
-    text = _INCLUDE.sub(inline, text)
-    if len(text) > _MAX_SOURCE:
-        raise StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
-    return text
 
 
 def default_size(text: StudyText) -> dict[str, int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from autotune import library
+from autotune import includes, library
 from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.library import did_you_mean
@@ -45,7 +46,8 @@ class Problem:
         fix: Mapping[str, Sequence[Value]] | None = None,
     ) -> None:
         self.study = study
-        self.device = device or GENERIC_DEVICE
+        self.on_device = device is not None
+        self.device = device or _generic(study)
         self.size: dict[str, int] = _merge("size", study.sizes, size or {})
         defaults = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = _merge("choice", defaults, choices or {})
@@ -157,7 +159,7 @@ class Problem:
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
-        if requires.vendor and self.device is not GENERIC_DEVICE and requires.vendor != self.device.vendor_name:
+        if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
                 where=f"study {self.study.name}",
@@ -212,7 +214,9 @@ class Problem:
         defined: dict[str, Any] = {**self.choices, **configuration}
         defined |= {name: value.evaluate(names) for name, value in self.study.defines.items()}
         flags = [_filled(option.flag, names) for option in self.study.options if option.when.evaluate(names)]
-        return (*(_define(name, value) for name, value in defined.items()), *flags)
+        options = (*(_define(name, value) for name, value in defined.items()), *flags)
+        includes.check_options(options, f"{self.study.text.path}: options")
+        return options
 
     def _arguments(
         self, rules: Sequence[LaunchRule], names: Mapping[str, Any], *, padded: bool = True
@@ -264,6 +268,11 @@ def _extent(extent: Expression, names: Mapping[str, Any], where: str) -> int:
     if isinstance(value, str) or int(value) != value or value < 1:
         raise StudyError(f"{extent.text} gives {value}, not a whole number of at least 1", where=where)
     return int(value)
+
+
+def _generic(study: Study) -> DeviceInfo:
+    """The typical device, with the extensions that the study requires: a mere reading needs none of them."""
+    return replace(GENERIC_DEVICE, extensions=(*GENERIC_DEVICE.extensions, *study.requires.extensions))
 
 
 def _facts(device: DeviceInfo) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune import library, schema
+from autotune import includes, library, schema
 from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
 from autotune.library import StudyText, did_you_mean
@@ -46,7 +46,8 @@ class Study:
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = Path(f"{tables.get('name', 'study')}.toml")
         kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
-        text = source if source is not None else library.read_source(kernel)
+        library.require_plain(tables, str(path))
+        text = includes.inline(kernel, includes.folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
 
     @classmethod
@@ -153,7 +154,8 @@ class Study:
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
-        source = library.read_source(library.find_kernel(table.kernel or "", self.text.path, "reference.kernel"))
+        path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
+        source = includes.inline(path, includes.folders_of(self.text.table, self.text.path))
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
@@ -180,6 +182,11 @@ class Study:
                 where="arguments",
                 hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
             )
+        launched = {name for rule in self.launches for name in rule.arguments}
+        for name in sorted(outputs - launched):
+            raise StudyError(
+                "is an output that no launch takes", where=f"arguments.{name}", hint="name it in a launch's arguments"
+            )
         if self.reference.numpy is not None and set(self.reference.numpy) != outputs:
             raise StudyError(
                 f"must give every output and nothing else: {', '.join(sorted(outputs))}", where="reference.numpy"
@@ -204,6 +211,8 @@ def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
 def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: set[str]) -> Argument:
     where = f"arguments.{name}"
     data = table.access in ("in", "out", "inout")
+    if data:
+        _require_no_parameter(table, where, tuned - given)
     shape = _expressions(table.shape or (), f"{where}.shape", given if data else tuned)
     type_text = table.type if "{" in table.type or table.type not in tuned else f"{{{table.type}}}"
     if "{" not in type_text:
@@ -220,6 +229,21 @@ def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: se
         _optional(table.value, f"{where}.value", tuned),
         _optional(table.local, f"{where}.local", tuned),
     )
+
+
+def _require_no_parameter(table: schema.ArgumentTable, where: str, parameters: set[str]) -> None:
+    """Every configuration solves the same problem: no parameter shapes its data."""
+    used = [(name, "shape") for text in table.shape or () for name in Expression.parse(text, where=where).names]
+    used += [(name, "type") for name in (_BRACES.findall(table.type) or [table.type])]
+    for name, key in sorted(used):
+        if name in parameters:
+            raise StudyError(
+                f"{name} is a parameter, which cannot shape data that every configuration has in common",
+                where=f"{where}.{key}",
+                hint="pad with allocate, which may use parameters"
+                if key == "shape"
+                else "make it a choice, or cast in the kernel",
+            )
 
 
 def _check_type(text: str, where: str) -> None:

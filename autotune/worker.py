@@ -5,17 +5,15 @@ launch never sees a closed pipe, so the operating system is asked to kill it (PR
 before the heavy imports.
 """
 
-import ctypes
 import os
-import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1
+from autotune.lifeline import die_with
 
 
 def main(role: str, descriptor: int, parent: int) -> None:
     """Serve `builder` or `device` requests over an inherited socket until the search closes it."""
-    _die_with(parent)
+    die_with(parent)
     from multiprocessing.connection import Connection
 
     connection = Connection(descriptor)
@@ -26,14 +24,6 @@ def main(role: str, descriptor: int, parent: int) -> None:
         os.nice(5)  # the device's worker and the search go first
     os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
     serve(role, connection)
-
-
-def _die_with(parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before it could take us along
-        os._exit(1)
 
 
 if __name__ == "__main__":

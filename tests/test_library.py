@@ -113,6 +113,47 @@ def test_a_change_of_a_python_reference_changes_the_study_hash(folder: Path) -> 
     assert library.find_study("own").study_hash != before
 
 
+def test_a_change_of_a_file_found_through_the_options_changes_the_kernel_hash(folder: Path) -> None:
+    path = folder / "studies" / "own.toml"
+    path.write_text(path.read_text() + '[[options]]\nflag = "-Iinc"\n')
+    (folder / "studies" / "inc").mkdir()
+    (folder / "studies" / "inc" / "fac.h").write_text("#define FAC 1\n")
+    (folder / "kernels" / "k.cl").write_text("#include <fac.h>\n")
+    before = library.find_study("own")
+    assert "#define FAC 1" in before.source
+    (folder / "studies" / "inc" / "fac.h").write_text("#define FAC 2\n")
+    assert library.find_study("own").kernel_hash != before.kernel_hash
+
+
+def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_hash(folder: Path) -> None:
+    path = folder / "studies" / "own.toml"
+    path.write_text(path.read_text() + '[reference]\npython = "ref.py:f"\n')
+    (folder / "studies" / "ref.py").write_text("import helper\nDATA = 'data.csv'\n")
+    hashes = set()
+    for name, text in (("helper.py", "A = 1\n"), ("helper.py", "A = 2\n"), ("data.csv", "1\n"), ("data.csv", "2\n")):
+        (folder / "studies" / name).write_text(text)
+        hashes.add(library.find_study("own").study_hash)
+    assert len(hashes) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "9" * 5000, "not valid TOML: a number has too many digits"),
+        ("x = " + "9" * 4000, "x: holds a whole number beyond 64 bits"),
+        ("x = " + "[" * 5000 + "]" * 5000, "not valid TOML: nested too deeply"),
+        ("x = " + "[" * 50 + "]" * 50, "is nested more than 20 levels deep"),
+        (f"kernel = '{'k' * 5000}.cl'", "no file 'k"),
+        ("kernel = 'k\\u0000.cl'", "no file"),
+    ],
+)
+def test_what_no_study_holds_is_refused(folder: Path, text: str, message: str) -> None:
+    lines = "name = 'own'\n" + ("" if text.startswith("kernel") else "kernel = 'k.cl'\n")
+    (folder / "studies" / "own.toml").write_text(lines + text.replace("'", '"') + "\n")
+    with pytest.raises(StudyError, match=message):
+        library.find_study("own")
+
+
 def test_sizes_and_choices_are_read_over_the_defaults(folder: Path) -> None:
     text = library.find_study("own")
     known = library.default_size(text)

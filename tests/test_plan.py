@@ -25,3 +25,18 @@ def test_bytes_count_padding_and_vectors() -> None:
     assert Buffer("x", "float4", (3,), (4,)).nbytes == 64
     assert Buffer("x", "int", (3, 5), (4, 8)).nbytes == 128
     assert Local("tile", "double2", 10).nbytes == 160
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("unsigned int", "uint"),
+        ("unsigned", "uint"),
+        ("unsigned char", "uchar"),
+        ("uint32_t", "uint"),
+        ("size_t", "ulong"),
+    ],
+)
+def test_what_c_calls_it_is_suggested_as_opencl_does(name: str, meant: str) -> None:
+    with pytest.raises(StudyError, match=f"did you mean '{meant}'"):
+        numpy_type(name)

@@ -85,10 +85,21 @@ def test_no_valid_configuration_is_an_error() -> None:
 
 def test_requirements_are_refused_in_one_line() -> None:
     with pytest.raises(DeviceError, match="lacks cl_khr_nothing"):
-        Problem(study(requires={"extensions": ["cl_khr_nothing"]}))
+        Problem(study(requires={"extensions": ["cl_khr_nothing"]}), device=GENERIC_DEVICE)
     amd = replace(GENERIC_DEVICE, vendor="AMD")
     with pytest.raises(DeviceError, match="needs a device of nvidia"):
         Problem(study(requires={"vendor": "nvidia"}), device=amd)
+
+
+def test_without_a_device_a_study_has_what_it_requires() -> None:
+    needs = {"constraints": [{"require": "has_extension('cl_khr_fp16')"}], "requires": {"extensions": ["cl_khr_fp16"]}}
+    assert len(Problem(study(**needs)).space) > 0
+
+
+def test_a_value_that_brings_a_file_is_refused() -> None:
+    problem = Problem(study(parameters={**table()["parameters"], "P": {"values": ["1 -include x.h"]}}))
+    with pytest.raises(StudyError, match=r"saxpy\.toml: options: the option '-include' brings files"):
+        problem.plan(problem.default)
 
 
 def test_a_study_may_state_a_device_fact() -> None:

@@ -52,8 +52,29 @@ def test_bad_values(parameter: dict[str, Any], message: str) -> None:
 def test_a_parameter_cannot_shape_data() -> None:
     arguments = table()["arguments"]
     arguments["x"]["shape"] = ["N + WG"]
-    with pytest.raises(StudyError, match=r"arguments\.x\.shape: names 'WG'"):
+    with pytest.raises(StudyError, match=r"arguments\.x\.shape: WG is a parameter, which .*; pad with allocate"):
         study(arguments=arguments)
+    for type_ in ("WG", "float{WG}"):
+        arguments = table()["arguments"]
+        arguments["x"]["type"] = type_
+        with pytest.raises(StudyError, match=r"arguments\.x\.type: WG is a parameter, which .*; make it a choice"):
+            study(arguments=arguments)
+
+
+def test_an_output_that_no_launch_takes_is_told() -> None:
+    arguments = {**table()["arguments"], "z": {"type": "float", "shape": ["N"], "access": "out"}}
+    with pytest.raises(StudyError, match=r"arguments\.z: is an output that no launch takes"):
+        study(arguments=arguments, reference={"numpy": {"y": "x", "z": "x"}})
+
+
+def test_a_function_that_reads_a_file_given_as_source_is_followed(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "fac.h").write_text("#define FAC 1\n")
+    given = {"source": f"#include <fac.h>\n{SOURCE}", "options": [{"flag": "-Iinc"}]}
+    before = study(**given).text.kernel_hash
+    (tmp_path / "inc" / "fac.h").write_text("#define FAC 2\n")
+    assert study(**given).text.kernel_hash != before
 
 
 def test_a_launch_names_its_arguments() -> None:

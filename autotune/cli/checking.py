@@ -16,6 +16,7 @@ from autotune.cli.options import (
     DeviceOption,
     JsonOption,
     PythonOption,
+    RunLimitOption,
     SizeOption,
     StudyArgument,
     load_study,
@@ -25,11 +26,12 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import rates_text, timing_text, trial_json
-from autotune.engine.report import first_error
+from autotune.engine.report import FIRST_S, Limits, first_error
 from autotune.errors import AutotuneError, StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
+from autotune.findings import check_entries
 from autotune.model import Configuration, Outcome, Trial
-from autotune.problem import GENERIC_DEVICE, Problem
+from autotune.problem import Problem
 from autotune.progress import configuration as shown
 from autotune.savebuild import save_build
 
@@ -64,6 +66,7 @@ def check(
     no_run: Annotated[
         bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
     ] = False,
+    run_limit: RunLimitOption = f"{FIRST_S:g}s",
     allow_python: PythonOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +74,9 @@ def check(
     tuned = load_study(study)
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
-    info = devices.find_device(device) if device is not None or not no_run else GENERIC_DEVICE
+    info = devices.find_device(device) if device is not None or not no_run else None
+    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
+    settings_ = Settings(limits=limits, allow_python=allow_python)
     problem = Problem(tuned, sizes, choices, info)
     written = _written(problem)
     if not as_json:
@@ -79,8 +84,9 @@ def check(
     warn_of_idle(problem)
     configuration = parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
+    check_entries(tuned)
     reference.check(problem)
-    built = {} if no_run else _build(problem, configuration, save_build, allow_python, quiet=as_json)
+    built = {} if no_run else _build(problem, configuration, save_build, settings_, quiet=as_json)
     if as_json:
         write_json(written | built)
     elif no_run:
@@ -113,7 +119,7 @@ def _written(problem: Problem) -> dict[str, Any]:
 
 def _print_written(problem: Problem, written: dict[str, Any]) -> None:
     study = problem.study
-    device = "a typical GPU's limits (no device is used)" if problem.device is GENERIC_DEVICE else problem.device.name
+    device = "a typical GPU's limits (no device is used)" if not problem.on_device else problem.device.name
     facts(
         [
             ("study", f"{study.name}: {study.about}" if study.about else study.name),
@@ -142,10 +148,10 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
 
 
 def _build(
-    problem: Problem, configuration: Configuration, save: Path | None, allow_python: bool, *, quiet: bool
+    problem: Problem, configuration: Configuration, save: Path | None, settings: Settings, *, quiet: bool
 ) -> dict[str, Any]:
     """Build and verify one configuration as a search does. Raises StudyError, with the log, where it does not build."""
-    with DeviceEvaluator(problem, [problem.device], Settings(allow_python=allow_python)) as evaluator:
+    with DeviceEvaluator(problem, [problem.device], settings) as evaluator:
         evaluator.submit(configuration)
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)

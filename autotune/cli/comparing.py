@@ -18,6 +18,7 @@ from autotune.cli.options import (
     FixOption,
     JsonOption,
     PythonOption,
+    RunLimitOption,
     StudyArgument,
     load_study,
     parse_fix,
@@ -28,6 +29,7 @@ from autotune.cli.pictures import Extra, draw
 from autotune.cli.result import trial_json
 from autotune.compare import BY_DEVICE, BY_SIZE, Cell, size_label
 from autotune.endtoend import EndToEnd, end_to_end
+from autotune.engine.report import FIRST_S, Limits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo
@@ -88,6 +90,7 @@ def compare_values(
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed: same proposals.")
     ] = None,
+    run_limit: RunLimitOption = f"{FIRST_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -102,8 +105,10 @@ def compare_values(
     wanted = parse_sizes(sizes, tuned)
     choices = library.parse_choices(choice or [], tuned.text)
     chosen = _devices(device, by)
+    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
+    settings = Settings(limits=limits, allow_python=allow_python)
     with Store.open(database) as store:
-        search = None if no_search else _searcher(store, Settings(allow_python=allow_python), sampler, seed)
+        search = None if no_search else _searcher(store, settings, sampler, seed)
         cells = compare.compare(
             tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)
         )

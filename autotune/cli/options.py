@@ -12,6 +12,7 @@ import typer
 from autotune import library
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
+from autotune.findings import effects
 from autotune.library import did_you_mean
 from autotune.location import shown
 from autotune.model import DeviceInfo, Value
@@ -59,6 +60,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 FixOption = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
+]
+RunLimitOption = Annotated[
+    str,
+    typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
 ]
 PythonOption = Annotated[
     bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
@@ -115,6 +120,8 @@ def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
     for name in problem.study.unused:
         warn(f"nothing uses the parameter {name}: neither the kernel nor a launch, argument, define or option")
+    for line in effects(problem.study):
+        warn(line)
     if problem.moved:
         moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())
         say(f"the study's default is not valid here; the nearest valid one stands in: {moved}")

@@ -17,6 +17,7 @@ from autotune.cli.options import (
     FixOption,
     JsonOption,
     PythonOption,
+    RunLimitOption,
     SizeOption,
     StudyArgument,
     load_study,
@@ -79,9 +80,7 @@ def search(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try stored failures again.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
     cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
-    run_limit: Annotated[
-        str, typer.Option(metavar="1m", help="How long a run may take while no best is known.")
-    ] = f"{FIRST_S:g}s",
+    run_limit: RunLimitOption = f"{FIRST_S:g}s",
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,

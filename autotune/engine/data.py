@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import reference
+from autotune.engine.function import caller
+from autotune.engine.memory import available
 from autotune.engine.messages import Setup
 from autotune.engine.report import Limits
 from autotune.errors import SetupError
@@ -23,7 +25,8 @@ def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, all
     files, and whatever a reference in Python raises.
     """
     inputs = reference.input_data(problem)
-    expected = reference.expected(problem, inputs, allow_python=allow_python)
+    python = caller(folder, limits.first_s) if allow_python else None
+    expected = reference.expected(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
     typed = {
         name: data.astype(numpy_type(problem.buffer(name).type)[0], copy=False)

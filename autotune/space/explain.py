@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,10 @@ def why_impossible(
     """
 
     def possible(some: Sequence[Constraint]) -> bool:
+        named = frozenset().union(*(constraint.require.names for constraint in some))
+        concerned = {name: listed for name, listed in values.items() if name in named}  # the others are free
         try:
-            build(values, some, constants, MAX_TRANSITIONS)
+            build(concerned, some, constants, MAX_TRANSITIONS)
         except EmptyError:
             return False
         except (FailedError, SpaceError):
@@ -50,13 +52,30 @@ def why_impossible(
         return True
 
     alone = next((constraint for constraint in constraints if not possible([constraint])), None)
-    needed = [alone] if alone else list(constraints)
-    for constraint in needed[:] if not alone else []:
-        fewer = [each for each in needed if each is not constraint]
-        if not possible(fewer):
-            needed = fewer
+    needed = [alone] if alone else _needed(list(constraints), possible)
     shown = " and ".join(explain(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
     return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
+
+
+def _needed(
+    constraints: Sequence[Constraint],
+    possible: Callable[[Sequence[Constraint]], bool],
+    beside: Sequence[Constraint] = (),
+    *,
+    grown: bool = False,
+) -> list[Constraint]:
+    """Return, of `constraints` that with those `beside` leave nothing, a set of which none can go.
+
+    By halves (Junker's QuickXplain): of a few dozen constraints of which three matter, a dozen builds tell them, not
+    one for each. `grown`: there are more beside than the caller knew to be possible.
+    """
+    if grown and not possible(beside):
+        return []
+    if len(constraints) == 1:
+        return list(constraints)
+    early, late = constraints[: len(constraints) // 2], constraints[len(constraints) // 2 :]
+    of_early = _needed(early, possible, [*beside, *late], grown=True)
+    return [*of_early, *_needed(late, possible, [*beside, *of_early], grown=bool(of_early))]
 
 
 def explain(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:

@@ -1,0 +1,218 @@
+"""A kernel's text with all its `#include`s in it: what the compiler reads, so what is hashed (standard library only).
+
+The files are found as a C compiler does: `"file"` beside the file that says it, then, as `<file>`, in the folders of
+the study's `-I` options. What cannot be followed without compiling (`#include MACRO`, `__has_include`, options that
+bring other files) is refused, so that nothing the compiler reads escapes the hash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotune.errors import StudyError
+
+MAX_TEXT = 4 * 2**20
+"""Characters of a kernel with its includes, counted while they are put in."""
+
+_MAX_DEPTH = 20
+_SPLICE = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")
+_HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
+_DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
+_FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
+_FOREIGN = {
+    "include_next": 'write #include "file"',
+    "import": 'write #include "file", and a guard in the file',
+    "embed": "write the data into the source",
+}
+_READING = re.compile(
+    r"@|-i(?:nclude|macros|system|quote|dirafter|prefix|withprefix|sysroot|framework|vfsoverlay)|-I-"
+    r"|--(?:include|imacros|sysroot|config)|-X|-fplugin|-fpass-plugin|-fmodule|-load|-B"
+)
+
+
+class _Line(NamedTuple):
+    """A directive: its name and rest without comments, where it begins and ends in the text, its first line."""
+
+    name: str
+    rest: str
+    start: int
+    end: int
+    line: int
+    last: int
+
+
+def inline(path: Path, folders: Sequence[Path] = (), text: str | None = None) -> str:
+    """Return the text of a kernel with the text of each file it includes, directly or not, in its place.
+
+    `#line` directives keep compiler messages pointing at the author's files. A file that is not there is an error
+    unless the `#include` depends on an `#if`: then an `#error` stands there, for the compiler to meet or to skip.
+    `text` stands for the file's own, where it is none. Raises StudyError, also for more than 4 MiB of text.
+    """
+    return _Inliner(folders).inline(path, (), text, conditional=False)
+
+
+def folders_of(table: Mapping[str, Any], study: Path) -> list[Path]:
+    """Return the folders that the `-I` options of a study's table name, taken from the study's own folder.
+
+    Raises StudyError for an option that brings files which cannot be followed.
+    """
+    options = table.get("options")
+    entries = [entry for entry in options if isinstance(entry, Mapping)] if isinstance(options, list) else []
+    found = []
+    for number, entry in enumerate(entries, 1):
+        where = f"{study}: options.{number}.flag"
+        for folder in _folders(words_of(str(entry.get("flag", "")), where), where):
+            if "{" in folder or str(entry.get("when", "1")) != "1":
+                raise StudyError(
+                    "a folder of includes cannot depend on anything",
+                    where=where,
+                    hint="name it always, and choose between its files by #if in the kernel",
+                )
+            found.append(study.parent / folder)
+    return found
+
+
+def check_options(options: Iterable[str], where: str) -> None:
+    """Raise StudyError where build options, filled in, bring files that no hash knows of."""
+    for option in options:
+        if len(option.split()) > 1 or _READING.match(option):
+            list(_folders(words_of(option, where), where))
+
+
+def words_of(option: str, where: str) -> list[str]:
+    """Return the words of one build option, as a compiler's command line has them."""
+    import shlex
+
+    try:
+        return shlex.split(option)
+    except ValueError as error:
+        raise StudyError(f"{option!r} cannot be read: {error}", where=where, hint="close the quotation") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT + 1)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (UnicodeDecodeError, ValueError) as error:
+        raise StudyError(f"cannot be read: {error}", where=str(path), hint="save it as UTF-8") from error
+    if len(data) > MAX_TEXT:
+        raise _too_large(path)
+    return text
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False also for a name that none can have."""
+    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+
+
+def without_comments(text: str) -> str:
+    """Return a C text with blanks for its comments, of the same length; continued lines are left as they are."""
+    return _HIDDEN.sub(lambda found: " " * len(found[0]) if found[0].startswith("/") else found[0], text)
+
+
+class _Inliner:
+    """Puts files into each other, and counts what comes of it."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._texts: dict[Path, str] = {}
+        self._size = 0
+
+    def inline(self, path: Path, above: tuple[Path, ...], text: str | None, *, conditional: bool) -> str:
+        if path in above or len(above) >= _MAX_DEPTH:
+            raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
+        if text is None:
+            text = self._texts[path] = self._texts.get(path) or read_text(path)
+        self._count(len(text), path)
+        if "\0" in text:
+            raise StudyError("holds a NUL character", where=str(path), hint="save it as plain text")
+        pieces, done, depth = [], 0, 0
+        for line in _directives(text, path):
+            if line.name in ("if", "ifdef", "ifndef", "endif"):
+                depth += -1 if line.name == "endif" else 1
+            if line.name != "include":
+                continue
+            body = self._included(line, path, above, conditional=conditional or depth > 0)
+            pieces += [text[done : line.start], f'{body}\n#line {line.last + 1} "{path.name}"']
+            self._count(len(pieces[-1]) - len(body) + 60, path)
+            done = line.end
+        return "".join([*pieces, text[done:]])
+
+    def _included(self, line: _Line, path: Path, above: tuple[Path, ...], *, conditional: bool) -> str:
+        named = _FILE.fullmatch(line.rest)
+        if named is None:
+            what = f"#include{line.rest.rstrip()[:60]} cannot be followed"
+            raise StudyError(what, where=f"{path}:{line.line}", hint='write #include "file"')
+        name, folders = named[1] or named[2], self._folders
+        places = [path.parent, *folders] if named[1] else folders
+        found = next((place / name for place in places if is_file(place / name)), None)
+        if found is not None:
+            body = self.inline(found, (*above, path), None, conditional=conditional).rstrip("\n")
+            return f'#line 1 "{found.name}"\n{body}'
+        looked = f"looked in {' and '.join(dict.fromkeys(map(str, places)))}; " if places else ""
+        if conditional:
+            return f"#error {line.rest.strip()} is included here and is not there"
+        raise StudyError(
+            f"includes {name!r}, which is not there",
+            where=f"{path}:{line.line}",
+            hint=f'{looked}copy it beside the kernel, or name its folder: [[options]] flag = "-IFOLDER"',
+        )
+
+    def _count(self, size: int, path: Path) -> None:
+        self._size += size
+        if self._size > MAX_TEXT:
+            raise _too_large(path)
+
+
+def _too_large(path: Path) -> StudyError:
+    return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
+
+
+def _directives(text: str, path: Path) -> Iterator[_Line]:
+    """Yield the preprocessor's directives in order: seen as it sees them, lines joined and comments blank."""
+    splices = list(_SPLICE.finditer(text))
+    joined = _SPLICE.sub("", text) if splices else text
+    removed = [0, *accumulate(len(splice[0]) for splice in splices)]
+    begins = [splice.start() - gone for splice, gone in zip(splices, removed, strict=False)]
+
+    def original(position: int) -> int:
+        return position + removed[bisect_right(begins, position)]
+
+    plain = without_comments(joined)
+    counted, line = 0, 1
+    for match in _DIRECTIVE.finditer(plain):
+        start, end = original(match.start()), original(match.end())
+        line += text.count("\n", counted, start)
+        last = line + text.count("\n", start, end)
+        counted = start
+        if match[1] in _FOREIGN:
+            raise StudyError(f"#{match[1]} cannot be followed", where=f"{path}:{line}", hint=_FOREIGN[match[1]])
+        if re.search(r"__has_(include|embed)", match[2]):
+            raise StudyError(
+                "__has_include cannot be followed", where=f"{path}:{line}", hint="decide by a parameter or choice"
+            )
+        yield _Line(match[1], match[2], start, end, line, last)
+
+
+def _folders(words: Sequence[str], where: str) -> Iterator[str]:
+    """Yield what follows `-I`; StudyError for a word that brings files otherwise."""
+    rest = iter(words)
+    for word in rest:
+        if _READING.match(word):
+            raise StudyError(
+                f"the option {word.partition('=')[0]!r:.60} brings files that cannot be followed",
+                where=where,
+                hint='write #include "file" into the kernel',
+            )
+        if word.startswith("-I"):
+            yield word[2:] or next(rest, "")

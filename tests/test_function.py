@@ -1,0 +1,85 @@
+"""A reference in Python runs in a process of its own: within its time, and on the files that are hashed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.engine.function import caller
+from autotune.errors import StudyError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "author").mkdir()
+    (tmp_path / "author" / "helper.py").write_text("TWO = 2\n")
+    (tmp_path / "author" / "data.csv").write_text("3\n")
+    (tmp_path / "author" / "other.txt").write_text("4\n")
+    (tmp_path / "elsewhere.txt").write_text("5\n")
+    return tmp_path
+
+
+def run(folder: Path, body: str, limit_s: float = 60.0, before: str = "") -> Any:
+    text = f"import numpy as np\n{before}\ndef f(x, N):\n    {body}\n"
+    (folder / "author" / "ref.py").write_text(text)
+    given = {"x": np.arange(3.0), "N": 3}
+    return caller(folder, limit_s)(folder / "author" / "ref.py", "f", given)["y"].tolist()
+
+
+def test_it_gets_what_it_needs_and_its_own_files(folder: Path) -> None:
+    assert run(folder, "return {'y': x * N}") == [0, 3, 6]
+    read = "import helper\n    return {'y': helper.TWO * x + np.loadtxt('data.csv')}"
+    assert run(folder, read) == [3, 5, 7]
+    assert run(folder, "open('new', 'w').write('7'); return {'y': float(open('new').read())}") == 7
+    assert run(folder, "from numpy import polynomial; import decimal; return {'y': 1}") == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return {'y': np.loadtxt('oth' + 'er.txt')}",
+        "return {'y': np.loadtxt('../elsewhere.txt')}",
+        "import importlib; importlib.import_module('hel' + 'per'); return {'y': 1}",
+        "import os; os.open('oth' + 'er.txt', os.O_RDONLY); return {'y': 1}",
+        "\n    try: open('oth' + 'er.txt')\n    except OSError: pass\n    return {'y': 1}",
+    ],
+)
+def test_what_no_hash_covers_is_not_read(folder: Path, body: str) -> None:
+    with pytest.raises(StudyError, match=r"^ref\.py: the reference function reads .*; put the file beside it"):
+        run(folder, body)
+
+
+def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> None:
+    before = "import subprocess, time"
+    body = "p = subprocess.Popen(['sleep', '1000']); open('pid', 'w').write(str(p.pid)); time.sleep(1e3)"
+    with pytest.raises(StudyError, match=r"^ref\.py: the reference function took more than 6 s; allow .* --run-limit"):
+        run(folder, body, limit_s=6.0, before=before)
+    pid = (folder / "author" / "pid").read_text()
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert not list(folder.glob("reference-*"))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise KeyError('no')", r"^ref\.py:4: the reference function failed: KeyError: 'no'"),
+        ("raise SystemExit(3)", r"^ref\.py:4: the reference function failed: SystemExit: 3"),
+        ("import os; os._exit(3)", r"^ref\.py: the reference function left no answer \(exit code 3\)"),
+        ("import os; os.abort()", r"^ref\.py: the reference function left no answer \(killed by SIGABRT\)"),
+        ("return 3", "returned int; return a dict"),
+        ("return {'y': [object()]}", "returned no numbers"),
+        ("return {'y': [[1], [1, 2]]}", "returned no numbers"),
+    ],
+)
+def test_however_it_ends_one_line_says_so(folder: Path, body: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        run(folder, body)
+
+
+def test_what_it_prints_is_no_data(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run(folder, "print('hello'); return {'y': 1}")
+    assert capfd.readouterr() == ("", "hello\n")

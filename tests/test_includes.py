@@ -1,0 +1,143 @@
+"""What the compiler reads is what is hashed: includes are put in, and what cannot be followed is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune import includes
+from autotune.errors import StudyError
+from autotune.includes import inline
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "fac.h").write_text("#define FAC 3\n")
+    (tmp_path / "own.h").write_text("#define OWN 1\n")
+    return tmp_path
+
+
+def text_of(kernel: str, *folders: str) -> str:
+    Path("k.cl").write_text(kernel)
+    return inline(Path("k.cl"), [Path(each) for each in folders])
+
+
+def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
+    assert text_of("int a;\n#include <fac.h>\nint b;\n", "inc") == (
+        'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
+    )
+    with pytest.raises(StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; copy it"):
+        text_of("#include <own.h>\n", "inc")
+
+
+def test_quotes_look_beside_the_file_first(folder: Path) -> None:
+    (folder / "inc" / "own.h").write_text("#define OWN 2\n")
+    assert "OWN 1" in text_of('#include "own.h"\n', "inc")
+    (folder / "inc" / "outer.h").write_text('#include "own.h"\n')
+    assert "OWN 2" in text_of('#include "outer.h"\n', "inc")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        '  #  include "own.h"',
+        '/* a */ #include /* b */ "own.h" // c',
+        '/*\n*/ #include "own.h"',
+        '#inc\\\nlude "own.h"',
+        '#include \\\n"own.h"',
+        '%:include "own.h"',
+        '??=include "own.h"',
+        'int a;\r#include "own.h"',
+        '"a \\" /*"\n#include "own.h"\n"*/"',
+        '\'"\'\n#include "own.h"',
+        '\u00a0#include "own.h"',
+    ],
+)
+def test_an_include_is_seen_as_the_preprocessor_sees_it(folder: Path, kernel: str) -> None:
+    found = text_of(f"{kernel}\nint last;\n")
+    assert "#define OWN 1" in found
+    assert "include" not in found.replace("\\\n", "")
+
+
+@pytest.mark.parametrize("kernel", ['// #include "no.h"', '/*\n#include "no.h"\n*/', '// a \\\n#include "no.h"'])
+def test_what_stands_in_a_comment_is_no_include(folder: Path, kernel: str) -> None:
+    assert text_of(kernel) == kernel
+
+
+def test_lines_are_right_after_an_include_of_several_lines(folder: Path) -> None:
+    found = text_of('int a;\n/*\n*/ #include "own.h" /*\n*/\nint line_5;\n')
+    assert found.endswith('#line 5 "k.cl"\nint line_5;\n')
+
+
+def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path) -> None:
+    found = text_of('#ifndef __OPENCL_VERSION__\n#include <stdint.h>\n#endif\n#include "own.h"\n')
+    assert found.startswith("#ifndef __OPENCL_VERSION__\n#error <stdint.h> is included here and is not there\n")
+    with pytest.raises(StudyError, match=r"k\.cl:4: includes 'no\.h'"):
+        text_of('#if 1\n#include "own.h"\n#endif\n#include "no.h"\n')
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ('#define H "own.h"\n#include H\n', r"k\.cl:2: #include H cannot be followed; write #include \"file\""),
+        ('#if __has_include("own.h")\n#endif\n', r"k\.cl:1: __has_include cannot be followed"),
+        ('\n#include_next "own.h"\n', r"k\.cl:2: #include_next cannot be followed"),
+        ('#embed "own.h"\n', r"k\.cl:1: #embed cannot be followed"),
+        ('#include "k.cl"\n', "k.cl: includes itself"),
+        ("int a\0;\n", "k.cl: holds a NUL character"),
+        (f'#include "{"x" * 5000}"\n', "which is not there"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        text_of(kernel)
+
+
+def test_an_include_bomb_stops_while_it_expands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for level in range(18):
+        (folder / f"bomb{level}.h").write_text(f'#include "bomb{level + 1}.h"\n' * 8)
+    (folder / "bomb18.h").write_text("x" * 1000)
+    counted: list[int] = []
+    directives = includes._directives
+    monkeypatch.setattr(includes, "_directives", lambda *given: counted.append(1) or directives(*given))
+    with pytest.raises(StudyError, match="larger than 4 MiB"):
+        text_of('#include "bomb0.h"\n')
+    assert len(counted) < includes.MAX_TEXT / 1000 * 1.3  # of 8**18
+
+
+def options(*entries: dict[str, Any]) -> list[Path]:
+    return includes.folders_of({"options": list(entries)}, Path("studies/x.toml"))
+
+
+def test_the_folders_are_those_of_the_options() -> None:
+    flags = [{"flag": "-Iinc"}, {"flag": '-I "my inc"'}, {"flag": "-cl-mad-enable", "when": "FAST == 1"}]
+    assert options(*flags) == [Path("studies/inc"), Path("studies/my inc")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"flag": "-I{V}"}, "cannot depend on anything"),
+        ({"flag": "-Iinc", "when": "V == 1"}, "cannot depend on anything"),
+        ({"flag": "-include own.h"}, "'-include' brings files that cannot be followed"),
+        ({"flag": "-imacros own.h"}, "'-imacros' brings files"),
+        ({"flag": "-w -isystem inc"}, "'-isystem' brings files"),
+        ({"flag": "@own.rsp"}, "'@own.rsp' brings files"),
+        ({"flag": "-Xclang -load"}, "'-Xclang' brings files"),
+        ({"flag": "-fplugin=x.so"}, "'-fplugin' brings files"),
+        ({"flag": "-I'inc"}, "cannot be read: No closing quotation"),
+    ],
+)
+def test_an_option_that_brings_files_is_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=rf"^studies/x\.toml: options\.1\.flag: .*{message}"):
+        options(entry)
+
+
+def test_a_value_cannot_bring_a_file_either() -> None:
+    includes.check_options(["-DT=unsigned int", "-Iinc", "-cl-std=CL1.2"], "here")
+    with pytest.raises(StudyError, match="'-include' brings files"):
+        includes.check_options(["-DP=1 -include own.h"], "here")
