@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.model import Measurement, Outcome, Trial
 from autotune.finalists import fastest, finalists, ties
+from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import FINALISTS
 
 

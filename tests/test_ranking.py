@@ -1,16 +1,31 @@
-"""The median and its interval."""
+"""Medians and intervals; the one rule that names the best; a search and a look-up that go by it name the same."""
 
 from __future__ import annotations
 
 import math
+import sqlite3
 import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from autotune.ranking import interval_rank, median, median_interval
+from autotune import lookup, loop
+from autotune.lookup import Best, Match
+from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.problem import Problem
+from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, interval_rank, median, median_interval, rank
+from autotune.replay import ReplayEvaluator
+from autotune.result import Budget, Result
+from autotune.store import Store
+from tests.stored import newer_driver, ok, put
+from tests.studies import study
 
 
 @given(st.lists(st.integers(1, 10**12), min_size=1))
@@ -35,3 +50,175 @@ def test_the_narrowest_pair_that_covers(n: int, confidence: float) -> None:
 
 def test_few_samples_give_their_range() -> None:
     assert median_interval([3, 1, 2]) == (1, 3)
+
+
+# The rule -------------------------------------------------------------------------------------------------
+
+
+def event(kind: str, name: str, order: int, time: float = 100.0, *, driver: str = "1", generation: int = 0) -> Event:
+    return Event(kind, name, driver, generation, (order, int(kind == RETIMED)), time)
+
+
+def names(events: Sequence[Event], driver: str = "1") -> list[str]:
+    return [found.configuration for found in rank(events, driver)]
+
+
+def test_what_was_wrong_once_counts_no_more_until_a_search_starts_over() -> None:
+    events = [event(MEASURED, "a", 1, 50), event(MEASURED, "b", 2, 80)]
+    assert names([*events, event(WRONG, "a", 3), event(MEASURED, "a", 4, 50)]) == ["b"]
+    assert names([*events, event(FAILED, "a", 3), event(MEASURED, "a", 4, 50)]) == ["a", "b"]
+    assert names([*events, event(FAILED, "a", 3)]) == ["b"]
+    assert names([*events, event(WRONG, "a", 3, driver="2")]) == ["a", "b"]
+    assert names([*events, event(WRONG, "a", 3), event(MEASURED, "a", 4, 50, generation=1)]) == ["a"]
+
+
+def test_the_latest_generation_of_the_driver_counts() -> None:
+    old, new = event(MEASURED, "a", 1, 10), event(MEASURED, "b", 2, 80, generation=1)
+    assert names([old, new, event(RETIMED, "b", 2, 85, generation=1)]) == ["b"]
+    assert names([old, new, event(FAILED, "b", 3, generation=1)]) == ["a"]
+    assert names([old, new._replace(driver="2")]) == ["a"]
+    assert names([old, new._replace(driver="2")], "3") == ["b"], "the driver that arrived last"
+
+
+def test_equal_times_rank_alike_in_whatever_order_they_come() -> None:
+    events = [event(MEASURED, name, order) for order, name in enumerate("cab")]
+    assert names(events) == names(events[::-1]) == ["a", "b", "c"]
+    assert names([]) == names([event(MEASURED, "a", 1, math.nan), event(MEASURED, "b", 2, 0)]) == []
+
+
+# A search and a look-up -----------------------------------------------------------------------------------
+
+YEAR_9999 = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def at(wpt: int) -> dict[str, int | float | str]:
+    return {"WPT": wpt, "WG": 64, "FAST": 0}
+
+
+def problem_of(driver: str) -> Problem:
+    return Problem(study(), device=newer_driver(driver))
+
+
+class Device(ReplayEvaluator):
+    """Answers with these times, also for finalists; where it is `silent`, with nothing for those."""
+
+    def __init__(self, problem: Problem, times: dict[int, int], *, silent: bool = False) -> None:
+        rows = [problem.space.configuration(row) for row in range(len(problem.space))]
+        super().__init__(ok(one, 1000 if one["WG"] != 64 or one["FAST"] else times.get(int(one["WPT"]), 1000))
+                         for one in rows)  # fmt: skip
+        self._silent = silent
+
+    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
+        return [None] * len(configurations) if self._silent else super().retime(configurations)
+
+
+def search(problem: Problem, store: Store, device: ReplayEvaluator, **options: object) -> Result:
+    given = {"sampler": "random", "seed": 1, "budget": Budget()} | options
+    return loop.run(problem, device, store, **given)  # type: ignore[arg-type]
+
+
+def asked(problem: Problem, store: Store) -> Best:
+    return lookup.best(
+        problem.study.text,
+        problem.size,
+        problem.choices,
+        problem.device.fingerprint,
+        database=store.where,
+        device=problem.device,
+    )
+
+
+def require_agreement(problem: Problem, store: Store, result: Result, expected: Configuration) -> None:
+    found = asked(problem, store)
+    assert result.best is not None
+    assert result.best.configuration == found.configuration == expected
+    assert (result.best.time_ns, found.match) == (found.time_ns, Match.EXACT)
+
+
+def test_a_retiming_dated_in_the_future_does_not_hide_later_ones(store: Store) -> None:
+    problem = problem_of("1")
+    number = put(store, [ok(at(1), 50), ok(at(2), 51)], key=problem.key, device=problem.device)
+    store.retime(number, at(1), Measurement((40,)))
+    with closing(sqlite3.connect(store.where)) as connection, connection:
+        connection.execute("UPDATE retimings SET taken = ?", (YEAR_9999.isoformat(timespec="microseconds"),))
+    store.retime(number, at(1), Measurement((70,)))
+    store.retime(number, at(2), Measurement((60,)))
+    result = search(problem, store, Device(problem, {}, silent=True), budget=Budget(seconds=1e-9))
+    require_agreement(problem, store, result, at(2))
+
+
+@pytest.mark.parametrize("retry_failed", [False, True])
+def test_what_was_wrong_and_passed_when_retried_is_named_by_neither(store: Store, retry_failed: bool) -> None:
+    problem = problem_of("1")
+    put(store, [Trial(at(1), Outcome.WRONG_RESULT), ok(at(1), 50)], key=problem.key, device=problem.device)
+    result = search(problem, store, Device(problem, {1: 50, 2: 80}), retry_failed=retry_failed)
+    require_agreement(problem, store, result, at(2))
+    tries = [trial for trial in store.trials(problem.key) if trial.configuration == at(1)]
+    assert len(tries) == 2, "nothing is learned by trying it again"
+
+
+def test_another_driver_measures_anew_and_names_its_own_time(store: Store) -> None:
+    search(problem_of("1"), store, Device(problem_of("1"), {1: 50, 2: 80}))
+    problem = problem_of("2")
+    result = search(problem, store, Device(problem, {1: 90, 2: 80}))
+    assert (result.trials, result.reused) == (len(problem.space), 0)
+    require_agreement(problem, store, result, at(2))
+    again = search(problem, store, Device(problem, {}))
+    assert (again.trials, again.reused) == (0, len(problem.space))
+    require_agreement(problem, store, again, at(2))
+    assert asked(problem_of("1"), store).configuration == at(1)
+
+
+def test_what_was_there_before_a_fresh_search_does_not_beat_it(store: Store) -> None:
+    problem = problem_of("1")
+    put(store, [ok(at(1), 10)], key=problem.key, device=problem.device)
+    result = search(problem, store, Device(problem, {1: 90, 2: 80}), fresh=True)
+    require_agreement(problem, store, result, at(2))
+
+
+WPT = st.sampled_from([1, 2, 4])
+TIME = st.integers(1, 6).map(lambda tens: 10 * tens)
+AGE = st.integers(-100, 100)
+STEP = st.one_of(
+    st.tuples(st.sampled_from(["ok", "ok", "stopped", "retime"]), WPT, TIME, AGE),
+    st.tuples(st.sampled_from(["wrong_result", "crash"]), WPT, st.just(0), AGE),
+    st.tuples(st.just("fresh"), WPT, st.just(0), AGE),
+    st.tuples(st.just("driver"), WPT, st.just(0), AGE),
+)
+
+
+def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int, int, int]]) -> None:
+    """Put what happened into a database, with clocks that lie by up to 100 days."""
+    driver, number = "1", put(store, [], key=problem.key, device=problem.device)
+    for kind, wpt, time, days in steps:
+        instant = datetime.now(UTC) + timedelta(days=days)
+        if kind in ("fresh", "driver"):
+            driver = driver if kind == "fresh" else str(3 - int(driver))
+            number = put(store, [], key=problem.key, device=newer_driver(driver), fresh=kind == "fresh")
+        elif kind == "retime":
+            with suppress(ValueError):  # nothing verified to time again
+                store.retime(number, at(wpt), Measurement((time,)))
+            with closing(sqlite3.connect(store.where)) as connection, connection:
+                last = "(SELECT MAX(id) FROM retimings)"
+                connection.execute(f"UPDATE retimings SET taken = ? WHERE id = {last}", (instant.isoformat(),))
+        else:
+            measured = Measurement((time,)) if time else None
+            trial = Trial(at(wpt), Outcome(kind), measurement=measured, started=instant, finished=instant)
+            store.finish(store.begin(number, at(wpt)), trial)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.lists(STEP, max_size=12), st.sampled_from(["1", "2"]), st.booleans())
+def test_whatever_is_stored_a_search_and_a_look_up_name_the_same(
+    steps: list[tuple[str, int, int, int]], driver: str, silent: bool
+) -> None:
+    problem = problem_of(driver)
+    with tempfile.TemporaryDirectory() as folder, Store.open(str(Path(folder) / "a.db")) as store:
+        write_history(store, problem, steps)
+        device = Device(problem, {1: 30, 2: 35, 4: 30}, silent=silent)
+        result = search(problem, store, device, budget=Budget(seconds=1e-9 if silent else None, trials=3))
+        if result.best is not None:
+            require_agreement(problem, store, result, result.best.configuration)
+        else:  # what others found, or a search before it that this one's generation has started over from
+            starts = [kind for kind, *_ in steps if kind == "fresh"]
+            assert asked(problem, store).match is not Match.EXACT or starts
