@@ -167,8 +167,7 @@ class Store:
             trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
             if trial is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
-            driver = connection.execute(queries.drivers(search_id)).scalar() or ""
-            queries.retime(connection, trial.id, driver, measurement)
+            queries.retime(connection, trial.id, trial.driver, measurement)
             if measurement.verified_runs:
                 stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
                 connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))

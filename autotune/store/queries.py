@@ -80,18 +80,19 @@ def retime(connection: Connection, trial_id: int, driver: str, measurement: Meas
 
 
 def verified(search_id: int, configuration_hash: str) -> Select[Any]:
-    """Return the query for the latest verified trial of a configuration in the problem of a search.
+    """Return the query for the latest verified trial of a configuration in the problem of a search, under its driver.
 
     What a later search found that started over is not this one's.
     """
     problem_id = select(searches.c.problem_id).where(searches.c.id == search_id).scalar_subquery()
     own = select(searches.c.generation).where(searches.c.id == search_id).scalar_subquery()
     return (
-        select(trials.c.id, trials.c.environment)
+        select(trials.c.id, trials.c.driver, trials.c.environment)
         .join(searches, searches.c.id == trials.c.search_id)
         .where(
             searches.c.problem_id == problem_id,
             searches.c.generation <= own,
+            trials.c.driver.in_(drivers(search_id)),
             trials.c.configuration_hash == configuration_hash,
             trials.c.outcome == Outcome.OK.value,
         )
@@ -103,7 +104,7 @@ def verified(search_id: int, configuration_hash: str) -> Select[Any]:
 def drivers(search_id: int) -> Select[Any]:
     """Return the query for the drivers of a search's devices."""
     query = select(devices.c.driver).join(search_devices, search_devices.c.device_id == devices.c.id)
-    return query.where(search_devices.c.search_id == search_id).order_by(devices.c.id)
+    return query.where(search_devices.c.search_id == search_id)
 
 
 def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]:
