@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune import loop, ranking
+from autotune import finalists, loop, units
 from autotune.errors import DeviceError, SpaceError, UsageError
 from autotune.library import did_you_mean
-from autotune.model import Choices, DeviceInfo, Size, Trial, Value, identity
+from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, identity
 from autotune.problem import Problem
 from autotune.store import Store
 from autotune.study import Study
@@ -104,14 +104,18 @@ def _cell(
         valid = len(problem.space)
     except (SpaceError, DeviceError) as error:
         return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {_reason(error.what)}")
-    known = loop.recall(problem, store.trials(problem.key))
+    stored = store.trials(problem.key)
+    known = loop.recall(problem, stored)
     missing = min(trials, valid) - len(known)
     if search is not None and missing > 0:
         search(problem, missing)
-        known = loop.recall(problem, store.trials(problem.key))
-    best = ranking.fastest(known)
-    reason = "" if best is not None else _why_none(known)
-    return Cell(label, size, device.fingerprint, problem, best, len(known), valid, reason)
+        stored = store.trials(problem.key)
+        known = loop.recall(problem, stored)
+    own = loop.ours(problem, stored)
+    best = finalists.fastest(own, problem.device.driver)
+    drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
+    reason = "" if best is not None else _why_none(own, drivers)
+    return Cell(label, size, device.fingerprint, problem, best, _count(own), valid, reason)
 
 
 def _elsewhere(
@@ -123,19 +127,30 @@ def _elsewhere(
     for key, trials in store.related(problem.key):
         if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
             continue
-        best = ranking.fastest(trials)
-        count = len({identity(trial.configuration) for trial in trials})
-        yield Cell(key.device, size, key.device, problem, best, count, 0, "" if best else _why_none(trials))
+        best = finalists.fastest(trials)
+        reason = "" if best is not None else _why_none(trials)
+        yield Cell(key.device, size, key.device, problem, best, _count(trials), 0, reason)
 
 
-def _why_none(trials: Iterable[Trial]) -> str:
-    """What happened to the trials of a cell in which nothing passed."""
-    failed = [trial for trial in trials if trial.outcome.failed]
-    if not failed:
-        return "no trial stored"
-    outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
-    example = next(trial for trial in failed if trial.outcome is outcome)
-    return f"{outcome.value} in {count} of {len(failed)} trials: {' '.join(example.reason.split())}"
+def _count(trials: Iterable[Trial]) -> int:
+    """The number of configurations tried."""
+    return len({identity(trial.configuration) for trial in trials})
+
+
+def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
+    """What happened to the trials of a cell in which nothing passed; `drivers` are those that any are stored of."""
+    latest = list({identity(trial.configuration): trial for trial in trials}.values())
+    if not latest:
+        others = ", ".join(sorted(drivers))
+        return f"no trial stored with this driver, only with {others}" if others else "no trial stored"
+    stopped = sum(trial.outcome is Outcome.STOPPED for trial in latest)
+    failed = [trial for trial in latest if trial.outcome.failed]
+    reasons = [f"{units.count(stopped, 'trial')} stopped for being slower than the best of all"] if stopped else []
+    if failed:
+        outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
+        example = next(trial for trial in failed if trial.outcome is outcome)
+        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())}")
+    return "; ".join(reasons) or "no trial passed"
 
 
 def _reason(what: str) -> str:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from autotune import library, ranking
+from autotune import finalists, library
 from autotune.engine.report import is_too_large
 from autotune.errors import SetupError, WorkerError
 from autotune.finale import Finale
+from autotune.key import clean
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.opencl import understates_limits
 from autotune.problem import Problem
@@ -59,19 +60,23 @@ def run(
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
 
     The study's default configuration comes first, then those of `start`. What is stored for this problem is
-    not measured again, unless `fresh`; failures that may have been the machine's are tried once more,
-    all failures with `retry_failed`. `cold` ignores what is known of other devices and sizes.
-    `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
-    search in order: the result says `interrupted`. So does the loss of all workers, where a best is known: the result
-    names the `failure`. Raises WorkerError and SetupError where none is.
+    not measured again, unless `fresh` or the device's driver is another; failures that may have been the machine's
+    are tried once more, all but wrong results with `retry_failed`. `cold` ignores what is known of other devices,
+    drivers and sizes. `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C
+    ends the search in order: the result says `interrupted`. So does the loss of all workers, where a best is known:
+    the result names the `failure`. Raises WorkerError and SetupError where none is.
     """
     from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
 
-    known = [] if fresh else recall(problem, store.trials(problem.key), retry_failed)
+    stored = [] if fresh else store.trials(problem.key)
+    history = ours(problem, stored)
+    known = recall(problem, stored, retry_failed)
     prior = [] if cold else store.related(problem.key)
+    if not cold and (others := [trial for trial in stored if not _is_of(problem.device, trial)]):
+        prior = [(problem.key, others), *prior]  # what another driver gave says where to look, not how fast it is
     proposer = Proposer(problem.space, sampler, seed, prior=prior)
     proposer.add(known)
-    search = _Search(problem, evaluator, store, proposer, budget, known, on_progress)
+    search = _Search(problem, evaluator, store, proposer, budget, known, history, on_progress)
     search.id = store.start_search(
         problem.key,
         devices or [problem.device],
@@ -113,38 +118,50 @@ def environment() -> dict[str, str | int | float]:
     return found
 
 
+def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
+    """Return those of the stored trials that are of a problem's space and its device's driver, every attempt."""
+    return [trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space]
+
+
+def _is_of(device: DeviceInfo, trial: Trial) -> bool:
+    return trial.driver in ("", clean(device.driver))
+
+
 def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False) -> list[Trial]:
     """Return the stored trials that count here, one per configuration: the latest, without those to try again.
 
-    What is the configuration's own fault is never tried again; what may be the machine's is tried once more.
-    Where `fix` narrows the space, what was measured outside it is left out, and what was stopped early for
-    being slower than the best out there is tried again if it may still be the best in here.
+    What is the configuration's own fault is never tried again; what may be the machine's is tried once more. What
+    was measured under another driver is left out. Where `fix` narrows the space, what was measured outside it is left
+    out, and what was stopped early for being slower than the best out there is tried again if it may still be the
+    best in here.
     """
     by_configuration: dict[Identity, list[Trial]] = {}
-    for trial in trials:
-        if trial.configuration in problem.space:
-            by_configuration.setdefault(identity(trial.configuration), []).append(trial)
+    for trial in (own := ours(problem, trials)):
+        by_configuration.setdefault(identity(trial.configuration), []).append(trial)
     lax = understates_limits(problem.device)
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]
     known = [tries[-1] for tries in by_configuration.values() if tries and not _again(tries, retry_failed)]
-    best = ranking.fastest(known)
+    best = finalists.fastest(own, problem.device.driver)
     bound = best.time_ns if best is not None else math.inf
     return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
 
 
 def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
     last = tries[-1]
-    if not last.outcome.failed:
-        return False
+    if not last.outcome.failed or any(trial.outcome is Outcome.WRONG_RESULT for trial in tries):
+        return False  # what was wrong once is not named, whatever comes of it
     failures = sum(trial.outcome.retriable for trial in tries)
     return retry_failed or (last.outcome.retriable and failures < WORKER_DEATHS)
 
 
 @dataclass
 class _Search:
-    """The state of one running search."""
+    """The state of one running search.
+
+    `trials` are those that count, one per configuration; `history` is every attempt in the order of arrival.
+    """
 
     problem: Problem
     evaluator: Evaluator
@@ -152,6 +169,7 @@ class _Search:
     proposer: Proposer
     budget: Budget
     trials: list[Trial]
+    history: list[Trial]
     on_progress: ProgressCallback | None
     id: int = 0
     in_flight: dict[Identity, int] = field(default_factory=dict)
@@ -161,8 +179,8 @@ class _Search:
     def __post_init__(self) -> None:
         self.started = time.monotonic()
         self.reused = len(self.trials)
-        self.best = ranking.fastest(self.trials)
-        self.evaluator.best_ns = ranking.first_median(self.best) if self.best else None
+        self.best = finalists.fastest(self.history, self.problem.device.driver)
+        self.evaluator.best_ns = finalists.first_median(self.best) if self.best else None
 
     def loop(self) -> str:
         """Run trials until something says stop; return what. Those that no device has begun are left for next time."""
@@ -205,7 +223,7 @@ class _Search:
         """Take off the record what is in flight, which nobody will collect; the best is that of what is known now."""
         for trial_id in self.in_flight.values():
             self.store.withdraw(trial_id)
-        self.best = ranking.fastest(self.trials)
+        self.best = finalists.fastest(self.history, self.problem.device.driver)
 
     def _wanted(self) -> int:
         if self.budget.trials is None:
@@ -219,9 +237,10 @@ class _Search:
         self.store.finish(self.in_flight.pop(identity(trial.configuration)), trial)
         self.proposer.tell(trial)
         self.trials.append(trial)
+        self.history.append(trial)
         self.since_best += 1
         if trial.outcome is Outcome.OK and (
-            self.best is None or ranking.first_median(trial) < ranking.first_median(self.best)
+            self.best is None or finalists.first_median(trial) < finalists.first_median(self.best)
         ):
             self.best, self.since_best = trial, 0
         self._report(SEARCH)
@@ -244,7 +263,15 @@ class _Search:
         """Have the fastest timed again, and with that name the best."""
         budget_s = min(RETIME_S, RETIME_SHARE * (self.budget.seconds or math.inf))
         finale = Finale(
-            self.problem, self.evaluator, self.store, self.id, self.trials, self.in_flight, budget_s, self._report
+            self.problem,
+            self.evaluator,
+            self.store,
+            self.id,
+            self.trials,
+            self.history,
+            self.in_flight,
+            budget_s,
+            self._report,
         )
         self.best = finale.settle()
 
@@ -301,7 +328,7 @@ class _Search:
             reused=self.reused,
             failures=self._failures(),
             examples={trial.outcome: trial for trial in self._new() if trial.outcome.failed},
-            ties=ranking.ties(self.best, self.trials),
+            ties=finalists.ties(self.best, finalists.ranked(self.history, self.problem.device.driver)),
             reason=reason,
             usage=self.evaluator.usage(),
             elapsed_s=self._elapsed(),

@@ -17,9 +17,10 @@ from autotune.key import Configuration as Configuration
 from autotune.key import ProblemKey as ProblemKey
 from autotune.key import Size as Size
 from autotune.key import Value as Value
-from autotune.statistics import median
+from autotune.ranking import median
 
 Identity = tuple[tuple[str, Value], ...]
+Environment = Mapping[str, str | int | float]
 
 
 def identity(configuration: Configuration) -> Identity:
@@ -123,11 +124,15 @@ def _slug(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart."""
+    """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart.
+
+    `verified_runs` counts the runs whose outputs were verified while they were taken, where it was counted.
+    """
 
     samples_ns: tuple[int, ...]
     warmup_ns: tuple[int, ...] = ()
     cache: str = "warm"
+    verified_runs: int = field(default=0, compare=False)
 
     @property
     def median_ns(self) -> float:
@@ -159,10 +164,28 @@ class Trial:
     device_index: int | None = None
     started: datetime | None = None
     finished: datetime | None = None
-    environment: Mapping[str, str | int | float] = field(default_factory=dict, repr=False)
+    environment: Environment = field(default_factory=dict, repr=False)
 
     @property
     def time_ns(self) -> float:
         """The median that ranks this trial: re-timed where it was, else as first measured; NaN if none."""
         best = self.retimed or self.measurement
         return best.median_ns if best is not None else math.nan
+
+    @property
+    def verified_runs(self) -> int:
+        """How many verified runs it has stood among the finalists; 0 where it was not among them."""
+        return _verified_runs(self.environment)
+
+
+_VERIFIED_RUNS = "verified_runs"
+
+
+def with_verified(environment: Environment, runs: int) -> dict[str, str | int | float]:
+    """Return a trial's environment with so many verified runs more."""
+    return {**environment, _VERIFIED_RUNS: _verified_runs(environment) + runs}
+
+
+def _verified_runs(environment: Environment) -> int:
+    found = environment.get(_VERIFIED_RUNS, 0)  # may have been imported
+    return found if isinstance(found, int) else 0

@@ -1,12 +1,19 @@
-"""Who is fastest: the best of verified trials, the finalists, the ties."""
+"""Who is fastest: the one rule of search and look-up, with the medians and intervals that it goes by.
+
+Hardly anything is imported: a cold look-up pays for every module.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
 
-from autotune.model import Measurement, Outcome, Trial
-from autotune.statistics import median_interval
+NAN = float("nan")
+
+MEASURED, RETIMED, FAILED, WRONG = "measured", "retimed", "failed", "wrong"
+"""Kinds of events: verified and timed for the first time; verified and timed again, among the finalists; ended
+without a time; gave a wrong result, at first or when timed again."""
 
 FINALISTS = 5
 """How many of the fastest are timed again, interleaved, before a winner is named."""
@@ -15,52 +22,112 @@ FINALIST_MARGIN = 1.05
 """A finalist's first median is within this factor of the lowest."""
 
 
-def fastest(trials: Sequence[Trial]) -> Trial | None:
-    """Return the best verified trial; None where none passed.
+class Event(NamedTuple):
+    """What became of one configuration of a problem, once.
 
-    Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. One
-    that was never re-timed comes before them only where its first median is below all of theirs, so that it
-    would have been a finalist had it been known. lookup/ranking.py ranks what is stored by the same rule.
+    `configuration` stands for it, equal for equal ones. `generation` counts how often a search has started over.
+    `order` says which arrived first within a database or a search, clocks aside: the number of the trial, then that
+    of its re-timing, 0 for the trial itself. `time_ns` is a median; only what was measured has one.
     """
-    passed = [trial for trial in trials if trial.outcome is Outcome.OK]
-    retimed = [trial for trial in passed if trial.retimed is not None]
-    bar = min((first_median(trial) for trial in retimed), default=math.inf)
-    unseen = [trial for trial in passed if trial.retimed is None and first_median(trial) < bar]
-    if unseen:
-        return min(unseen, key=first_median)
-    return min(retimed, key=lambda trial: trial.time_ns, default=None)
+
+    kind: str
+    configuration: str
+    driver: str
+    generation: int
+    order: tuple[int, int]
+    time_ns: float = NAN
 
 
-def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
-    """Return the few verified trials, fastest first, among which the best is to be found by timing them again.
+def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
+    """Return the events whose times count, one per verified configuration, best first.
 
-    No more than can be timed within the budget, but two.
+    - What gave a wrong result counts no more, whatever it gave before or after, until a search starts over; what
+      failed otherwise counts again once it has passed.
+    - Times of one driver are compared: of the one asked for where it has any, else of the one that arrived last.
+    - Of those the latest generation counts: who starts over wants the earlier ones forgotten.
+    - For each configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
+    - Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. A
+      configuration that was never re-timed comes before them only where its first median is below all of theirs, so
+      that it would have been a finalist had it been known.
     """
-    ranked = sorted(passed, key=first_median)
-    found = [trial for trial in ranked[:FINALISTS] if first_median(trial) <= FINALIST_MARGIN * first_median(ranked[0])]
-    while len(found) > 2 and retiming_s(found) > budget_s:
-        found.pop()
-    return found
+    sound = _sound(list(events))
+    if not any(event.driver == driver for event in sound):
+        driver = max(sound, key=_arrival).driver if sound else ""
+    own = [event for event in sound if event.driver == driver]
+    latest = max((event.generation for event in own), default=0)
+    own = sorted((event for event in own if event.generation == latest), key=_arrival)
+    first = {event.configuration: event for event in own if event.kind == MEASURED}
+    again = {event.configuration: event for event in own if event.kind == RETIMED}
+    bar = min((first.get(name, event).time_ns for name, event in again.items()), default=inf)
+    rest = sorted((event for name, event in first.items() if name not in again), key=_time)
+    return [
+        *(event for event in rest if event.time_ns < bar),
+        *sorted(again.values(), key=_time),
+        *(event for event in rest if event.time_ns >= bar),
+    ]
 
 
-def retiming_s(trials: Sequence[Trial]) -> float:
-    """Return the seconds that trials run for when they are timed again at least: three times each."""
-    return 3 * sum(first_median(trial) for trial in trials) * 1e-9
+def _sound(events: Sequence[Event]) -> list[Event]:
+    """Return what was measured and has neither failed since nor been wrong in its generation or a later one."""
+    failed: dict[tuple[str, str], tuple[int, float]] = {}
+    for event in events:
+        if event.kind in (FAILED, WRONG):
+            name = event.configuration, event.driver
+            until = event.generation, inf if event.kind == WRONG else event.order[0]
+            failed[name] = max(until, failed.get(name, until))
+    never = (-1, -1.0)
+    return [
+        event
+        for event in events
+        if event.kind in (MEASURED, RETIMED)
+        and event.time_ns > 0  # neither a NaN nor what no clock gives
+        and (event.generation, event.order[0]) > failed.get((event.configuration, event.driver), never)
+    ]
 
 
-def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return the re-timed trials whose interval of the median overlaps that of the best."""
-    if best is None or best.retimed is None:
-        return ()
-    _, high = _interval(best.retimed)
-    rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
-    return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
+def _arrival(event: Event) -> tuple[int, int]:
+    return event.order
 
 
-def first_median(trial: Trial) -> float:
-    """Return the median of a trial's first measurement in nanoseconds; infinite where it has none."""
-    return trial.measurement.median_ns if trial.measurement is not None else math.inf
+def _time(event: Event) -> tuple[float, str]:
+    return event.time_ns, event.configuration  # equal times are ranked alike wherever they are known from
 
 
-def _interval(measurement: Measurement) -> tuple[float, float]:
-    return median_interval(measurement.samples_ns)
+def median(samples: Sequence[float]) -> float:
+    """Return the median, the mean of the middle two for an even number of samples; NaN where there is none."""
+    if not samples:
+        return NAN
+    ordered = sorted(samples)
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval between two order statistics that covers the median with at least `confidence`.
+
+    The number of samples below the median is binomial(n, 1/2), whatever the distribution, so the k-th smallest
+    and the k-th largest enclose it with probability 1 - 2 * P(B < k). Fewer than 6 samples cannot reach 95 %:
+    their range is returned. NaNs where there is no sample. Same unit as the samples.
+
+    Source: H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., section 7.1.
+    """
+    n = len(samples)
+    if n == 0:
+        return NAN, NAN
+    ordered = sorted(samples)
+    rank = interval_rank(n, confidence)
+    return float(ordered[rank]), float(ordered[n - 1 - rank])
+
+
+def interval_rank(n: int, confidence: float = 0.95) -> int:
+    """Return the 0-based rank of the interval's lower end among `n` samples; the upper is `n - 1 - rank`."""
+    # Integers throughout: 2**n leaves the floats at n = 1024.
+    allowed = round((1.0 - confidence) * 1_000_000) << n
+    term, below, rank = 1, 0, -1
+    while rank + 1 < (n + 1) // 2:
+        below += term
+        if 2_000_000 * below > allowed:
+            break
+        rank += 1
+        term = term * (n - rank) // (rank + 1)
+    return max(0, rank)

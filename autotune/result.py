@@ -51,9 +51,10 @@ class Progress:
 class Result:
     """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
 
-    `best` is None where no configuration passed. `ties` are trials whose re-timed interval overlaps the
-    winner's. `reason` says why the search ended; `usage` where its wall time went, in seconds. `failure` is the error
-    that ended it, where one did: no worker can be started any more.
+    `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
+    finalists. `ties` are trials whose re-timed interval overlaps the winner's. `reason` says why the search ended;
+    `usage` where its wall time went, in seconds. `failure` is the error that ended it, where one did: no worker can be
+    started any more.
     """
 
     problem: Problem = field(repr=False)
@@ -68,6 +69,13 @@ class Result:
     usage: Mapping[str, float]
     elapsed_s: float
     failure: AutotuneError | None = None
+
+    @property
+    def why_no_default(self) -> str:
+        """Why the study's default configuration has no trial; empty where it has one."""
+        if self.default is not None:
+            return ""
+        return f"it had not come to run when the search ended ({self.reason})"
 
 
 ProgressCallback = Callable[[Progress], None]

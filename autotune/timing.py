@@ -17,7 +17,7 @@ from statistics import median
 from typing import Protocol
 
 from autotune.model import Measurement
-from autotune.statistics import median_interval
+from autotune.ranking import median_interval
 
 Source = Callable[[int], Sequence[int]]
 """Called with n, runs up to n times and returns their times in nanoseconds; nothing where it has run dry."""

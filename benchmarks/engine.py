@@ -207,7 +207,7 @@ def overhead(options: argparse.Namespace) -> None:
         def retime(self, configurations: Any, budget_s: float = 5.0) -> list[None]:
             return [None] * len(configurations)
 
-        def withdraw(self, leave: int = 0) -> list[Any]:
+        def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Any]:
             return []
 
         def usage(self) -> dict[str, float]:

@@ -184,7 +184,17 @@ def change(old: str, new: str) -> None:
 
 def test_search_prints_the_best_and_the_next_command_and_goes_on() -> None:
     first = run("search", "./saxpy.toml", "--trials", "2", "--seed", "1")
-    for part in ("2 new trials", "WPT=", "95 % interval", "GFLOPS", "GB/s", "default", "build", f"of {VALID} valid"):
+    for part in (
+        "2 new trials",
+        "WPT=",
+        "95 % interval",
+        "verified in",
+        "GFLOPS",
+        "GB/s",
+        "default",
+        "build",
+        f"of {VALID} valid",
+    ):
         assert part in first.stdout
     assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines", first.stdout)
     assert "trials" in first.stderr

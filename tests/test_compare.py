@@ -113,7 +113,10 @@ def test_a_slow_value_that_a_wider_search_stopped_is_measured_on_its_own(store: 
         replace(trial, outcome=Outcome.STOPPED) if trial.configuration["FAST"] else trial for trial in recorded(whole)
     ]
     loop.run(whole, ReplayEvaluator(slow), store, sampler="random", seed=1, budget=Budget())
-    assert [cell.best is None for cell in compared(store, "FAST")] == [False, True]
+    without = compared(store, "FAST")
+    assert [cell.best is None for cell in without] == [False, True]
+    assert without[1].trials == without[1].valid
+    assert without[1].reason == f"{without[1].valid} trials stopped for being slower than the best of all"
     spent: list[tuple[int, int]] = []
     cells = compared(store, "FAST", search=searcher(store, spent))
     assert [trials for _, trials in spent] == [3]
@@ -143,6 +146,15 @@ def test_size_labels() -> None:
     assert compare.size_label({"M": 8, "N": 8}) == "M=N=8"
     assert compare.size_label({"M": 8, "N": 9}) == "M=8 N=9"
     assert compare.size_label({"N": 9}) == "N=9"
+
+
+def test_trials_of_another_driver_only_are_told(store: Store) -> None:
+    old, new = (replace(GENERIC_DEVICE, driver=driver) for driver in ("1.0", "2.0"))
+    problem = Problem(study(), device=old)
+    loop.run(problem, ReplayEvaluator(recorded(problem)), store, sampler="random", seed=1, budget=Budget())
+    assert {cell.best is None for cell in compared(store, "FAST", devices=[old])} == {False}
+    reasons = {cell.reason for cell in compared(store, "FAST", devices=[new])}
+    assert reasons == {"no trial stored with this driver, only with 1.0"}
 
 
 def test_a_stopped_trial_without_a_time_is_tried_again() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from autotune import loop
 from autotune.device import list_devices
 from autotune.engine import data
 from autotune.engine.messages import Setup
@@ -25,6 +26,8 @@ from autotune.errors import StudyError
 from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.problem import Problem
+from autotune.result import Budget
+from autotune.store import Store
 from autotune.study import Study
 from tests.studies import study
 
@@ -486,3 +489,44 @@ def test_the_first_configuration_has_its_time(queued: Callable[..., list[Trial]]
     endless, good = queued("ENDLESS", "GOOD", best_ns=best_ns)
     assert "no answer within 5 s" in endless.reason
     assert good.outcome in (Outcome.OK, Outcome.STOPPED)
+
+
+FLAKY = """
+kernel void flaky(global uint *seen, global int *out) {
+    int i = get_global_id(0), sum = 0;
+    for (volatile int n = 0; n < (EVERY ? 2000 : 8000); n++) sum++;  /* the sound one is the slowest by far */
+    uint run = seen[i]++ - 0x7FFFA5A5u;  /* what scratch is filled with before the first run */
+    out[i] = EVERY && run % EVERY == EVERY - 1 ? 0 : i + (sum < 0);
+}
+"""
+
+
+def test_a_kernel_that_is_wrong_now_and_then_is_never_named(device: DeviceInfo, store: Store, own_lock: None) -> None:
+    flaky = Problem(
+        study(
+            source=FLAKY,
+            sizes={"N": 64},
+            choices={},
+            parameters={"EVERY": {"values": [0, 20, 100]}},
+            constraints=[],
+            defines={},
+            options=[],
+            arguments={
+                "seen": {"type": "uint", "shape": ["N"], "access": "scratch"},
+                "out": {"type": "int", "shape": ["N"], "access": "out"},
+            },
+            launch=[{"entry": "flaky", "global": ["N"], "local": ["N"], "arguments": ["seen", "out"]}],
+            reference={"numpy": {"out": "arange(N)"}},
+            work={},
+            size_lists={},
+        ),
+        device=device,
+    )
+    with DeviceEvaluator(flaky, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        result = loop.run(flaky, evaluator, store, sampler="grid", seed=1, budget=Budget(trials=3))
+    assert result.failures[Outcome.WRONG_RESULT] == 2
+    assert result.best is not None
+    assert result.best.configuration == {"EVERY": 0}
+    assert result.best.verified_runs >= 300
+    (stored,) = [trial for trial in store.trials(flaky.key) if trial.outcome is Outcome.OK and trial.retimed]
+    assert stored.verified_runs == result.best.verified_runs

@@ -124,10 +124,18 @@ def test_what_failed_when_it_was_tried_last_is_not_served(place: Path) -> None:
     assert ask(place).configuration == at(1)
 
 
-def test_what_a_fresh_search_left_aside_still_answers(place: Path) -> None:
+def test_what_a_fresh_search_left_aside_answers_only_where_it_found_nothing(place: Path) -> None:
     put_in(place, [ok(at(1), 50)], key=key())
-    put_in(place, [ok(at(2), 80)], key=key(), fresh=True)
+    put_in(place, [Trial(at(2), Outcome.CRASH)], key=key(), fresh=True)
     assert ask(place).configuration == at(1)
+    put_in(place, [ok(at(4), 80)], key=key())
+    assert ask(place).configuration == at(4)
+
+
+def test_what_a_fresh_search_found_wrong_is_not_served_from_before_it(place: Path) -> None:
+    put_in(place, [ok(at(1), 50), ok(at(2), 80)], key=key())
+    put_in(place, [Trial(at(1), Outcome.WRONG_RESULT)], key=key(), fresh=True)
+    assert ask(place).configuration == at(2)
 
 
 # How it falls short ---------------------------------------------------------------------------------------

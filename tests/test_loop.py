@@ -223,6 +223,24 @@ def test_a_search_that_loses_its_workers_says_what_was_found(
         run(problem, store, Dying(recorded(problem), error, after=0), fresh=True)
 
 
+class Unbuilt(ReplayEvaluator):
+    """Has the first configuration still in the making when all others are done."""
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        self._submitted.rotate(-1)
+        return super().collect()
+
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Configuration]:
+        return [self._submitted.popleft().configuration] if not leave else []
+
+
+def test_a_default_that_has_not_come_to_run_is_told_with_the_reason(problem: Problem, store: Store) -> None:
+    result = run(problem, store, Unbuilt(recorded(problem), capacity=2), budget=Budget(until_stale=3))
+    assert (result.best is None, result.default) == (False, None)
+    assert result.why_no_default == f"it had not come to run when the search ended ({result.reason})"
+    assert run(problem, store).why_no_default == ""
+
+
 def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, store: Store) -> None:
     def report(progress: Progress) -> None:
         raise TimeoutError("mine")

@@ -264,6 +264,60 @@ def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) ->
     assert found.outcome is Outcome.WRONG_RESULT
 
 
+FLAKY = """
+kernel void flaky(global uint *seen, global int *out) {
+    uint run = seen[0]++ - 0x7FFFA5A5u;  /* what scratch is filled with before the first run */
+    if (run % EVERY == EVERY - 1) WRONG;
+    out[0] = 5;
+}
+"""
+
+
+def flaky_plan(every: int, wrong: str) -> Plan:
+    seen, out = Buffer("seen", "uint", (1,), (1,), "scratch"), Buffer("out", "int", (1,), (1,), "out")
+    launch = Launch("flaky", (1,), (1,), ("seen", "out"))
+    options = (f"-DEVERY={every}", f"-DWRONG={wrong}")
+    return Plan(FLAKY, options, (launch,), {"seen": seen, "out": out}, {"out": Tolerance()})
+
+
+@pytest.mark.parametrize("every", [20, 100])
+@pytest.mark.parametrize("wrong", ["{out[0]=4;return;}", "return"])  # the other leaves what an earlier run wrote
+def test_a_finalist_that_is_wrong_now_and_then_is_caught(session: Session, every: int, wrong: str) -> None:
+    bench = Bench(session, {}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None)
+    (flaky,) = bench.retime([flaky_plan(every, wrong)], None, budget_s=60.0)
+    assert isinstance(flaky, Report)
+    assert flaky.outcome is Outcome.WRONG_RESULT
+    assert "wrong now and then" in flaky.reason or "wrong when timed again" in flaky.reason
+
+
+def test_a_sound_finalist_stands_three_hundred_verified_runs(session: Session) -> None:
+    rules = Rules(maximum=5, least_s=0.0, target=0.0)
+    bench = Bench(session, {}, {"out": np.array([5])}, rules, Limits(), lambda *_: None)
+    (sound,) = bench.retime([flaky_plan(10**6, "return")], None, budget_s=60.0)
+    assert isinstance(sound, Measurement)
+    assert sound.verified_runs == 300
+
+
+def test_a_series_of_verified_runs_names_what_was_wrong_in_it(session: Session) -> None:
+    arena, checker = Arena(session, {}), Checker(session, {"out": np.array([5, 6], np.int32)})
+    (guarded,) = arena.prepare(plan_of(Buffer("out", "int", (2,), (2,), "out")))
+    checker.prepare([guarded])
+    written = iter([[5, 6], [5, 7], [5, 6]])
+
+    def run() -> None:
+        session.write(guarded.whole, np.array(next(written), np.int32), guarded.start)
+
+    verdict = checker.check([guarded], {"out": Tolerance()}, run=run, runs=3)
+    assert verdict.reason == "wrong now and then: 1 values of out in 3 runs; first out[1], expected 6"
+
+
+def test_without_time_for_more_a_finalist_is_verified_once_a_turn(session: Session) -> None:
+    bench = Bench(session, {}, {"out": np.array([5])}, Rules(), Limits(), lambda *_: None)
+    (found,) = bench.retime([flaky_plan(10**6, "return")], None, budget_s=0.0)
+    assert isinstance(found, Measurement)
+    assert found.verified_runs == 2  # the first run, and the last of one turn of four
+
+
 def test_a_device_lost_while_a_buffer_is_restored_is_told_with_the_plan_at_work(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

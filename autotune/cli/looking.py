@@ -25,7 +25,7 @@ from autotune.export import FORMATS
 from autotune.model import DeviceInfo, Outcome
 from autotune.problem import Problem
 from autotune.progress import configuration
-from autotune.statistics import median_interval
+from autotune.ranking import median_interval
 from autotune.store import Row, Store
 from autotune.study import Study
 

@@ -10,8 +10,8 @@ from autotune.cli.output import facts
 from autotune.model import Measurement, Trial
 from autotune.problem import Problem
 from autotune.progress import configuration
+from autotune.ranking import median_interval
 from autotune.result import Result
-from autotune.statistics import median_interval
 
 
 def print_result(result: Result, study: str, database: str | None) -> None:
@@ -49,6 +49,7 @@ def timing_text(trial: Trial) -> str:
     return (
         f"{units.time(measurement.median_ns)} (median; 95 % interval {units.time(low)} to {units.time(high)}; "
         f"{runs} run{'s' if runs > 1 else ''}, {measurement.cache} cache)"
+        + (f", verified in {units.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
     )
 
 
@@ -62,7 +63,7 @@ def rates_text(problem: Problem, trial: Trial) -> str:
 def _against_default(result: Result, best: Trial) -> str:
     default = result.default
     if default is None:
-        return "not measured"
+        return f"not measured: {result.why_no_default}"
     if default.time_ns != default.time_ns:
         return f"{default.outcome.value}: {default.reason}"
     if default.configuration == best.configuration:
@@ -138,6 +139,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "elapsed_s": result.elapsed_s,
         "best": trial_json(problem, result.best),
         "default": trial_json(problem, result.default),
+        "why_no_default": result.why_no_default,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
             outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}
@@ -164,6 +166,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "interval_ns": median_interval(measurement.samples_ns),
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
+        "verified_runs": trial.verified_runs,
         "gflops": units.giga_rate(problem.flops(trial.configuration), trial.time_ns),
         "gbytes_per_s": units.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
     }

@@ -77,7 +77,9 @@ def search(
         list[str] | None,
         typer.Option(metavar="NAME=V,...", help="A configuration to try early; the rest as by default. Repeatable."),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try stored failures again.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try stored failures again, wrong results apart.")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
     cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
     run_limit: RunLimitOption = f"{FIRST_S:g}s",

@@ -51,7 +51,7 @@ class Launcher:
         self._limits = limits
         self._announce = announce
         self._clock = clock
-        self._restore_s = 0.0
+        self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
         """Run all launches once on poisoned outputs and return their span in ns; on PoCL this compiles them."""
@@ -72,7 +72,7 @@ class Launcher:
 
         The last run has its outputs poisoned, so that a kernel that no longer writes shows: what lay there was right.
         """
-        longest_s = self._restore_s + longest_ns * 1e-9
+        longest_s = self.restore_s + longest_ns * 1e-9
         self._announce("time", self._limits.floor_s + self._limits.multiple * longest_s * count)
         spans = []
         for left in reversed(range(count)):
@@ -88,6 +88,15 @@ class Launcher:
         self._finish()
         return [span_ns(first, last) for first, last in spans]
 
+    def enqueue(self, built: Built) -> None:
+        """Queue all launches once, on restored buffers and poisoned outputs, and wait for nothing."""
+        with _noticing_loss():
+            self._poison(built, "out")
+            for guarded in built.buffers:
+                self._arena.restore(guarded)
+        for kernel, launch in built.kernels:
+            self._launch(kernel, launch)
+
     def busy_s(self) -> float:
         """Return the seconds that kernels executed for since the last call."""
         self._finish()
@@ -102,7 +111,7 @@ class Launcher:
             for guarded in built.buffers:
                 self._arena.restore(guarded)
         self._finish()
-        self._restore_s = time.monotonic() - began
+        self.restore_s = time.monotonic() - began
 
     def _poison(self, built: Built, *accesses: str) -> None:
         for guarded in built.buffers:

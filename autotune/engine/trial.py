@@ -19,6 +19,7 @@ from autotune.engine.verify import Checker, Verdict
 from autotune.model import Measurement, Outcome
 from autotune.opencl import OpenCLError, Session
 from autotune.plan import Plan, numpy_type
+from autotune.ranking import FINALIST_MARGIN, median
 from autotune.timing import Precise, Rules, Timed, is_drifting, measure
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
@@ -30,15 +31,33 @@ _LONG_NS = 250_000_000
 _LEAST_RETIMED = 3
 """Runs of a finalist at least, however long they are: one says nothing of the noise."""
 
+_VERIFIED_RUNS = 300
+"""Runs of a finalist that are verified, as far as the time goes. If it passes, it is, with 95 % confidence, wrong in
+fewer than one run in a hundred: .99 ** 300 = .049."""
+
+_VERIFIED_SHARE = 1 / 3
+"""Share of the finalists' time that is kept for these runs."""
+
+_SERIES_S = 0.05
+"""Seconds of verified runs that are queued at once: the host waits once for each series."""
+
+_LAUNCH_S = 0.001
+"""What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
+
 
 @dataclass
 class _Finalist:
-    """A plan that is timed again: its times, that of its first run, and what went wrong."""
+    """A plan that is timed again: its times, that of its first run, the runs verified, and what went wrong.
+
+    `run_s` is what a verified run takes, launches and checks included; 0 while that is not known.
+    """
 
     place: int
     plan: Plan
     precise: Precise
     span_ns: int = 0
+    verified: int = 0
+    run_s: float = 0.0
     failure: Report | None = None
 
 
@@ -135,15 +154,16 @@ class Bench:
     def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:
         """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
 
-        Every turn is verified: what is wrong now and then, races above all, is rarely caught by the two checks of a
-        trial. A plan that fails is left out from then on, and answered for by a report. Raises Fault where the
-        device is lost.
+        Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
+        all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
+        for by a report. Raises Fault where the device is lost.
         """
         first_turn = partial(self._first_turn, limit_s=self._limits.run_s(best_ns))
         finalists = [_Finalist(place, plan, Precise(self._rules)) for place, plan in enumerate(plans)]
         for finalist in finalists:
             self._attempt(finalist, first_turn)
-        deadline = time.monotonic() + budget_s
+        began = time.monotonic()
+        deadline = began + budget_s * (1 - _VERIFIED_SHARE)
         while sound := [finalist for finalist in finalists if finalist.failure is None]:
             known = min(len(finalist.precise.samples) for finalist in sound)
             enough = all(finalist.precise.finished for finalist in sound) or time.monotonic() >= deadline
@@ -151,7 +171,11 @@ class Bench:
                 break
             for finalist in sound:
                 self._attempt(finalist, self._turn)
-        return [one.failure or Measurement(tuple(one.precise.samples), (), one.plan.cache) for one in finalists]
+        self._verify_finalists(finalists, began + budget_s)
+        return [
+            one.failure or Measurement(tuple(one.precise.samples), (), one.plan.cache, one.verified)
+            for one in finalists
+        ]
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -203,8 +227,48 @@ class Bench:
             finalist.failure = Report(fault.outcome, str(fault))
             self._refresh()
 
+    def _verify_finalists(self, finalists: Sequence[_Finalist], deadline: float) -> None:
+        """Verify many runs of what may be named, the fastest first, until the deadline.
+
+        What is slower than a finalist may be, the default as a rule, has its turn where all others fail.
+        """
+        while sound := [finalist for finalist in finalists if finalist.failure is None]:
+            bound = FINALIST_MARGIN * min(median(one.precise.samples) for one in sound)
+            close = [one for one in sound if median(one.precise.samples) <= bound]
+            due = [one for one in close if one.verified < _VERIFIED_RUNS]
+            if not due:
+                return
+            finalist = min(due, key=lambda one: median(one.precise.samples))
+            count = self._affordable(finalist, deadline - time.monotonic())
+            if count < 1:
+                return
+            self._attempt(finalist, partial(self._series, count=count))
+
+    def _affordable(self, finalist: _Finalist, left_s: float) -> int:
+        """Return how many runs the next series may have."""
+        finalist.run_s = finalist.run_s or self._launcher.restore_s + finalist.span_ns * 1e-9 + _LAUNCH_S
+        series_s = min(left_s, max(_SERIES_S, finalist.run_s))
+        return min(_VERIFIED_RUNS - finalist.verified, int(series_s / finalist.run_s))
+
+    def _series(self, finalist: _Finalist, count: int) -> None:
+        """Verify each of some runs, on outputs poisoned before it: what an earlier one left there cannot pass."""
+        built = self._build(finalist.plan)
+        self._announce("verify", self._limits.floor_s + self._limits.multiple * count * finalist.run_s)
+        began = time.monotonic()
+        try:
+            run = partial(self._launcher.enqueue, built)
+            verdict = self._checker.check(built.buffers, built.plan.outputs, inputs=True, run=run, runs=count)
+        except OpenCLError as error:
+            raise lost(error) from None
+        finalist.run_s = (time.monotonic() - began) / count
+        finalist.verified += count
+        self._launcher.busy_s()  # lets go of the events
+        if verdict.reason:
+            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong in {finalist.verified} runs: {verdict.reason}")
+
     def _first_turn(self, finalist: _Finalist, limit_s: float) -> None:
         _, finalist.span_ns, _ = self._verify_first(self._build(finalist.plan), limit_s)
+        finalist.verified += 1
         if finalist.span_ns >= _LONG_NS:
             finalist.precise.add(finalist.span_ns)
 
@@ -216,6 +280,7 @@ class Bench:
         verdict = self._check(built, inputs=True)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
+        finalist.verified += 1
         for ns in turn:
             finalist.precise.add(ns)
 

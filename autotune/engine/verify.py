@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +59,25 @@ class Checker:
         """Forget the expected outputs on the device: a faulty kernel may have written to them."""
         self._references.clear()
 
-    def check(self, buffers: Sequence[Guarded], outputs: Mapping[str, Tolerance], *, inputs: bool = False) -> Verdict:
-        """Check guards and outputs and, with `inputs`, that no input was overwritten."""
+    def check(
+        self,
+        buffers: Sequence[Guarded],
+        outputs: Mapping[str, Tolerance],
+        *,
+        inputs: bool = False,
+        run: Callable[[], None] | None = None,
+        runs: int = 1,
+    ) -> Verdict:
+        """Check guards and outputs and, with `inputs`, that no input was overwritten.
+
+        `run` queues one run of the kernel: so many runs are made, the outputs of each checked, and the host waits once.
+        """
         steps: list[tuple[Any, Guarded]] = [(self._launch_guards, guarded) for guarded in buffers]
         read_only = [g for g in buffers if inputs and g.buffer.access == "in"]
         steps += [(self._launch_checksum, guarded) for guarded in read_only]
         written = [g for g in buffers if g.buffer.name in outputs and g.buffer.name in self._expected]
-        steps += [(lambda g, s: self._launch_compare(g, outputs[g.buffer.name], s), g) for g in written]
-        slots = iter(self._run(steps))
+        compare = [(lambda g, s: self._launch_compare(g, outputs[g.buffer.name], s), g) for g in written]
+        slots = iter(self._run(steps, compare, run, runs))
         worst, reasons = 0.0, []
         for guarded in buffers:
             reasons += _guard_reasons(guarded, next(slots))
@@ -76,19 +87,34 @@ class Checker:
         for guarded in written:
             slot = next(slots)
             worst = max(worst, float(slot.view(np.float32)[3]))
-            if slot[0]:
-                reasons.append(self._wrong(guarded, slot))
+            if slot[0] or slot[2]:  # a count may wrap around over many runs, a maximum does not
+                reasons.append(self._wrong(guarded, slot, runs))
         return Verdict("; ".join(reasons), worst)
 
-    def _run(self, steps: Sequence[tuple[Any, Guarded]]) -> list[NDArray[np.uint32]]:
-        if len(steps) > _SLOTS:
+    def _run(
+        self,
+        steps: Sequence[tuple[Any, Guarded]],
+        repeated: Sequence[tuple[Any, Guarded]] = (),
+        run: Callable[[], None] | None = None,
+        runs: int = 1,
+    ) -> list[NDArray[np.uint32]]:
+        """Return what each step found, then what each of the `repeated` found after all of the runs together.
+
+        What a kernel overwrites of guards and inputs stays overwritten: one look after the last run sees it.
+        """
+        if len(steps) + len(repeated) > _SLOTS:
             raise StudyError(f"more than {_SLOTS // 3} buffers in one kernel")
         self._session.fill(self._results, 0, 0, _SLOTS * _WORDS * 4)
+        for _ in range(runs):
+            if run is not None:
+                run()
+            for slot, (launch, guarded) in enumerate(repeated, len(steps)):
+                launch(guarded, slot)
         for slot, (launch, guarded) in enumerate(steps):
             launch(guarded, slot)
         found = np.empty((_SLOTS, _WORDS), np.uint32)
         self._session.read(self._results, found)
-        return list(found[: len(steps)])
+        return list(found[: len(steps) + len(repeated)])
 
     def _launch(self, kernel: Kernel, arguments: Sequence[Any], slot: int) -> None:
         self._session.set_arguments(kernel, (*arguments, self._results, np.uint32(slot)))
@@ -142,7 +168,7 @@ class Checker:
             self._compare[scalar] = program.kernel("compare")
         return self._compare[scalar]
 
-    def _wrong(self, guarded: Guarded, slot: NDArray[np.uint32]) -> str:
+    def _wrong(self, guarded: Guarded, slot: NDArray[np.uint32], runs: int) -> str:
         buffer = guarded.buffer
         extent, stride = _walk(buffer)
         index = int(~slot[2])
@@ -156,6 +182,11 @@ class Checker:
         where = ", ".join(str(int(i)) for i in np.unravel_index(index, shape))
         unwritten = " (never written)" if _is_poison(found) else ""
         nans = f", {int(slot[1])} of them NaN" if slot[1] else ""
+        if runs > 1:  # the run that was wrong is over
+            return (
+                f"wrong now and then: {int(slot[0])} values of {buffer.name} in {runs} runs{nans}; "
+                f"first {buffer.name}[{where}], expected {expected.astype(dtype)}"
+            )
         return (
             f"wrong result: {int(slot[0])} of {math.prod(shape)} values of {buffer.name}{nans}; "
             f"first {buffer.name}[{where}] = {found[0]}{unwritten}, expected {expected.astype(dtype)}"

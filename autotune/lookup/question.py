@@ -13,9 +13,8 @@ from autotune.key import ProblemKey, Size, Value, key_columns
 from autotune.library import StudyText, default_configuration, space_hash
 from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
-from autotune.lookup.ranking import Ranked
 from autotune.lookup.reader import Reader
-from autotune.statistics import median_interval
+from autotune.ranking import Event, median_interval
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -99,7 +98,7 @@ class Question:
                 return self._found(candidate, ranked[position:], configuration)
         return None
 
-    def _found(self, candidate: _Candidate, ranked: list[Ranked], configuration: Mapping[str, Value]) -> Best:
+    def _found(self, candidate: _Candidate, ranked: list[Event], configuration: Mapping[str, Value]) -> Best:
         entry, key = ranked[0], candidate.key
         match, notes = candidate.match, self._differences(key)
         on_device = key.device == self.key.device
@@ -124,7 +123,7 @@ class Question:
             device_name=names.get(key.device, ""),
             measured_size={name: key.size[name] for name in self.key.size},
             driver=entry.driver,
-            measured=entry.when,
+            measured=ranking.taken(self.reader, entry),
             ties=ties,
             trials=trials,
         )

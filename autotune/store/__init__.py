@@ -14,6 +14,7 @@ database at once.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from sqlalchemy import Connection, Table, Update, and_, delete, func, select, te
 from autotune.key import clean, digest, key_columns
 from autotune.location import locate
 from autotune.migrations import migrate
-from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
 from autotune.records import key_of, now, ordered, trial_columns, trial_of
 from autotune.store import interchange, process, queries
 from autotune.store.access import Access
@@ -156,25 +157,28 @@ class Store(Access):
     def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
         """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
 
-        Earlier re-timings stay; the latest counts. Raises ValueError where there is no such trial or no sample.
+        Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
+        environment. Raises ValueError where there is no such trial or no sample.
         """
         if not measurement.samples_ns:
             raise ValueError("a re-timing needs samples")
         known = {"uuid": uuid.uuid4().hex, "taken": now()}
 
         def step(connection: Connection) -> None:
-            trial_id = connection.execute(queries.verified(search_id, digest(configuration))).scalar()
-            if trial_id is None:
+            trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
+            if trial is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
-            driver = connection.execute(queries.drivers(search_id)).scalar() or ""
-            queries.retime(connection, trial_id, driver, measurement, **known)
+            added = queries.retime(connection, trial.id, trial.driver, measurement, **known)
+            if added and measurement.verified_runs:
+                stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
+                connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
         self._written(step)
 
     # Reading ---------------------------------------------------------------------------------------------
 
     def trials(self, key: ProblemKey) -> list[Trial]:
-        """Return the finished trials of exactly this problem, oldest first, of its latest generation.
+        """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
         out, so that it is tried again.
@@ -185,11 +189,13 @@ class Store(Access):
             ).scalar()
             if problem_id is None:
                 return []
-            wanted = searches.c.generation == queries.generation(connection, problem_id)
-            return queries.finished(connection, and_(searches.c.problem_id == problem_id, wanted))
+            return queries.latest(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
-        """Return the finished trials of the same kernel and choices on other devices or at other sizes."""
+        """Return the finished trials of the same kernel and choices on other devices or at other sizes.
+
+        Those of the latest generation, as `trials` does.
+        """
         columns = key_columns(key)
         alike = and_(
             problems.c.study == columns["study"],
@@ -199,7 +205,7 @@ class Store(Access):
         )
         with self._reading() as connection:
             rows = connection.execute(select(problems).where(alike).order_by(problems.c.id)).mappings().all()
-            found = [(key_of(row), queries.finished(connection, searches.c.problem_id == row["id"])) for row in rows]
+            found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
         return [(other, measured) for other, measured in found if measured]
 
     def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
@@ -209,7 +215,7 @@ class Store(Access):
             query = query.where(problems.c.study == study)
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
-            retimed = queries.latest_retimings(connection, [row["id"] for row in rows])
+            retimed = queries.latest_retimings(connection, rows)
             names = queries.device_names(connection, [row["search_id"] for row in rows])
             return [
                 Row(

@@ -92,10 +92,13 @@ def generation(connection: Connection, problem_id: int) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def retime(connection: Connection, trial_id: int, driver: str, measurement: Measurement, **known: str) -> None:
-    """Add a re-timing to a trial; `known` gives `uuid` and `taken` where it was taken elsewhere."""
+def retime(connection: Connection, trial_id: int, driver: str, measurement: Measurement, **known: str) -> bool:
+    """Add a re-timing to a trial, once; say whether it is new. `known`: `uuid` and `taken`, where taken elsewhere."""
     columns = {"uuid": uuid.uuid4().hex, "taken": now()} | known | measurement_columns(measurement)
-    once(connection, retimings, {"trial_id": trial_id, "driver": driver, **columns})
+    if number(connection, retimings, columns["uuid"]) is not None:
+        return False
+    inserted(connection, retimings, {"trial_id": trial_id, "driver": driver, **columns})
+    return True
 
 
 def unfinished() -> ColumnElement[bool]:
@@ -129,17 +132,23 @@ def mark_lost(connection: Connection) -> None:
 
 
 def verified(search_id: int, configuration_hash: str) -> Select[Any]:
-    """Return the query for the latest verified trial of a configuration in the problem of a search."""
+    """Return the query for the latest verified trial of a configuration in the problem of a search, under its driver.
+
+    What a later search found that started over is not this one's.
+    """
     problem_id = select(searches.c.problem_id).where(searches.c.id == search_id).scalar_subquery()
+    own = select(searches.c.generation).where(searches.c.id == search_id).scalar_subquery()
     return (
-        select(trials.c.id)
+        select(trials.c.id, trials.c.driver, trials.c.environment)
         .join(searches, searches.c.id == trials.c.search_id)
         .where(
             searches.c.problem_id == problem_id,
+            searches.c.generation <= own,
+            trials.c.driver.in_(drivers(search_id)),
             trials.c.configuration_hash == configuration_hash,
             trials.c.outcome == Outcome.OK.value,
         )
-        .order_by(trials.c.finished.desc(), trials.c.id.desc())
+        .order_by(trials.c.id.desc())
         .limit(1)
     )
 
@@ -147,15 +156,21 @@ def verified(search_id: int, configuration_hash: str) -> Select[Any]:
 def drivers(search_id: int) -> Select[Any]:
     """Return the query for the drivers of a search's devices."""
     query = select(devices.c.driver).join(search_devices, search_devices.c.device_id == devices.c.id)
-    return query.where(search_devices.c.search_id == search_id).order_by(devices.c.id)
+    return query.where(search_devices.c.search_id == search_id)
 
 
 def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]:
-    """Return the finished trials of the searches wanted, oldest first, each with its latest re-timing."""
-    query = select(trials).join(searches).where(wanted, ~unfinished()).order_by(trials.c.finished, trials.c.id)
+    """Return the finished trials of the searches wanted in the order they began, each with its latest re-timing."""
+    query = select(trials).join(searches).where(wanted, ~unfinished()).order_by(trials.c.id)
     rows = connection.execute(query).mappings().all()
-    retimed = latest_retimings(connection, [row["id"] for row in rows])
+    retimed = latest_retimings(connection, rows)
     return [trial_of(row, retimed.get(row["id"])) for row in rows]
+
+
+def latest(connection: Connection, problem_id: int) -> list[Trial]:
+    """Return the finished trials of a problem's latest generation in the order they began."""
+    wanted = searches.c.generation == generation(connection, problem_id)
+    return finished(connection, and_(searches.c.problem_id == problem_id, wanted))
 
 
 def everything() -> Select[Any]:
@@ -193,15 +208,21 @@ def _batched(items: Iterable[int]) -> Iterator[list[int]]:
 
 
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:
-    """Return the re-timings of each trial that has some, oldest first."""
+    """Return the re-timings of each trial that has some, in the order they arrived."""
     found: dict[int, list[Columns]] = {}
     for some in _batched(trial_ids):
-        query = select(retimings).where(retimings.c.trial_id.in_(some)).order_by(retimings.c.taken, retimings.c.id)
+        query = select(retimings).where(retimings.c.trial_id.in_(some)).order_by(retimings.c.id)
         for row in connection.execute(query).mappings():
             found.setdefault(row["trial_id"], []).append(row)
     return found
 
 
-def latest_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, Columns]:
-    """Return the latest re-timing of each trial that has one."""
-    return {trial_id: rows[-1] for trial_id, rows in all_retimings(connection, trial_ids).items()}
+def latest_retimings(connection: Connection, rows: Sequence[Columns]) -> dict[int, Columns]:
+    """Return the latest re-timing of each of these trials that has one, taken under the driver of the trial."""
+    drivers = {row["id"]: row["driver"] for row in rows}
+    return {
+        trial_id: entry
+        for trial_id, entries in all_retimings(connection, drivers).items()
+        for entry in entries
+        if entry["driver"] == drivers[trial_id]
+    }
