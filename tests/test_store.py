@@ -278,7 +278,7 @@ def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[6.5]'), "line 2: samples_ns.0:"),
         (lambda line: line.replace('"study":', '"stidy":'), "line 2: study:"),
         (lambda line: line.replace('"driver":"550.1"', '"driver":7'), "line 2: driver:"),
-        (lambda line: line.replace('"clock":1980,', ""), "line 2: search.devices:"),
+        (lambda line: line.replace('"clock":1980,', ""), "line 2: search.devices: clock is missing"),
         (lambda line: line.replace('"device_number":0', '"device_number":4'), "line 2: device_number:"),
         (lambda line: line.replace('"started":"20', '"started":"x'), "line 2: started:"),
     ],

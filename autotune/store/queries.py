@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -13,6 +13,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.records import Columns, device_columns, measurement_columns, now, trial_of
 from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
+
+_Item = TypeVar("_Item", int, str)
 
 CHUNK = 500
 """Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
@@ -138,10 +140,16 @@ def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int,
     return names
 
 
-def _batched(items: Iterable[int]) -> Iterator[list[int]]:
+def _batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     rest = iter(items)
     while some := list(islice(rest, CHUNK)):
         yield some
+
+
+def of_uuids(connection: Connection, table: Table, uuids: Iterable[str]) -> Iterator[Columns]:
+    """Yield the rows of a table that have these uuids."""
+    for some in _batched(uuids):
+        yield from connection.execute(select(table).where(table.c.uuid.in_(some))).mappings()
 
 
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:
