@@ -195,9 +195,11 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
 def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return the listed values of each parameter of a study."""
     parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
-    tables = isinstance(parameters, Mapping) and parameters or {"": None}
-    values = {name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()}
-    if not all(isinstance(listed, list | tuple) and listed for listed in values.values()):
+    tables = parameters if isinstance(parameters, Mapping) else {"": None}
+    values: dict[str, Any] = {
+        name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()
+    }
+    if not values or not all(isinstance(listed, list | tuple) and listed for listed in values.values()):
         raise StudyError("needs values", where=where, hint="write values = [8, 16]")
     require_names(values, where)
     for name, listed in values.items():

@@ -210,9 +210,12 @@ def _told(item: Any) -> str:
     return f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r:.60}" if path else message
 
 
+_BRANCHES = frozenset({"int", "float", "str", "constrained-str", "function-after", "list"})
+
+
 def _is_branch(part: str | int) -> bool:
     """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
-    return isinstance(part, str) and part.partition("[")[0] in {"int", "float", "str", "constrained-str", "function-after", "list"}
+    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
 
 
 def _keys_beside(path: list[str | int]) -> list[str]:

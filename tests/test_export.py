@@ -79,7 +79,7 @@ def test_defines_are_safe_in_a_shell(texts: list[str]) -> None:
 def test_a_shell_evaluates_what_shell_prints() -> None:
     nasty = "a 'b' \"c\" $(exit 3) `x` \\ ; #"
     best = EXACT._replace(configuration={"TILE": 16, "NASTY": nasty})
-    script = render(best, "shell") + 'printf "%s|%s|%s" "$T" "$TILE" "$NASTY"'
+    script = render(best, "shell") + 'printf "%s|%s|%s" "$TUNED_T" "$TUNED_TILE" "$TUNED_NASTY"'
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"float|16|{nasty}"
 

@@ -267,10 +267,10 @@ def test_a_default_that_is_not_valid_here_is_replaced(place: Path) -> None:
 
 def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
     put_in(place, [ok({"WPT": 2, "WG": 64, "FAST": 1}, 50)], key=key())
-    found = ask(place, build=True)
+    found = ask(place, rated=True)
     assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
     assert found.flops == 2000
-    assert ask(place, n=999, build=True).flops is None  # the time is of another size
+    assert ask(place, n=999, rated=True).flops is None  # the time is of another size
 
 
 @pytest.mark.parametrize(("size", "choices"), [({"M": 1}, CHOICES), ({}, CHOICES), (SIZE, {}), (SIZE, {"U": "float"})])

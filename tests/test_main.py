@@ -53,7 +53,7 @@ def test_a_stored_best_is_answered_by_the_standard_library(place: str) -> None:
 def test_the_module_runs(place: str) -> None:
     done = python("-m", "autotune", "best", "matmul", "-d", "h200", "--db", place, "--format", "shell")
     assert done.returncode == 0
-    assert "T=float\n" in done.stdout
+    assert "TUNED_T=float\n" in done.stdout
 
 
 def test_a_reader_that_left_is_no_error(place: str) -> None:

@@ -51,7 +51,7 @@ trials = st.builds(
     outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.PENDING]),
     reason=texts,
     measurement=st.none() | measurements,
-    max_error=st.none() | st.floats(allow_nan=False),
+    max_error=st.none() | st.floats(0),
     build_s=st.floats(0, 1e6),
     verify_s=st.floats(0, 1e6),
     time_s=st.floats(0, 1e6),

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from autotune.model import DeviceInfo
+from autotune.text import line
 
 
 class DeviceLock:
@@ -28,11 +29,8 @@ class DeviceLock:
         if not _try_lock(self._file.fileno()):
             self._file.seek(0)
             holder = self._file.read().strip() or "unknown"
-            print(
-                f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end"
+            print(line(said), file=sys.stderr, flush=True)
             fcntl.flock(self._file, fcntl.LOCK_EX)
         self._file.truncate(0)
         print(os.getpid(), file=self._file, flush=True)

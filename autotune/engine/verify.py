@@ -157,7 +157,7 @@ class Checker:
         unwritten = " (never written)" if _is_poison(found) else ""
         nans = f", {int(slot[1])} of them NaN" if slot[1] else ""
         return (
-            f"wrong result: {int(slot[0])} of {math.prod(shape)} values of {buffer.name}{nans}; "
+            f"{int(slot[0])} of {math.prod(shape)} values of {buffer.name} are wrong{nans}; "
             f"first {buffer.name}[{where}] = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
         )
 

@@ -18,7 +18,7 @@ def render(best: Best, format: str) -> str:
     return rendered
 
 
-def defines(best: Best) -> dict[str, str]:
+def defined(best: Best) -> dict[str, str]:
     """Return the names and values of a best's `-D` options: choices, parameters and computed defines."""
     pairs = (option[2:].partition("=") for option in best.options if option.startswith("-D"))
     return {name: value for name, _, value in pairs}

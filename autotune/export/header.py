@@ -6,7 +6,7 @@ import re
 
 from autotune import units
 from autotune.errors import StudyError
-from autotune.export import choices_text, defines, flags, size_text
+from autotune.export import choices_text, defined, flags, size_text
 from autotune.lookup import Best
 from autotune.text import c_comment, is_c_value
 
@@ -17,7 +17,7 @@ def render(best: Best) -> str:
     Raises StudyError where a computed define is text that would not stay on its line.
     """
     guard = f"AUTOTUNE_{re.sub(r'[^A-Z0-9]', '_', best.study.upper())}_H"
-    values = defines(best)
+    values = defined(best)
     for name, value in values.items():
         if not is_c_value(value):
             raise StudyError(f"{value!r:.60} cannot stand in a #define", where=f"{best.study}: {name}")
@@ -37,4 +37,3 @@ def _provenance(best: Best) -> list[str]:
     if flags(best):
         lines.append(f"built with {' '.join(flags(best))}")
     return [*lines, *best.notes]
-

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 
-from autotune.export import defines
+from autotune.export import defined
 from autotune.lookup import Best
 
 PREFIX = "TUNED_"
@@ -19,6 +19,6 @@ def render(best: Best) -> str:
 
     The options are quoted once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
     """
-    values = {**best.choices, **best.configuration, **defines(best)}
+    values = {**best.choices, **best.configuration, **defined(best)}
     pairs = {**{PREFIX + name: str(value) for name, value in values.items()}, OPTIONS: shlex.join(best.options)}
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in pairs.items())

@@ -100,7 +100,7 @@ class Question:
         options: tuple[str, ...] = self.problem.plan(configuration).options
         for option in options:
             if not option.isprintable():
-                raise StudyError(f"the build option {option!r:.60} holds a control character", where=str(self.text.path))
+                raise StudyError(f"{option!r:.60} holds a control character", where=f"{self.text.path}: options")
         return options
 
     def _answer(self, candidate: _Candidate) -> Best | None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select, update
 from autotune.errors import StoreError
 from autotune.key import ProblemKey, digest, key_columns
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.records import device_of, measurement_columns, ordered
+from autotune.records import Columns, device_of, measurement_columns, ordered
 from autotune.store import queries
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.tables import problems, retimings, searches, trials
@@ -85,7 +85,7 @@ def _search(line: Line, where: str, known: Search | None) -> Search:
     return known
 
 
-def _require_one_problem(here: Mapping[str, str], there: Mapping[str, Any], where: str, which: str) -> None:
+def _require_one_problem(here: Mapping[str, str], there: Columns, where: str, which: str) -> None:
     """Raise StoreError where a line is of another problem than its search: its own facts say what it belongs to."""
     for name, value in here.items():
         if there[name] != value:
