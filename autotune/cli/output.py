@@ -95,11 +95,11 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
     Long lines are wrapped between words, but for those that hold a command: pasted in parts it would not run.
     """
-    shown = [(name, value) for name, value in rows if value]
+    shown = [(line(name), lines(value)) for name, value in rows if value]
     console, indent = stdout(), max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
-        parts = [part for row in lines(value).splitlines() for part in _wrapped(row, console.width - indent)]
-        for head, part in zip_longest([line(name)], parts, fillvalue=""):
+        parts = [part for row in value.splitlines() for part in _wrapped(row, console.width - indent)]
+        for head, part in zip_longest([name], parts, fillvalue=""):
             text = Text.assemble((head, "bold"), " " * (indent - len(head)), part)
             text.rstrip()
             console.print(text, soft_wrap=True)

@@ -76,6 +76,7 @@ def _search(line: Line, where: str, known: Search | None) -> Search:
         known = Search(problem, line.search.devices, _devices(line, where), columns, where)
     _require_one_problem(problem, known.problem, where, f"the same search in {known.where}")
     if known.facts != line.search.devices:
+        _devices(line, where)  # says more where they are no devices at all
         raise StoreError(f"search.devices: not those of the same search in {known.where}", where=where, hint=HINT)
     if line.device_number is not None and line.device_number >= len(known.devices):
         what = f"device_number: {line.device_number} is none of its {len(known.devices)} devices"
