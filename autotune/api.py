@@ -115,4 +115,6 @@ def best(
     meant = asking.device_meant(device, database)
     whole_size = {**library.default_size(text), **(size or {})}
     whole_choices = {**library.default_choices(text), **(choices or {})}
-    return lookup.best(text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info)
+    return lookup.best(
+        text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info, rated=True
+    )

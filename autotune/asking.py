@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune import library, lookup
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
-from autotune.export import BUILD_FORMATS, FORMATS, render
+from autotune.export import FORMATS, RATE_FORMATS, flags, render
 from autotune.library import StudyText
 from autotune.location import shown
 from autotune.lookup import Best, Match
+from autotune.text import line
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -89,11 +90,11 @@ def run(asked: Asked) -> int:
         text, lines = answer(asked)
     except AutotuneError as error:
         _say("error: " + " ".join(str(error).split()))
-        if error.detail:
-            _say(error.detail.rstrip())
+        for detail in error.detail.splitlines():
+            _say(f"  {detail}")
         return error.exit_code
-    for line in lines:
-        _say(line)
+    for said in lines:
+        _say(said)
     sys.stdout.write(text)
     return 0
 
@@ -117,7 +118,7 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
         device.fingerprint,
         database=asked.database,
         device=device.info,
-        build=asked.format in BUILD_FORMATS,
+        rated=asked.format in RATE_FORMATS,
     )
     return render(found, asked.format), [*_beside(asked, text, found), *device.notes]
 
@@ -130,9 +131,8 @@ def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:
         yield f"note: {note}"
-    flags = [option for option in found.options if not option.startswith("-D")]
-    if flags and asked.format == "defines":
-        yield f"note: measured with these build options besides: {' '.join(flags)}"
+    if flags(found) and asked.format == "defines":
+        yield f"note: measured with these build options besides: {' '.join(flags(found))}"
     if found.match is not Match.EXACT:
         yield f"to measure it: {_search_command(asked, found)}"
 
@@ -196,8 +196,10 @@ def _asked_of_opencl(selector: str | None) -> Meant:
 
 
 def _choose(stored: Mapping[str, str]) -> str:
-    return "choose one: " + ", ".join(f"-d {fingerprint}" for fingerprint in stored)
+    import shlex
+
+    return "choose one: " + ", ".join(f"-d {shlex.quote(fingerprint)}" for fingerprint in stored)
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+def _say(said: str) -> None:
+    print(line(said), file=sys.stderr)

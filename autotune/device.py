@@ -11,6 +11,7 @@ from pathlib import Path
 from autotune import linker, opencl
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
+from autotune.text import line
 
 _ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
 _VENDORS = Path("/etc/OpenCL/vendors")
@@ -80,11 +81,11 @@ def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
     best = ranked[0]
     others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
     if is_pocl(best) and others:
-        print(
+        said = (
             f"autotune: two PoCL drivers here, using {best.driver} (-d {best.index}), "
-            f"not {others[0].driver} (-d {others[0].index})",
-            file=sys.stderr,
+            f"not {others[0].driver} (-d {others[0].index})"
         )
+        print(line(said), file=sys.stderr)
     return best
 
 

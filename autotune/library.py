@@ -20,6 +20,7 @@ from autotune import includes
 from autotune.errors import StudyError, UsageError
 from autotune.includes import is_file
 from autotune.key import ProblemKey, Value
+from autotune.names import require_names, require_values
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
@@ -168,6 +169,7 @@ def default_size(text: StudyText) -> dict[str, int]:
     sizes = text.table.get("sizes", {})
     if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
         raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
+    require_names(sizes, f"{text.path}: sizes")
     return dict(sizes)
 
 
@@ -176,19 +178,32 @@ def default_choices(text: StudyText) -> dict[str, Value]:
     choices = text.table.get("choices", {})
     if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
         raise StudyError("needs lists of values", where=f"{text.path}: choices", hint='write T = ["float"]')
+    require_names(choices, f"{text.path}: choices")
+    for name, values in choices.items():
+        require_values(values, f"{text.path}: choices.{name}")
     return {name: values[0] for name, values in choices.items()}
 
 
 def default_configuration(text: StudyText) -> dict[str, Value]:
     """Return each parameter of a study at its default (the first value where none is named)."""
-    parameters = text.table.get("parameters", {})
-    try:
-        return {
-            name: (entry.get("default", entry["values"][0]) if isinstance(entry, Mapping) else entry[0])
-            for name, entry in parameters.items()
-        }
-    except (AttributeError, KeyError, IndexError, TypeError) as error:
-        raise StudyError("needs values", where=f"{text.path}: parameters", hint="write values = [8, 16]") from error
+    values = parameter_values(text)
+    stated = {name: entry for name, entry in text.table["parameters"].items() if isinstance(entry, Mapping)}
+    return {name: stated.get(name, {}).get("default", listed[0]) for name, listed in values.items()}
+
+
+def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
+    """Return the listed values of each parameter of a study."""
+    parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
+    tables = parameters if isinstance(parameters, Mapping) else {"": None}
+    values: dict[str, Any] = {
+        name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()
+    }
+    if not values or not all(isinstance(listed, list | tuple) and listed for listed in values.values()):
+        raise StudyError("needs values", where=where, hint="write values = [8, 16]")
+    require_names(values, where)
+    for name, listed in values.items():
+        require_values(listed, f"{where}.{name}")
+    return values
 
 
 def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:

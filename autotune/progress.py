@@ -17,6 +17,7 @@ from rich.text import Text
 
 from autotune import units
 from autotune.model import Configuration, Outcome, Trial
+from autotune.text import line
 
 if TYPE_CHECKING:
     from autotune.result import Progress
@@ -151,5 +152,5 @@ def _failures(failures: Mapping[Outcome, int]) -> str:
 
 
 def configuration(values: Configuration) -> str:
-    """`TS=16 WPT=4`."""
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    """`TS=16 WPT=4`, on one line whatever was stored."""
+    return line(" ".join(f"{name}={value}" for name, value in values.items()))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from autotune.errors import StoreError
 from autotune.key import ProblemKey, canonical, clean, digest, plain
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 
@@ -62,20 +64,50 @@ def device_columns(device: DeviceInfo) -> dict[str, str]:
 def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
     """Return the device that a `facts` mapping describes; facts this version does not know are left out.
 
-    Raises TypeError where one is missing or of another type.
+    Raises StoreError where a fact is missing or not of its type.
     """
-    known = {field.name: str(field.type) for field in fields(DeviceInfo)}
     values: dict[str, Any] = {}
-    for name, value in facts.items():
-        if name in known:
-            kind, _, several = known[name].removeprefix("tuple[").partition(",")
-            entries = value if several and isinstance(value, list | tuple) else [value]
-            if bool(several) != isinstance(value, list | tuple) or not all(
-                type(entry) is _FACTS[kind] for entry in entries
-            ):
-                raise TypeError(f"{name} is {value!r:.40}")
-            values[name] = tuple(value) if several else value
+    for field in fields(DeviceInfo):
+        if field.name in facts:
+            value = facts[field.name]
+            if not _FACTS[str(field.type)](value) or not _MORE_OF.get(field.name, _anything)(value):
+                raise StoreError(f"{field.name} cannot be {value!r:.60}")
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+        elif field.default is MISSING:
+            raise StoreError(f"{field.name} is missing")
     return DeviceInfo(**values)
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and clean(value) == value
+
+
+def _are(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda values: isinstance(values, list | tuple) and all(map(check, values))
+
+
+_FACTS: Mapping[str, Callable[[Any], bool]] = {
+    "int": _is_whole,
+    "str": _is_text,
+    "tuple[int, ...]": _are(_is_whole),
+    "tuple[str, ...]": _are(_is_text),
+}
+"""What a device's fact may be, by the type of its field."""
+
+_MORE_OF: Mapping[str, Callable[[Any], bool]] = {
+    "kind": lambda value: value in ("gpu", "cpu", "accelerator"),
+    "max_work_item_sizes": lambda value: len(value) >= 3,
+    "compute_capability": lambda value: re.fullmatch(r"([0-9]{1,3}\.[0-9]{1,3})?", value) is not None,
+}
+"""What else of it is relied on."""
 
 
 def trial_columns(trial: Trial) -> dict[str, Any]:
@@ -148,9 +180,6 @@ def samples(values: Iterable[int]) -> str:
 def _error(error: float | None) -> float | None:
     """A NaN among the outputs is an error without bound; SQLite would turn a NaN into no error at all."""
     return math.inf if error is not None and math.isnan(error) else error
-
-
-_FACTS = {"int": int, "str": str}
 
 
 def _text(row: Columns, name: str) -> str:

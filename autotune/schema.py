@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from autotune.errors import StudyError
 from autotune.library import did_you_mean
+from autotune.names import STUDY_NAME, name_fault, value_fault
+from autotune.text import line
 
-Value = StrictInt | StrictFloat | StrictStr
+
+def _checked(fault: Callable[[Any], str]) -> AfterValidator:
+    """Return a validator that refuses what `fault` finds fault with."""
+
+    def check(entry: Any) -> Any:
+        if found := fault(entry):
+            raise ValueError(found)
+        return entry
+
+    return AfterValidator(check)
+
+
+Value = Annotated[StrictInt | StrictFloat | StrictStr, _checked(value_fault)]
 Text = StrictInt | StrictFloat | Annotated[StrictStr, Field(min_length=1)]
 """An expression, or a number that stands for itself."""
-Name = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Name = Annotated[StrictStr, _checked(name_fault)]
 Values = Annotated[list[Value], Field(min_length=1, max_length=4096)]
 WholeNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
@@ -143,7 +167,7 @@ class TimingTable(Table):
 class StudyTable(Table):
     """The whole file."""
 
-    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    name: Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
     about: str = ""
     kernel: StrictStr
     sizes: dict[Name, WholeNumber] = {}
@@ -168,13 +192,13 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
     try:
         return StudyTable.model_validate(table)
     except ValidationError as error:
-        lines = list(dict.fromkeys(_line(item) for item in error.errors(include_url=False)))
+        lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         detail = "\n".join(lines) if more else ""
         raise StudyError(lines[0] + more, where=where, hint="docs/studies.md has every key", detail=detail) from error
 
 
-def _line(item: Any) -> str:
+def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
     path = [part for part in item["loc"] if not _is_branch(part)]
     place = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
@@ -186,9 +210,12 @@ def _line(item: Any) -> str:
     return f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r:.60}" if path else message
 
 
+_BRANCHES = frozenset({"int", "float", "str", "constrained-str", "function-after", "list"})
+
+
 def _is_branch(part: str | int) -> bool:
     """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
-    return isinstance(part, str) and part.partition("[")[0] in {"int", "float", "str", "constrained-str", "list"}
+    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
 
 
 def _keys_beside(path: list[str | int]) -> list[str]:

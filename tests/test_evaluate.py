@@ -169,11 +169,11 @@ def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
         ("ABORT", Outcome.CRASH, "SIG"),
         ("AFTER", Outcome.WRONG_RESULT, "kernel wrote outside buffer c (canary after its end: "),
         ("BEFORE", Outcome.WRONG_RESULT, "kernel wrote outside buffer a (canary before its start: "),
-        ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c; first c[7] = 3.0, expected"),
-        ("NANS", Outcome.WRONG_RESULT, "1 of 512 values of c, 1 of them NaN; first c[5] = nan, expected"),
+        ("WRONG", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong; first c[7] = 3.0, expected"),
+        ("NANS", Outcome.WRONG_RESULT, "1 of 512 values of c are wrong, 1 of them NaN; first c[5] = nan, expected"),
         ("UNWRITTEN", Outcome.WRONG_RESULT, "c[9] = nan (never written), expected"),
         ("INPUT", Outcome.WRONG_RESULT, "kernel overwrote its input a"),
-        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong after the timed runs: wrong result: 1 of 512"),
+        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong after the timed runs: 1 of 512"),
     ],
 )  # fmt: skip
 def test_a_fault_is_an_outcome_and_the_next_trial_is_right(
@@ -234,7 +234,7 @@ def test_a_configuration_that_is_not_valid_is_a_launch_error(evaluator: DeviceEv
     ("variant", "outcome", "reason"),
     [
         ("SEGFAULT", Outcome.CRASH, "SIGSEGV"),
-        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong when timed again: wrong result: 1 of 512"),
+        ("RACE", Outcome.WRONG_RESULT, "right at first, wrong when timed again: 1 of 512"),
     ],
 )
 def test_finalists_are_timed_again_and_one_that_fails_is_a_failed_trial(

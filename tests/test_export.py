@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.errors import StudyError
 from autotune.export import FORMATS, render
 from autotune.lookup import Best, Match
 
@@ -79,7 +80,7 @@ def test_defines_are_safe_in_a_shell(texts: list[str]) -> None:
 def test_a_shell_evaluates_what_shell_prints() -> None:
     nasty = "a 'b' \"c\" $(exit 3) `x` \\ ; #"
     best = EXACT._replace(configuration={"TILE": 16, "NASTY": nasty})
-    script = render(best, "shell") + 'printf "%s|%s|%s" "$T" "$TILE" "$NASTY"'
+    script = render(best, "shell") + 'printf "%s|%s|%s" "$TUNED_T" "$TUNED_TILE" "$TUNED_NASTY"'
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"float|16|{nasty}"
 
@@ -94,6 +95,35 @@ def test_a_header_holds_every_define_and_one_guard() -> None:
 def test_no_note_ends_the_comment_of_a_header() -> None:
     text = render(DEFAULT, "header")
     assert text.count("/*") == text.count("*/")
+    nasty = "*\\\n/\n#error pwned\n*??/\n/ /* \x1b[2J"
+    best = EXACT._replace(driver=nasty, notes=(nasty,), options=(*EXACT.options, nasty))
+    lines = render(best, "header").splitlines()
+    comments = [line for line in lines if line.startswith("/* ") and line.endswith(" */") and line.count("*/") == 1]
+    assert len(lines) == len(render(EXACT, "header").splitlines())
+    assert [line for line in lines if line not in comments] == render(EXACT, "header").splitlines()[len(comments) :]
+
+
+def test_a_header_refuses_a_define_that_would_not_stay_on_its_line() -> None:
+    for value in ("1\n#include </etc/passwd>", "1\\", "1 /*"):
+        with pytest.raises(StudyError, match="cannot stand in a #define"):
+            render(EXACT._replace(options=(f"-DA={value}",)), "header")
+
+
+@pytest.mark.parametrize("format", ["json", "toml", "table"])
+def test_what_is_stored_acts_on_no_terminal(format: str) -> None:
+    nasty = "x\x1b[2J\x9b\x7f\u202e\r\nstudy  forged"
+    best = EXACT._replace(driver=nasty, device_name=nasty, device=nasty, notes=(nasty,), options=("-DA=1", nasty))
+    text = render(best, format)
+    assert text.replace("\n", "").isprintable()
+    assert "\nstudy  forged" not in text
+
+
+def test_every_format_for_programs_carries_the_whole_build() -> None:
+    assert tuple(json.loads(render(EXACT, "json"))["options"]) == EXACT.options
+    assert tuple(tomllib.loads(render(EXACT, "toml"))["options"]) == EXACT.options
+    script = render(EXACT, "shell") + 'printf "%s\\n" "$TUNED_TILE_BYTES"; eval "printf \'%s\\n\' $AUTOTUNE_OPTIONS"'
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert tuple(done.stdout.splitlines()) == ("512", *EXACT.options)
 
 
 def test_a_rate_needs_operations() -> None:

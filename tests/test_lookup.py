@@ -254,6 +254,76 @@ def test_the_nearest_of_all_that_may_answer(place: Path) -> None:
     assert seen == expected
 
 
+def spoil(place: Path, statement: str, *values: object) -> None:
+    """Write to the database as others may."""
+    connection = sqlite3.connect(place)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("stored", "reason"),
+    [
+        ('{"WPT":1,"WG":64,"A=1;touch pwned;B":1}', "the study has no parameter 'A=1;touch pwned;B'"),
+        ('{"WPT":1,"WG":64,"FAST":0,"PATH":"/tmp"}', "the study has no parameter 'PATH'"),
+        ('{"WPT":1,"WG":64}', "it has no value of FAST"),
+        ('{"WPT":3,"WG":64,"FAST":0}', "WPT cannot be 3"),
+        ('{"WPT":"1","WG":64,"FAST":0}', "WPT cannot be '1'"),
+        ('{"WPT":1,"WG":64,"FAST":false}', "FAST cannot be False"),
+        ("[1]", "it is no table of values"),
+        ("{", "it is no JSON"),
+        ("[" * 100_000, "it is no JSON"),
+    ],
+)
+@pytest.mark.parametrize("tables", [{}, {"defines": {}, "options": []}])
+def test_what_is_stored_is_checked_also_where_it_matches(
+    place: Path, tables: dict[str, Any], stored: str, reason: str
+) -> None:
+    study = text(**tables)
+    known = {"space": space_hash(study)}
+    put_in(place, [ok(at(8), 10), ok(at(4), 50)], key=key(study), environment=known)
+    spoil(place, "UPDATE trials SET configuration = ? WHERE configuration LIKE '%8%'", stored)
+    found = ask(place, study)
+    assert (found.match, found.configuration) == (Match.EXACT, at(4))
+    assert f"a stored configuration is left out, not being of this study: {reason}" in found.notes
+    spoil(place, "UPDATE trials SET configuration = ?", stored)
+    found = ask(place, study)
+    assert found.match is Match.DEFAULT
+    assert any(note.startswith("2 stored configurations are left out") for note in found.notes)
+
+
+def test_a_configuration_comes_in_the_order_of_the_study(place: Path) -> None:
+    put_in(place, [ok({"FAST": 0, "WG": 64, "WPT": 4}, 10)], key=key())
+    assert list(ask(place).configuration) == ["WPT", "WG", "FAST"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ('{"memory":"much"}', "index is missing"),
+        ("[]", ""),
+        ("no JSON", ""),
+    ],
+)
+def test_device_facts_of_the_wrong_type_are_one_line(place: Path, facts: str, message: str) -> None:
+    put_in(place, [ok(at(1), 50)], key=key())
+    spoil(place, "UPDATE devices SET facts = ?", facts)
+    if not message:
+        assert ask(place).configuration == at(1)
+        return
+    with pytest.raises(StoreError, match=message) as raised:
+        ask(place)
+    assert "-d INDEX" in str(raised.value)
+
+
+@pytest.mark.parametrize("size", ['{"N":0}', '{"N":"1"}', '{"N":true}', "7", "{", '{"N":-5}'])
+def test_a_stored_size_that_is_none_answers_nothing(place: Path, size: str) -> None:
+    put_in(place, [ok(at(1), 50)], key=key(n=900))
+    spoil(place, "UPDATE problems SET size = ?", size)
+    assert ask(place).match is Match.DEFAULT
+
+
 def test_another_choice_never_answers(place: Path) -> None:
     put_in(place, [ok(at(1), 50)], key=key(choice="double"))
     assert ask(place).match is Match.DEFAULT
@@ -275,10 +345,12 @@ def test_a_default_that_is_not_valid_here_is_replaced(place: Path) -> None:
 
 def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
     put_in(place, [ok({"WPT": 2, "WG": 64, "FAST": 1}, 50)], key=key())
-    found = ask(place, build=True)
+    assert ask(place).flops is None
+    found = ask(place, rated=True)
+    assert ask(place).options == found.options
     assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
     assert found.flops == 2000
-    assert ask(place, n=999, build=True).flops is None  # the time is of another size
+    assert ask(place, n=999, rated=True).flops is None  # the time is of another size
 
 
 @pytest.mark.parametrize(("size", "choices"), [({"M": 1}, CHOICES), ({}, CHOICES), (SIZE, {}), (SIZE, {"U": "float"})])

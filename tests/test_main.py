@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,32 @@ def test_a_stored_best_is_answered_by_the_standard_library(place: str) -> None:
 def test_the_module_runs(place: str) -> None:
     done = python("-m", "autotune", "best", "matmul", "-d", "h200", "--db", place, "--format", "shell")
     assert done.returncode == 0
-    assert "T=float\n" in done.stdout
+    assert "TUNED_T=float\n" in done.stdout
+
+
+def test_nobody_who_wrote_to_the_database_runs_code_or_moves_a_cursor(place: str, tmp_path: Path) -> None:
+    """A configuration key that is a command, and names that are escape sequences, under an exact match."""
+    pwned = tmp_path / "pwned"
+    nasty = "x\x1b[2J\x07\u202e\nwarning: forged"
+    stored = json.dumps(default_configuration(TEXT) | {f"A=1;touch {pwned};B": 1})
+    connection = sqlite3.connect(place)
+    connection.execute("UPDATE trials SET configuration = ?, driver = ?", (stored, nasty))
+    connection.execute("UPDATE devices SET name = ?, driver = ?", (nasty, nasty))
+    connection.commit()
+    done = python("-m", "autotune", "best", "matmul", "-d", DEVICE.fingerprint, "--db", place, "--format", "shell")
+    assert done.returncode == 0
+    assert "a stored configuration is left out, not being of this study: the study has no parameter" in done.stderr
+    subprocess.run(["sh", "-euc", f'eval "{done.stdout}"'], check=True)
+    assert not pwned.exists()
+    connection.execute("UPDATE trials SET configuration = ?", (json.dumps(default_configuration(TEXT)),))
+    connection.commit()
+    connection.close()
+    for words in (["best", "matmul", "-d", DEVICE.fingerprint], ["best", "matmul", "-d", "nvidia"], ["history"]):
+        done = python("-m", "autotune", *words, "--db", place)
+        assert done.returncode == 0
+        assert r"x\x1b[2J\x07\u202e warning: forged" in done.stdout
+        assert (done.stdout + done.stderr).replace("\n", "").isprintable()
+        assert not [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("warning: forged")]
 
 
 def test_a_reader_that_left_is_no_error(place: str) -> None:

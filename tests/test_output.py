@@ -1,11 +1,14 @@
-"""Two columns on a narrow terminal: words stay whole, and commands stay on one line."""
+"""What is printed: words stay whole, commands on one line, and nothing of others acts on a terminal."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from rich.console import Console
 
 from autotune.cli import output
+from autotune.errors import UsageError
 
 COMMAND = "autotune best ./some/where/blur.toml -d amd-epyc-2cu --format defines"
 
@@ -21,3 +24,38 @@ def test_commands_are_not_wrapped_and_words_not_cut(
         f"        {COMMAND}",
         "x       [b]",
     ]
+
+
+NASTY = "x\x1b[31m\x07\x9b2J\u202e"
+SHOWN = r"x\x1b[31m\x07\x9b2J\u202e"
+
+
+def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.say(f"{NASTY}\nerror: forged")
+    output.warn(f"{NASTY}\nerror: forged")
+    output.announce(f"{NASTY}\nerror: forged")
+    output.report(UsageError(NASTY, where="a\nb", hint="c", detail=f"one\ntwo {NASTY}\r"))
+    output.write(f"{NASTY}\nline 2")
+    output.table([NASTY], [[f"{NASTY}\nrow"]])
+    output.facts([(NASTY, f"{NASTY}\nline 2")])
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        f"{SHOWN} error: forged",
+        f"warning: {SHOWN} error: forged",
+        f"{SHOWN} error: forged",
+        f"error: a b: {SHOWN}; c",
+        "  one",
+        f"  two {SHOWN}",
+    ]
+    shown = captured.out.splitlines()
+    assert shown[:2] == [SHOWN, "line 2"]
+    assert f"{SHOWN} row" in shown
+    assert shown[-2:] == [f"{SHOWN}  {SHOWN}", " " * (len(SHOWN) + 2) + "line 2"]
+    assert not any(char in captured.out + captured.err for char in "\x1b\x07\x9b\u202e")
+
+
+def test_json_keeps_what_it_spells_out(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_json({"name": NASTY + "\U000e0001"})
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == {"name": NASTY + "\U000e0001"}
+    assert shown.replace("\n", "").isprintable()

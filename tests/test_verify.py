@@ -59,7 +59,7 @@ def test_every_type_is_compared_in_its_logical_shape(session: Session, kind: str
     wrong = expected.copy()
     wrong[3, 1] += 1
     reason, worst = verdict(session, buffer, wrong, expected, Tolerance())
-    assert reason.startswith(f"wrong result: {width} of {15 * width} values of c; first c[3, 1")
+    assert reason.startswith(f"{width} of {15 * width} values of c are wrong; first c[3, 1")
     assert worst == np.inf
 
 
@@ -93,7 +93,7 @@ def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> Non
     assert verdict(session, buffer, special, special, Tolerance(1e-3))[0] == ""
     plain = np.ones(4, np.float32)
     reason, _ = verdict(session, buffer, special, plain, Tolerance(1e-3, 1e9))
-    assert reason.startswith("wrong result: 3 of 4 values of c, 1 of them NaN; first c[1] = nan, expected 1.0")
+    assert reason.startswith("3 of 4 values of c are wrong, 1 of them NaN; first c[1] = nan, expected 1.0")
     assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0]
 
 

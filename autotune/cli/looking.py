@@ -28,6 +28,7 @@ from autotune.progress import configuration
 from autotune.ranking import median_interval
 from autotune.store import Row, Store
 from autotune.study import Study
+from autotune.text import line
 
 
 @app.command(
@@ -82,8 +83,8 @@ def list_devices(as_json: JsonOption = False) -> None:
     elif found:
         headings = ("", "device", "fingerprint", "kind", "units", "memory", "local", "group", "driver")
         table(headings, map(_device_row, found), right=("units", "memory", "local", "group"))
-    for line in devices.diagnose():
-        say(line)
+    for said in devices.diagnose():
+        say(said)
     if not found:
         raise SetupError("no OpenCL device", hint="the lines above say how to get one")
 
@@ -147,9 +148,10 @@ def _study(name: str, info: DeviceInfo | None, counts: dict[str, int]) -> dict[s
 
 def _study_text(row: dict[str, Any]) -> str:
     if row["valid"] is None:
-        return f"{row['error']}\n"
+        return f"{line(row['error'])}\n"
     counts = f"{row['valid']:,} valid configurations, {row['trials']:,} trials stored"
-    return "\n".join([row["about"], row["kernel"], " ".join(row["parameters"]), counts, ""])
+    told = (row["about"], row["kernel"], " ".join(row["parameters"]), counts)
+    return "".join(f"{line(text)}\n" for text in told)
 
 
 @app.command(
@@ -182,13 +184,13 @@ def history(
     if not rows:
         say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
         return
-    heads = [_history_head(row) for row in rows]
+    heads = [tuple(map(line, _history_head(row))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
     for row, head in zip(rows, heads, strict=True):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip()
-        write(f"{line}\n    {configuration(row.trial.configuration)}")
+        write("  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
+        write(f"    {configuration(row.trial.configuration)}")
         if row.trial.outcome.failed:
-            write(f"    {' '.join(row.trial.reason.split())}")
+            write(f"    {line(' '.join(row.trial.reason.split()))}")
 
 
 def _history_head(row: Row) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from autotune.cli.options import DatabaseOption
 from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.store import Store
+from autotune.text import in_quotes
 
 
 @app.command(
@@ -39,7 +40,7 @@ def export_trials(
             with _opened(file, "w") as out:
                 for line in store.export_lines():
                     count += 1
-                    out.write(line.rstrip("\n") + "\n")
+                    out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
     say(f"{units.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
@@ -48,7 +49,8 @@ def export_trials(
 @app.command(
     name="import",
     help="""
-Add the trials that `autotune export` wrote; those already here are not added again.
+Add the trials that `autotune export` wrote; those already here are not added again. Where a line does not fit,
+nothing is added, and the line is named.
 
 \b
 Examples:
@@ -60,10 +62,10 @@ def import_trials(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdin.")] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Lines from a file or from stdin."""
+    """Lines from a file or from stdin: all of them, or none where one does not fit."""
     with Store.open(database) as store, _opened(file, "r") as lines:
         try:
-            count = store.import_lines(lines)
+            count = store.import_lines(lines, str(file or "stdin"))
         except UnicodeDecodeError as error:
             raise UsageError("is no text in UTF-8", where=str(file or "stdin")) from error
     say(f"{units.count(count, 'new trial')} imported")
@@ -71,7 +73,10 @@ def import_trials(
 
 def _opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:
     if file is None or str(file) == "-":
-        return nullcontext(sys.stdout if mode == "w" else sys.stdin)
+        stream = sys.stdout if mode == "w" else sys.stdin
+        if stream is None:
+            raise UsageError("is closed", where="stdout" if mode == "w" else "stdin", hint="give a FILE")
+        return nullcontext(stream)
     try:
         return file.open(mode, encoding="utf-8")
     except OSError as error:

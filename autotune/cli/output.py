@@ -1,4 +1,7 @@
-"""Printing: data to stdout, everything else to stderr; tables, JSON and errors in one place."""
+"""Printing: data to stdout, everything else to stderr; tables, JSON and errors in one place.
+
+All that is printed passes here and is made safe for a terminal on the way: it may hold what others wrote.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.errors import AutotuneError
+from autotune.text import in_quotes, line, lines
 
 WIDE = 240
 """Columns of a table that goes to a file or a pipe: nothing is cut there."""
@@ -32,13 +36,13 @@ def stderr() -> Console:
 
 def say(text: str) -> None:
     """Print a line about the work, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(line(text), file=sys.stderr, flush=True)
 
 
 def announce(text: str) -> None:
     """Print a line on stderr, on a terminal wrapped between words."""
     console = stderr()
-    console.print(Text(text), soft_wrap=not console.is_terminal)
+    console.print(Text(line(text)), soft_wrap=not console.is_terminal)
 
 
 def warn(text: str) -> None:
@@ -49,18 +53,18 @@ def warn(text: str) -> None:
 def report(error: AutotuneError) -> None:
     """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
     say("error: " + " ".join(str(error).split()))
-    if error.detail:
-        say(textwrap.indent(error.detail.rstrip(), "  "))
+    for detail in error.detail.rstrip().splitlines():
+        say(f"  {detail}")
 
 
 def write(text: str) -> None:
-    """Print data on stdout as it is."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Print data of one or several lines on stdout."""
+    sys.stdout.write(lines(text if text.endswith("\n") else text + "\n"))
 
 
 def write_json(value: Any) -> None:
     """Print JSON on stdout; NaN becomes null."""
-    write(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    write(in_quotes(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False), pairs=True))
 
 
 def plain(value: Any) -> Any:
@@ -80,9 +84,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequ
     """Print a table on stdout; columns named in `right` hold numbers."""
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
-        shown.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+        shown.add_column(line(heading), justify="right" if heading in right else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
+        shown.add_row(*(Text(line(cell)) for cell in row))
     _print(shown)
 
 
@@ -91,20 +95,20 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
     Long lines are wrapped between words, but for those that hold a command: pasted in parts it would not run.
     """
-    shown = [(name, value) for name, value in rows if value]
+    shown = [(line(name), lines(value)) for name, value in rows if value]
     console, indent = stdout(), max((len(name) for name, _ in shown), default=0) + 2
     for name, value in shown:
-        lines = [part for line in value.splitlines() for part in _wrapped(line, console.width - indent)]
-        for head, line in zip_longest([name], lines, fillvalue=""):
-            text = Text.assemble((head, "bold"), " " * (indent - len(head)), line)
+        parts = [part for row in value.splitlines() for part in _wrapped(row, console.width - indent)]
+        for head, part in zip_longest([name], parts, fillvalue=""):
+            text = Text.assemble((head, "bold"), " " * (indent - len(head)), part)
             text.rstrip()
             console.print(text, soft_wrap=True)
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    if line.startswith("autotune "):
-        return [line]
-    return textwrap.wrap(line, max(20, width), break_on_hyphens=False, break_long_words=False) or [""]
+def _wrapped(row: str, width: int) -> list[str]:
+    if row.startswith("autotune "):
+        return [row]
+    return textwrap.wrap(row, max(20, width), break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def _print(shown: Table) -> None:
@@ -112,4 +116,5 @@ def _print(shown: Table) -> None:
     console = stdout()
     with console.capture() as captured:
         console.print(shown)
-    write("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    # Made safe by the cell: what stands here besides are Rich's own colours, which `write` would spell out.
+    sys.stdout.write("".join(row.rstrip() + "\n" for row in captured.get().splitlines()))

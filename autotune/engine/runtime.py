@@ -19,6 +19,7 @@ from pathlib import Path
 
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.text import line
 
 
 class DeviceLock:
@@ -29,12 +30,9 @@ class DeviceLock:
         while True:
             self._descriptor = _open_shared(path)
             if not _try_lock(self._descriptor):
-                print(
-                    f"autotune: {device.name} is in use by another search (process {_holder(self._descriptor)}); "
-                    "waiting for it to end",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                holder = _holder(self._descriptor)
+                said = f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end"
+                print(line(said), file=sys.stderr, flush=True)
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             if _is_at(self._descriptor, path):
                 break

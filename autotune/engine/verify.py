@@ -188,7 +188,7 @@ class Checker:
                 f"first {buffer.name}[{where}], expected {expected.astype(dtype)}"
             )
         return (
-            f"wrong result: {int(slot[0])} of {math.prod(shape)} values of {buffer.name}{nans}; "
+            f"{int(slot[0])} of {math.prod(shape)} values of {buffer.name} are wrong{nans}; "
             f"first {buffer.name}[{where}] = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
         )
 

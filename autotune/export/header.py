@@ -5,18 +5,26 @@ from __future__ import annotations
 import re
 
 from autotune import units
-from autotune.export import choices_text, size_text
+from autotune.errors import StudyError
+from autotune.export import choices_text, defined, flags, size_text
 from autotune.lookup import Best
+from autotune.text import c_comment, is_c_value
 
 
 def render(best: Best) -> str:
-    """Return a guarded header; include it before the kernel's own `#ifndef` defaults."""
+    """Return a guarded header; include it before the kernel's own `#ifndef` defaults.
+
+    Raises StudyError where a computed define is text that would not stay on its line.
+    """
     guard = f"AUTOTUNE_{re.sub(r'[^A-Z0-9]', '_', best.study.upper())}_H"
-    defines = [option[2:].partition("=") for option in best.options if option.startswith("-D")]
-    width = max((len(name) for name, _, _ in defines), default=0)
-    lines = [f"/* {_comment(line)} */" for line in _provenance(best)]
+    values = defined(best)
+    for name, value in values.items():
+        if not is_c_value(value):
+            raise StudyError(f"{value!r:.60} cannot stand in a #define", where=f"{best.study}: {name}")
+    width = max(map(len, values), default=0)
+    lines = [f"/* {c_comment(line)} */" for line in _provenance(best)]
     lines += [f"#ifndef {guard}", f"#define {guard}", ""]
-    lines += [f"#define {name:<{width}} {value}" for name, _, value in defines]
+    lines += [f"#define {name:<{width}} {value}" for name, value in values.items()]
     return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
 
 
@@ -26,11 +34,6 @@ def _provenance(best: Best) -> list[str]:
         lines.append(
             f"measured {units.time(best.time_ns)} on {best.measured_on}, driver {best.driver}, {best.measured}"
         )
-    flags = [option for option in best.options if not option.startswith("-D")]
-    if flags:
-        lines.append(f"built with {' '.join(flags)}")
+    if flags(best):
+        lines.append(f"built with {' '.join(flags(best))}")
     return [*lines, *best.notes]
-
-
-def _comment(text: str) -> str:
-    return text.replace("*/", "* /").replace("\n", " ")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 
 from autotune.lookup import Best
+from autotune.text import in_quotes
 
 
 def render(best: Best) -> str:
-    """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured."""
+    """Return one object: `configuration` an object, times in nanoseconds, null where nothing was measured.
+
+    `options` are all build options: a `-D` for each choice, parameter and computed define, and the study's flags.
+    """
     fields = {
         "study": best.study,
         "match": best.match.value,
         "configuration": dict(best.configuration),
+        "options": best.options,
         "time_ns": best.time_ns,
         "interval_ns": best.interval_ns,
         "notes": best.notes,
@@ -28,4 +33,4 @@ def render(best: Best) -> str:
         "trials": best.trials,
         "database": best.database,
     }
-    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+    return in_quotes(json.dumps(fields, indent=2, ensure_ascii=False), pairs=True) + "\n"

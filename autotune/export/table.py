@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from autotune import units
-from autotune.export import choices_text, size_text
+from autotune.export import choices_text, flags, size_text
 from autotune.lookup import Best
+from autotune.text import line
 
 
 def render(best: Best) -> str:
@@ -18,13 +19,13 @@ def render(best: Best) -> str:
         ("time", _time(best)),
         ("rate", "" if best.time_ns is None else units.rate(best.flops, best.time_ns, "GFLOPS")),
         ("measured", _measured(best)),
-        ("options", " ".join(option for option in best.options if not option.startswith("-D"))),
+        ("options", " ".join(flags(best))),
     ]
     rows = [row for row in rows if row[1]]
     parameters = [(name, str(value)) for name, value in best.configuration.items()]
     width = max(len(name) for name, _ in rows + parameters)
-    lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    return "\n".join([*lines, "", *(f"{name:<{width}}  {value}" for name, value in parameters), ""])
+    found, tuned = ([f"{name:<{width}}  {line(value)}" for name, value in part] for part in (rows, parameters))
+    return "\n".join([*found, "", *tuned, ""])
 
 
 def _time(best: Best) -> str:

@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from autotune.lookup import Best
+from autotune.text import in_quotes
 
 
 def render(best: Best) -> str:
-    """Return a TOML document with the tables `configuration`, `size` and `choices`."""
+    """Return a TOML document with the tables `configuration`, `size` and `choices`; `options` as in JSON."""
     head: dict[str, Any] = {"study": best.study, "device": best.device, "match": best.match.value}
     if best.time_ns is not None:
         head |= {"time_ns": best.time_ns, "measured_on": best.measured_on, "driver": best.driver}
         head |= {"measured": best.measured}
-    head["notes"] = best.notes
+    head |= {"notes": best.notes, "options": best.options}
     tables = {"size": best.size, "choices": best.choices, "configuration": best.configuration}
-    return "\n".join([*_entries(head), *(line for name, table in tables.items() for line in _table(name, table)), ""])
+    lines = [*_entries(head), *(line for name, table in tables.items() for line in _table(name, table)), ""]
+    return in_quotes("\n".join(lines), pairs=False)
 
 
 def _table(name: str, table: Mapping[str, Any]) -> list[str]:
@@ -31,8 +33,8 @@ def _entries(table: Mapping[str, Any]) -> list[str]:
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        # A JSON string is a TOML basic string but for the one control character that JSON lets stand.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+        # A JSON string is a TOML basic string but for what in_quotes writes as TOML does.
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Iterable):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, float) and math.isfinite(value):

@@ -1,7 +1,7 @@
 """Looks up the best stored configuration and says how it matches the question.
 
-Standard library only for what is stored exactly as asked. Anything less is checked against the study's
-constraints, which loads problem.py.
+Standard library only for what is stored exactly as asked, of a study without computed defines and build options.
+Anything else is evaluated by the study's expressions, which loads problem.py.
 
     question.py      the problems that may answer, nearest first, and what differs
     ranking.py       the configurations stored for one problem, fastest first
@@ -37,23 +37,22 @@ def best(
     *,
     database: str | None = None,
     device: DeviceInfo | None = None,
-    build: bool = False,
+    rated: bool = False,
 ) -> Best:
     """Return the best stored configuration of a study at a size, with choices, on a device model.
 
     `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
-    stored can answer, the study's default configuration is returned and the match says `default`. `build` also
-    evaluates what the study computes for that configuration, which loads problem.py. Raises StoreError,
-    StudyError, SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
+    stored can answer, the study's default configuration is returned and the match says `default`. `rated` also
+    fills in the operations per run, which loads problem.py. Raises StoreError, StudyError, SpaceError, DeviceError,
+    and UsageError where a size or a choice is not exactly the study's.
     """
     _require_offered("size", size, default_size(text))
     _require_offered("choice", choices, default_choices(text))
     location = locate(database)
     key = problem_key(text, size, choices, fingerprint)
     with open_reader(location) as reader:
-        question = Question(text, key, reader, device, str(location))
-        found = question.exact() or question.nearest() or question.default()
-        return question.built(found) if build else found
+        question = Question(text, key, reader, device, str(location), rated)
+        return question.built(question.exact() or question.nearest() or question.default())
 
 
 def stored_devices(database: str | None = None) -> list[tuple[str, str]]:

@@ -27,7 +27,8 @@ class Best(NamedTuple):
     `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
     (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
     `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
-    `options` (build options, `-D` included) and `flops` (operations per run) are filled where `build` was asked for.
+    `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
+    `flops` (operations per run) is filled where it was asked for.
     """
 
     study: str

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotune.errors import SpaceError
+from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.key import ProblemKey, Size, Value, key_columns
-from autotune.library import StudyText, default_configuration, space_hash
+from autotune.library import StudyText, default_configuration, parameter_values, space_hash
 from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.reader import Reader
+from autotune.names import misfit
 from autotune.ranking import Event, median_interval
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Question:
     """One question to one open database."""
 
     def __init__(
-        self, text: StudyText, key: ProblemKey, reader: Reader, device: DeviceInfo | None, database: str
+        self, text: StudyText, key: ProblemKey, reader: Reader, device: DeviceInfo | None, database: str, rated: bool
     ) -> None:
         self.text = text
         self.key = key
@@ -57,6 +58,10 @@ class Question:
         self.device = device
         self.driver = device.driver if device is not None else ""
         self.database = database
+        self.rated = rated
+        self.values = parameter_values(text)
+        self.computes = any(text.table.get(name) for name in ("defines", "options"))
+        self.left_out: list[str] = []  # why each stored configuration that is none of the study's is not served
 
     def exact(self) -> Best | None:
         """Answer from the very problem asked for, whatever the driver."""
@@ -82,21 +87,51 @@ class Question:
         return self._best(configuration, Match.DEFAULT, notes)
 
     def built(self, found: Best) -> Best:
-        """Fill in the build options and, where this size was measured, the operations per run."""
-        plan, flops = self.problem.plan(found.configuration), self.problem.flops(found.configuration)
-        # The time of another size says nothing of the operations at this one.
-        return found._replace(options=plan.options, flops=flops if found.measured_size == found.size else None)
+        """Fill in the build options and, where asked for and this size was measured, the operations per run."""
+        flops = None
+        if self.rated and found.measured_size == found.size:  # another size's time says nothing of this one's work
+            flops = self.problem.flops(found.configuration)
+        return found._replace(options=self._options(found.configuration), flops=flops)
+
+    def _options(self, configuration: Mapping[str, Value]) -> tuple[str, ...]:
+        if not self.computes:
+            return tuple(f"-D{name}={value}" for name, value in {**self.key.choices, **configuration}.items())
+        options: tuple[str, ...] = self.problem.plan(configuration).options
+        for option in options:
+            if not option.isprintable():
+                raise StudyError(f"{option!r:.60} holds a control character", where=f"{self.text.path}: options")
+        return options
 
     def _answer(self, candidate: _Candidate) -> Best | None:
         """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
         ranked = ranking.rank(self.reader, candidate.number, self.driver)
         for position, entry in enumerate(ranked):
-            configuration = ranking.configuration(self.reader, entry)
-            # What was searched here under the same rules needs no second look.
-            known = candidate.match is Match.EXACT and ranking.space(self.reader, entry) == space_hash(self.text)
-            if known or self._is_valid(configuration):
-                return self._found(candidate, ranked[position:], configuration)
+            stored = self._of_study(entry)
+            if stored is not None and (self._is_known(candidate, entry) or self._is_valid(stored)):
+                return self._found(candidate, ranked[position:], stored)
         return None
+
+    def _of_study(self, entry: Event) -> dict[str, Value] | None:
+        """Return a stored configuration in the study's order; None where it is none of this study.
+
+        Whoever can write to the database, or had something imported, decides what is stored there.
+        """
+        try:
+            stored = ranking.configuration(self.reader, entry)
+        except (ValueError, RecursionError):
+            stored, reason = {}, "it is no JSON"
+        else:
+            reason = misfit(self.values, stored)
+        if reason:
+            self.left_out.append(reason)
+            return None
+        return {name: stored[name] for name in self.values}
+
+    def _is_known(self, candidate: _Candidate, entry: Event) -> bool:
+        """True where the same rules held when it was searched. A second look costs nothing where they are loaded."""
+        if candidate.match is not Match.EXACT or self.computes or self.rated:
+            return False
+        return ranking.space(self.reader, entry) == space_hash(self.text)
 
     def _found(self, candidate: _Candidate, ranked: list[Event], configuration: Mapping[str, Value]) -> Best:
         entry, key = ranked[0], candidate.key
@@ -130,6 +165,10 @@ class Question:
 
     def _best(self, configuration: Mapping[str, Value], match: Match, notes: list[str], **found: Any) -> Best:
         key = self.key
+        if self.left_out:
+            count = len(self.left_out)
+            which = "a stored configuration is" if count == 1 else f"{count} stored configurations are"
+            notes.append(f"{which} left out, not being of this study: {self.left_out[0]}")
         return Best(
             key.study,
             configuration,
@@ -165,9 +204,9 @@ class Question:
         for number, kernel, study, device, size in self.reader.rows(
             _ALIKE, {"study": columns["study"], "choices": columns["choices"]}
         ):
-            key = ProblemKey(self.key.study, kernel, study, device, json.loads(size), self.key.choices)
+            key = ProblemKey(self.key.study, kernel, study, device, _table(size), self.key.choices)
             match = self._match(key)
-            if key != self.key and match is not None and set(key.size) == set(self.key.size):
+            if key != self.key and match is not None and _is_size(key.size, self.key.size):
                 found.append(_Candidate(number, key, match, _distance(key.size, self.key.size)))
         return sorted(found, key=self._nearness)
 
@@ -202,8 +241,7 @@ class Question:
         if self.device is not None and fingerprint == self.device.fingerprint:
             return {"compute_capability": self.device.compute_capability}
         facts = [facts for stored, _, facts in self.reader.rows(DEVICES, {}) if stored == fingerprint]
-        found: dict[str, Any] | None = json.loads(facts[-1]) if facts else None
-        return found
+        return _table(facts[-1]) if facts else None
 
     def _is_valid(self, configuration: Mapping[str, Value]) -> bool:
         try:
@@ -221,8 +259,26 @@ class Question:
 
         device = self.device
         if device is None and (facts := self._stored(self.key.device)):
-            device = device_of(facts)
+            try:
+                device = device_of(facts)
+            except StoreError as error:
+                error.hint = "-d INDEX asks the device itself"
+                raise error.at(f"{self.database}: {self.key.device}") from None
         return Problem(Study.from_text(self.text), self.key.size, self.key.choices, device)
+
+
+def _table(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; an empty one where somebody stored what is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
+    """True for whole numbers of at least 1 under the names asked for."""
+    return set(size) == set(asked) and all(type(value) is int and value >= 1 for value in size.values())
 
 
 def _distance(here: Size, asked: Size) -> float:

@@ -10,11 +10,13 @@ database at once.
     tables.py       the tables as they are now (how they came to be: ../migrations.py)
     queries.py      the statements
     interchange.py  trials as lines of JSON
+    importing.py    such lines stored, all or none
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +29,13 @@ from autotune.location import locate
 from autotune.migrations import migrate
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
 from autotune.records import key_of, now, ordered, trial_columns, trial_of
-from autotune.store import interchange, process, queries
+from autotune.store import importing, interchange, process, queries
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.tables import problems, searches, trials
+
+_IN_MEMORY = 16 * 2**20
+"""Bytes of an import that wait in memory; beyond, in a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,18 +257,16 @@ class Store(Access):
         with self._reading() as connection:
             yield from interchange.export_lines(connection)
 
-    def import_lines(self, lines: Iterable[str]) -> int:
+    def import_lines(self, lines: Iterable[str], source: str = "") -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.
 
-        Raises StoreError with the number of the line that does not fit; lines on earlier pages of 500
-        are kept, and importing again adds the rest.
+        Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
+        then nothing is added.
         """
-        added = 0
-        for first, page in interchange.pages(lines):
-            # By the page, so that a search at work beside this never waits long.
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.check(lines, waiting, source)
             with self._writing() as connection:
-                added += interchange.import_lines(connection, page, first)
-        return added
+                return importing.store(connection, waiting, found)
 
 
 def _one(table: Table, number: int) -> Update:

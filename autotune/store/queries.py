@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -20,6 +20,7 @@ PROCESS = "process"
 """The key in the environment of a search that names its process (process.py)."""
 
 _LOST = "its search ended without a word"
+_Item = TypeVar("_Item", int, str)
 
 CHUNK = 500
 """Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
@@ -201,10 +202,16 @@ def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int,
     return names
 
 
-def _batched(items: Iterable[int]) -> Iterator[list[int]]:
+def _batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     rest = iter(items)
     while some := list(islice(rest, CHUNK)):
         yield some
+
+
+def of_uuids(connection: Connection, table: Table, uuids: Iterable[str]) -> Iterator[Columns]:
+    """Yield the rows of a table that have these uuids."""
+    for some in _batched(uuids):
+        yield from connection.execute(select(table).where(table.c.uuid.in_(some))).mappings()
 
 
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:

@@ -1,0 +1,204 @@
+"""Stores exported lines: every one of them or none.
+
+Lines are checked first, with nothing locked, and wait in a temporary file; then all are stored in one short
+transaction, so that a search at work beside this waits for seconds at most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import IO, Any, NamedTuple
+
+from sqlalchemy import Connection, insert, select, update
+
+from autotune.errors import StoreError
+from autotune.key import ProblemKey, digest, key_columns
+from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.records import Columns, device_of, measurement_columns, ordered
+from autotune.store import queries
+from autotune.store.interchange import HINT, Line, Retiming, parsed
+from autotune.store.tables import problems, retimings, searches, trials
+
+
+class Search(NamedTuple):
+    """What the lines of one search agree on: its problem and devices; and its columns."""
+
+    problem: dict[str, str]
+    facts: list[dict[str, Any]]
+    devices: list[DeviceInfo]
+    columns: dict[str, Any]
+    where: str  # the first line of it
+
+
+class _Waiting(NamedTuple):
+    """One line in the temporary file: where it stood, its trial and the trial's re-timings as columns."""
+
+    where: str
+    search: str
+    device_number: int | None
+    trial: dict[str, Any]
+    retimings: list[dict[str, Any]]
+
+
+def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Search]:
+    """Write the lines to `waiting` as columns and return their searches by uuid. Raises StoreError at the first misfit.
+
+    `source` is the file that the lines are of, for messages.
+    """
+    found: dict[str, Search] = {}
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            where = f"{source}:{number}" if source else f"line {number}"
+            line = parsed(text, where)
+            found[line.search.uuid] = _search(line, where, found.get(line.search.uuid))
+            rows = [_retiming(entry) for entry in line.retimings]
+            entry = _Waiting(where, line.search.uuid, line.device_number, _trial(line), rows)
+            waiting.write(json.dumps(entry) + "\n")
+    return found
+
+
+def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search]) -> int:
+    """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes."""
+    waiting.seek(0)
+    numbers: dict[str, tuple[int, list[int]]] = {}
+    return sum(_store_page(connection, page, found, numbers) for page in _pages(waiting))
+
+
+def _search(line: Line, where: str, known: Search | None) -> Search:
+    """Return the search of a line. Raises StoreError where lines before it put it elsewhere."""
+    problem = key_columns(
+        ProblemKey(line.study, line.kernel_hash, line.study_hash, line.device, line.size, line.choices)
+    )
+    if known is None:
+        columns = line.search.model_dump(exclude={"devices"}) | {"environment": ordered(line.search.environment)}
+        known = Search(problem, line.search.devices, _devices(line, where), columns, where)
+    _require_one_problem(problem, known.problem, where, f"the same search in {known.where}")
+    if known.facts != line.search.devices:
+        _devices(line, where)  # says more where they are no devices at all
+        raise StoreError(f"search.devices: not those of the same search in {known.where}", where=where, hint=HINT)
+    if line.device_number is not None and line.device_number >= len(known.devices):
+        what = f"device_number: {line.device_number} is none of its {len(known.devices)} devices"
+        raise StoreError(what, where=where, hint=HINT)
+    if known.columns["ended"] is None:
+        known.columns.update(ended=line.search.ended, reason=line.search.reason)
+    return known
+
+
+def _require_one_problem(here: Mapping[str, str], there: Columns, where: str, which: str) -> None:
+    """Raise StoreError where a line is of another problem than its search: its own facts say what it belongs to."""
+    for name, value in here.items():
+        if there[name] != value:
+            raise StoreError(f"{name}: another than that of {which}", where=where, hint=HINT)
+
+
+def _devices(line: Line, where: str) -> list[DeviceInfo]:
+    try:
+        return [device_of(facts) for facts in line.search.devices]
+    except StoreError as error:
+        error.hint = HINT
+        raise error.at(f"{where}: search.devices") from None
+
+
+def _trial(line: Line) -> dict[str, Any]:
+    measured = None
+    if line.samples_ns is not None:
+        measured = Measurement(tuple(line.samples_ns), tuple(line.warmup_ns or ()), line.cache or "warm")
+    same = ("uuid", "reason", "build_log", "binary_hash", "driver", "device_index", "started", "finished")
+    told = line.model_dump(include={*same, "max_error", "build_s", "verify_s", "time_s"})
+    return {
+        **told,
+        **measurement_columns(measured),
+        "configuration": ordered(line.configuration),
+        "configuration_hash": digest(line.configuration),
+        "outcome": line.outcome.value,
+        "environment": ordered(line.environment),
+    }
+
+
+def _retiming(entry: Retiming) -> dict[str, Any]:
+    measured = Measurement(tuple(entry.samples_ns), tuple(entry.warmup_ns), entry.cache)
+    return {"uuid": entry.uuid, "driver": entry.driver, "taken": entry.taken, **measurement_columns(measured)}
+
+
+def _pages(waiting: IO[str]) -> Iterator[list[_Waiting]]:
+    while page := [_Waiting(*json.loads(text)) for text in islice(waiting, queries.CHUNK)]:
+        yield page
+
+
+def _store_page(
+    connection: Connection,
+    page: Sequence[_Waiting],
+    found: Mapping[str, Search],
+    numbers: dict[str, tuple[int, list[int]]],
+) -> int:
+    """Store a page with a few statements, not a few per line; return the number of new trials."""
+    uuids = dict.fromkeys(entry.trial["uuid"] for entry in page)
+    here: dict[str, Any] = {row["uuid"]: row for row in queries.of_uuids(connection, trials, uuids)}
+    new: dict[str, dict[str, Any]] = {}
+    for entry in page:
+        if entry.search not in numbers:
+            numbers[entry.search] = _store_search(connection, entry.search, found[entry.search])
+        search_id, device_ids = numbers[entry.search]
+        device_id = None if entry.device_number is None else device_ids[entry.device_number]
+        columns = entry.trial | {"search_id": search_id, "device_id": device_id}
+        uuid, before = columns["uuid"], here.get(columns["uuid"])
+        if before is None or uuid in new:
+            new[uuid] = columns if before is None else _later(before, columns, entry.where)
+            here[uuid] = new[uuid]
+        elif _later(before, columns, entry.where) is columns:
+            connection.execute(update(trials).where(trials.c.uuid == uuid).values(columns))
+            here[uuid] = columns
+    if new:
+        connection.execute(insert(trials), list(new.values()))
+    ids = {row["uuid"]: row["id"] for row in queries.of_uuids(connection, trials, uuids)}
+    _store_retimings(connection, page, ids)
+    return len(new)
+
+
+_TOLD = {Outcome.PENDING.value: 0, Outcome.LOST.value: 1}
+"""How much an outcome tells of how a trial ended; all others tell it."""
+
+
+def _later(before: Any, columns: dict[str, Any], where: str) -> Any:
+    """Return which of two accounts of a trial tells how it ended. Raises StoreError where they are of two trials."""
+    known, told = (_TOLD.get(row["outcome"], 2) for row in (before, columns))
+    fixed = ["search_id", "configuration_hash"]
+    if known == told == 2:
+        fixed += ["outcome", "samples_ns"]
+    if any(before[name] != columns[name] for name in fixed):
+        raise StoreError("uuid: another trial has the same", where=where, hint=HINT)
+    return columns if known < told else before
+
+
+def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> None:
+    wanted: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
+    for entry in page:
+        for columns in entry.retimings:
+            row = columns | {"trial_id": ids[entry.trial["uuid"]]}
+            if wanted.setdefault(columns["uuid"], row)["trial_id"] != row["trial_id"]:
+                raise StoreError("retimings: another trial has the same uuid", where=entry.where, hint=HINT)
+            places[columns["uuid"]] = entry.where
+    for known in queries.of_uuids(connection, retimings, wanted):
+        if wanted.pop(known["uuid"])["trial_id"] != known["trial_id"]:
+            raise StoreError("retimings: another trial has the same uuid", where=places[known["uuid"]], hint=HINT)
+    if wanted:
+        connection.execute(insert(retimings), list(wanted.values()))
+
+
+def _store_search(connection: Connection, uuid: str, search: Search) -> tuple[int, list[int]]:
+    """Return the number of a search and of its devices, stored where they are new."""
+    joined = select(searches, *(column for column in problems.c if column.name != "id")).join(problems)
+    known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
+    if known is not None:
+        _require_one_problem(search.problem, known, search.where, "the same search in the database")
+        silent = known["ended"] is None or known["reason"] == Outcome.LOST.value
+        if silent and search.columns["ended"] is not None:
+            ended = {name: search.columns[name] for name in ("ended", "reason")}
+            connection.execute(update(searches).where(searches.c.id == known["id"]).values(ended))
+        return known["id"], queries.device_numbers(connection, search.devices)
+    columns = search.columns | {"problem_id": queries.existing(connection, problems, search.problem)}
+    search_id = queries.inserted(connection, searches, columns)
+    return search_id, queries.use_devices(connection, search_id, search.devices)
