@@ -20,7 +20,7 @@ from autotune.store import Store
 
 if TYPE_CHECKING:
     from autotune.evaluate import Evaluator
-    from autotune.samplers.proposer import Proposer
+    from autotune.samplers import Proposer
 
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
@@ -58,11 +58,11 @@ def run(
     `devices` are those the evaluator drives, where they are more than the problem's own. Ctrl-C ends the
     search in order: the result says `interrupted`.
     """
-    from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
+    from autotune.samplers import Proposer  # and Optuna, which loads while the evaluator's workers start
 
     known = [] if fresh else recall(problem, store.trials(problem.key), retry_failed)
     prior = [] if cold else store.related(problem.key)
-    proposer = Proposer(problem.space, sampler, seed, prior=prior)
+    proposer = Proposer(problem.space, sampler, seed, donors=prior)
     proposer.add(known)
     search = _Search(problem, evaluator, store, proposer, budget, known, on_progress)
     search.id = store.start_search(

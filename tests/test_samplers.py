@@ -8,8 +8,7 @@ import pytest
 from autotune.errors import SpaceError, UsageError
 from autotune.expression import Expression
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import SAMPLERS
-from autotune.samplers.proposer import Proposer
+from autotune.samplers import SAMPLERS, Proposer
 from autotune.space import Constraint, Space
 
 
@@ -170,6 +169,12 @@ def test_where_everything_fails(sampler: str, small: Space) -> None:
 def test_where_all_are_equally_fast(sampler: str, small: Space) -> None:
     trials = search(Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,))))
     assert len(set(keys(trials))) == len(small)
+
+
+def test_a_sampler_with_a_model_says_what_to_expect(sampler: str, small: Space) -> None:
+    proposer = Proposer(small, sampler, seed=0)
+    search(proposer, 12)
+    assert (proposer.expected_gain(20) is not None) == SAMPLERS[sampler].has_model
 
 
 def test_unknown_sampler_names_the_known(sampler: str, small: Space) -> None:
