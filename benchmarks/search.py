@@ -142,13 +142,13 @@ def sources() -> str:
 
 
 def tasks(paths: list[Path], variant: Variant, options: argparse.Namespace) -> Iterator[Task]:
-    """All searches of a variant; with transfer, only on spaces that have donors."""
-    for path in paths:
-        kernel = path.stem.partition("__")[0]
-        others = tuple(other for other in paths if other != path and other.stem.partition("__")[0] == kernel)
-        if others or not variant.transfer:
-            for seed in range(options.seeds):
-                yield Task(path, others, variant, seed + options.first_seed, options.budget, options.keep)
+    """All searches of a variant, seed by seed; with transfer, only on spaces that have donors."""
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        for path in paths:
+            kernel = path.stem.partition("__")[0]
+            others = tuple(other for other in paths if other != path and other.stem.partition("__")[0] == kernel)
+            if others or not variant.transfer:
+                yield Task(path, others, variant, seed, options.budget, options.keep)
 
 
 def benchmark(paths: list[Path], variants: list[Variant], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -158,7 +158,7 @@ def benchmark(paths: list[Path], variants: list[Variant], options: argparse.Name
         for variant in variants:
             listed = list(tasks(paths, variant, options))
             runs: dict[str, list[dict[str, Any]]] = {}
-            for task, found in zip(listed, pool.map(Task.run, listed, chunksize=options.seeds), strict=True):
+            for task, found in zip(listed, pool.map(Task.run, listed, chunksize=1), strict=True):
                 runs.setdefault(task.path.stem, []).append(found)
             results[variant.name] = {
                 space: figures(np.array([run["curve"] for run in found]), [run["cpu_ms"] for run in found])

@@ -91,6 +91,9 @@ def test_rows_and_configurations_give_the_same_features() -> None:
 # gaussian process -------------------------------------------------------------------------------------
 
 
+LENGTHS = (2.0, 1.0, 3.0, 1.5)
+
+
 @pytest.fixture
 def points() -> np.ndarray:
     return np.random.default_rng(0).random((12, 4))
@@ -98,11 +101,11 @@ def points() -> np.ndarray:
 
 @pytest.mark.parametrize("linear", [0, 2])
 def test_the_gradient_is_that_of_the_loss(points: np.ndarray, linear: int) -> None:
-    prior = Prior(linear=linear)
+    prior = Prior(LENGTHS[linear:], linear=linear)
     process, rest = points[:, : 4 - linear], points[:, 4 - linear :]
     squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(4 - linear, -1)
     y = np.sin(5 * points[:, 0]) + points[:, 3]
-    centre, spread = prior.centre(4), prior.spread(4)
+    centre, spread = prior.centre, prior.spread
     arguments = (squares, rest @ rest.T, y, centre, spread)
     start = centre + np.linspace(-0.5, 0.5, len(centre))
     step = 1e-5 * np.eye(len(start))
@@ -112,22 +115,23 @@ def test_the_gradient_is_that_of_the_loss(points: np.ndarray, linear: int) -> No
 
 def test_fitting_finds_what_matters(points: np.ndarray) -> None:
     y = np.sin(6 * points[:, 1])
-    lengths = 1 / fit(points, (y - y.mean()) / y.std(), Prior()).inverse_lengths
+    lengths = fit(points, (y - y.mean()) / y.std(), Prior(LENGTHS)).lengths / LENGTHS
     assert lengths.argmin() == 1
 
 
 @pytest.mark.parametrize("linear", [0, 2])
 def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, linear: int) -> None:
-    hyper = guess(4, Prior(linear=linear))
+    hyper = guess(Prior(LENGTHS[linear:], linear=linear))
     candidates, y = np.random.default_rng(1).random((30, 4)), np.sin(points.sum(axis=1))
     at_once = Posterior(candidates, points, hyper)
     stepwise = Posterior(candidates, points[:3], hyper)
     for point in points[3:]:
         stepwise.add(point)
-    covariance = covariances(points, points, hyper) + hyper.noise * np.eye(12)
-    cross = covariances(candidates, points, hyper)
+    at, there = hyper.scale(points), hyper.scale(candidates)
+    covariance = covariances(at, at, hyper) + hyper.noise * np.eye(12)
+    cross = covariances(there, at, hyper)
     mean = cross @ np.linalg.solve(covariance, y)
-    deviation = np.sqrt(variance(candidates, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1))
+    deviation = np.sqrt(variance(there, hyper) - (cross * np.linalg.solve(covariance, cross.T).T).sum(axis=1))
     for posterior in (at_once, stepwise):
         assert posterior.predict(y)[0] == pytest.approx(mean, abs=2e-3)
         assert posterior.predict(y)[1] == pytest.approx(deviation, abs=1e-3)
@@ -135,7 +139,7 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
 
 
 def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
-    hyper = guess(4, Prior())
+    hyper = guess(Prior(LENGTHS))
     y = np.sin(points.sum(axis=1))
     y[[2, 7]] = np.nan
     known = ~np.isnan(y)

@@ -9,6 +9,7 @@ Dimensions" (ICML 2024).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,11 @@ CONSTANT = 10.0
 class Prior:
     """Normal priors on the logarithms of the hyperparameters, for targets of variance about 1.
 
-    Of the coordinates the last `linear` are linear terms of the mean, with coefficients of variance `slope`
-    around 0; the others, scaled to 0..1, are those of the process.
+    The first coordinates, scaled to 0..1, are those of the process: each has a centre in `lengths`. The last `linear`
+    are linear terms of the mean, with coefficients of variance `slope` around 0.
     """
 
-    length: float = 2.0
+    lengths: tuple[float, ...]
     length_spread: float = 0.5
     signal: float = 1.0
     noise: float = 1e-3
@@ -41,15 +42,27 @@ class Prior:
     slope: float = 0.1
     linear: int = 0
 
-    def centre(self, size: int) -> Floats:
-        """Means of the logarithms for `size` coordinates: lengths, signal, noise, slope."""
-        lengths = np.full(size - self.linear, self.length)
-        return np.asarray(np.log(np.r_[lengths, self.signal, self.noise, self.slope]))
+    @property
+    def centre(self) -> Floats:
+        """Means of the logarithms: lengths, signal, noise, slope."""
+        return np.log([*self.lengths, self.signal, self.noise, self.slope])
 
-    def spread(self, size: int) -> Floats:
+    @property
+    def spread(self) -> Floats:
         """Deviations of the logarithms."""
-        lengths = np.full(size - self.linear, self.length_spread)
-        return np.asarray(np.r_[lengths, 1.0, self.noise_spread, 1.0])
+        return np.array([*[self.length_spread] * len(self.lengths), 1.0, self.noise_spread, 1.0])
+
+
+class Scaled(NamedTuple):
+    """Points as their covariances need them.
+
+    The coordinates of the process over their lengths (n, process), the sums of their squares (n,), and the linear
+    coordinates (n, linear).
+    """
+
+    process: Floats
+    squares: Floats
+    linear: Floats
 
 
 @dataclass(frozen=True)
@@ -60,9 +73,15 @@ class Hyper:
     linear: int
 
     @property
-    def inverse_lengths(self) -> Floats:
-        """What to multiply coordinates of the process by."""
-        return np.asarray(np.exp(-self.vector[:-3]))
+    def lengths(self) -> Floats:
+        """Over how far the process changes along each of its coordinates."""
+        return np.asarray(np.exp(self.vector[:-3]))
+
+    def scale(self, points: Floats) -> Scaled:
+        """Points (n, size), ready for `covariances`."""
+        process, linear = _split(points, self.linear)
+        process = process * np.exp(-self.vector[:-3])
+        return Scaled(process, np.square(process).sum(axis=1), linear)
 
     @property
     def signal(self) -> float:
@@ -80,9 +99,9 @@ class Hyper:
         return float(np.exp(self.vector[-1]))
 
 
-def guess(size: int, prior: Prior) -> Hyper:
+def guess(prior: Prior) -> Hyper:
     """What to take before there is anything to fit to."""
-    return Hyper(prior.centre(size), prior.linear)
+    return Hyper(prior.centre, prior.linear)
 
 
 def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
@@ -90,8 +109,7 @@ def fit(points: Floats, targets: Floats, prior: Prior) -> Hyper:
 
     Always started at the prior's centre, so that the result depends on the data alone.
     """
-    size = points.shape[1]
-    centre, spread = prior.centre(size), prior.spread(size)
+    centre, spread = prior.centre, prior.spread
     process, linear = _split(points, prior.linear)
     squares = np.square(process.T[:, :, None] - process.T[:, None, :]).reshape(process.shape[1], -1)
     result = minimize(
@@ -145,14 +163,12 @@ def _loss(
     return float(loss), gradient
 
 
-def covariances(first: Floats, second: Floats, hyper: Hyper) -> Floats:
-    """Covariances (n, m) between points (n, size) and (m, size)."""
-    (a, p), (b, q) = _split(first, hyper.linear), _split(second, hyper.linear)
-    a, b = a * hyper.inverse_lengths, b * hyper.inverse_lengths
-    root = a @ b.T  # in place from here on: there may be 20,000 x 200 of them
+def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
+    """Covariances (n, m) between n and m points."""
+    root = first.process @ second.process.T  # in place from here on: there may be 20,000 x 200 of them
     root *= -2.0
-    root += np.square(a).sum(axis=1)[:, None]
-    root += np.square(b).sum(axis=1)[None, :]
+    root += first.squares[:, None]
+    root += second.squares[None, :]
     np.maximum(root, 0.0, out=root)
     root *= 5.0
     np.sqrt(root, out=root)
@@ -165,17 +181,17 @@ def covariances(first: Floats, second: Floats, hyper: Hyper) -> Floats:
     result *= np.exp(root, out=root)
     result += CONSTANT
     if hyper.linear:
-        result += hyper.slope * (p @ q.T)
+        result += hyper.slope * (first.linear @ second.linear.T)
     return np.asarray(result)
 
 
-def variance(points: Floats, hyper: Hyper) -> Floats:
-    """The diagonal of their kernel, shape (n,)."""
-    linear = _split(points, hyper.linear)[1]
-    return np.asarray(hyper.signal + CONSTANT + hyper.slope * np.square(linear).sum(axis=1))
+def variance(points: Scaled, hyper: Hyper) -> Floats:
+    """The diagonal of their covariances, shape (n,)."""
+    return np.asarray(hyper.signal + CONSTANT + hyper.slope * np.square(points.linear).sum(axis=1))
 
 
 def weigh(points: Floats, targets: Floats, hyper: Hyper) -> Floats:
     """Weights (n,) such that covariances (m, n) with the points times them are the means at m candidates."""
-    covariance = covariances(points, points, hyper) + hyper.noise * np.eye(len(points))
+    scaled = hyper.scale(points)
+    covariance = covariances(scaled, scaled, hyper) + hyper.noise * np.eye(len(points))
     return np.asarray(cho_solve((cholesky(covariance, lower=True), True), targets))

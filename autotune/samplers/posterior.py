@@ -23,18 +23,19 @@ class Posterior:
     def __init__(self, candidates: Floats, points: Floats, hyper: Hyper) -> None:
         self._candidates = candidates
         self._hyper = hyper
+        self._scaled, known = hyper.scale(candidates), hyper.scale(points)
         count = len(points)
         capacity = count + count // 2 + 16
-        covariance = covariances(points, points, hyper) + hyper.noise * np.eye(count)
+        covariance = covariances(known, known, hyper) + hyper.noise * np.eye(count)
         self.points = np.zeros((capacity, candidates.shape[1]))
         self.points[:count] = points
         self._lower = np.zeros((capacity, capacity))
         self._lower[:count, :count] = cholesky(covariance, lower=True)
         # Single precision: reading this is what a proposal costs, and noise is far above its rounding.
         self._solved = np.zeros((capacity, len(candidates)), dtype=np.float32)
-        solved = solve_triangular(self._lower[:count, :count], covariances(points, candidates, hyper), lower=True)
+        solved = solve_triangular(self._lower[:count, :count], covariances(known, self._scaled, hyper), lower=True)
         self._solved[:count] = solved
-        self._variance = variance(candidates, hyper) - np.square(solved).sum(axis=0)
+        self._variance = variance(self._scaled, hyper) - np.square(solved).sum(axis=0)
         self.count = count
 
     @property
@@ -53,10 +54,11 @@ class Posterior:
     def add(self, point: Floats) -> None:
         """Add a point of shape (size,)."""
         n = self.count
-        here = covariances(point[None, :], self._candidates, self._hyper)[0]
-        there = covariances(point[None, :], self.points[:n], self._hyper)[0]
+        scaled = self._hyper.scale(point[None, :])
+        here = covariances(scaled, self._scaled, self._hyper)[0]
+        there = covariances(scaled, self._hyper.scale(self.points[:n]), self._hyper)[0]
         row = solve_triangular(self._lower[:n, :n], there, lower=True) if n else there
-        rest = variance(point[None, :], self._hyper)[0] + self._hyper.noise - row @ row
+        rest = variance(scaled, self._hyper)[0] + self._hyper.noise - row @ row
         diagonal = np.sqrt(max(float(rest), JITTER))
         solved = (here - row.astype(np.float32) @ self._solved[:n]) / diagonal
         self.points[n] = point
@@ -79,7 +81,7 @@ class Posterior:
     def covariance(self, chosen: NDArray[np.int64]) -> Floats:
         """Posterior covariance (m, m) of some candidates."""
         solved = self._solved[: self.count, chosen].astype(np.float64)
-        points = self._candidates[chosen]
+        points = self._hyper.scale(self._candidates[chosen])
         return np.asarray(covariances(points, points, self._hyper) - solved.T @ solved)
 
     def impute(self, targets: Floats) -> Floats:

@@ -93,7 +93,8 @@ class History:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._numbers_read = 0
+        self._seen = 0  # trials of the study
+        self._unready: list[int] = []  # numbers of those that have no parameters yet: enqueued, or being asked for
         self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
         self._rows: list[int] = []
         self._states: list[State] = []
@@ -108,19 +109,15 @@ class History:
         for number in list(self._open):
             if trials[number].state.is_finished():
                 self._close(self._open.pop(number), trials[number])
-        for trial in trials[self._numbers_read :]:
-            # A trial that is being asked for has no parameters yet, and is always the last one.
-            if trial.state == TrialState.WAITING or (row := self._codec.row(trial)) is None:
-                continue
-            self._append(row, trial)
-        self._numbers_read = max(self._numbers_read, len(trials) - self._unready(trials))
-
-    @staticmethod
-    def _unready(trials: list[FrozenTrial]) -> int:
-        count = 0
-        while count < len(trials) and not trials[-1 - count].state.is_finished():
-            count += 1
-        return count
+        unread, self._unready = [*self._unready, *range(self._seen, len(trials))], []
+        for number in unread:
+            trial = trials[number]
+            row = None if trial.state == TrialState.WAITING else self._codec.row(trial)
+            if row is not None:
+                self._append(row, trial)
+            elif not trial.state.is_finished():
+                self._unready.append(number)
+        self._seen = len(trials)
 
     def _append(self, row: int, trial: FrozenTrial) -> None:
         if row in self._tried:

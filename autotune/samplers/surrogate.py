@@ -53,12 +53,12 @@ class View(Protocol):
 class ColdView:
     """Nothing is known but the space."""
 
-    prior = Prior()
     first_fit = 8
     scale: float | None = None
     least_cap = 0.0
 
     def __init__(self, features: Features) -> None:
+        self.prior = Prior(features.lengths)
         self._features = features
 
     def encode(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -152,8 +152,8 @@ class Surrogate:
         finished = np.flatnonzero(history.states != State.RUNNING)[:due]
         rng = np.random.default_rng([self._seed, due])
         learned = _learned(history, finished, LEARNED, rng)
-        size, prior = self._points.shape[1], self._view.prior
-        self.hyper: Hyper = guess(size, prior)
+        prior = self._view.prior
+        self.hyper: Hyper = guess(prior)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
             values = targets(history, fitted, self._expected[fitted], self._view).values

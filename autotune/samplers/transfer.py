@@ -51,15 +51,16 @@ class Donor:
         self.cap = float(np.nanquantile(logs, CAP))
         values = np.where(np.isnan(logs), self.cap, np.minimum(logs, self.cap))
         self._shift, self.deviation = float(values.mean()), max(float(values.std()), 1e-6)
-        self._points = features.of([trial.configuration for trial in trials])
+        points = features.of([trial.configuration for trial in trials])
         targets = (values - self._shift) / self.deviation
         fitted = _some(np.argsort(values, kind="stable"), FITTED)
-        self._hyper: Hyper = fit(self._points[fitted], targets[fitted], Prior())
-        self._weights = weigh(self._points, targets, self._hyper)
+        self._hyper: Hyper = fit(points[fitted], targets[fitted], Prior(features.lengths))
+        self._scaled = self._hyper.scale(points)
+        self._weights = weigh(points, targets, self._hyper)
 
     def predict(self, points: Floats) -> Floats:
         """Mean log time over the best at points (n, size)."""
-        covariance = covariances(points, self._points, self._hyper)
+        covariance = covariances(self._hyper.scale(points), self._scaled, self._hyper)
         return np.asarray(covariance @ self._weights * self.deviation + self._shift)
 
 
@@ -73,7 +74,7 @@ class TransferView:
         self._donors = donors
         self.scale: float | None = float(np.median([donor.deviation for donor in donors]))
         self.least_cap = float(np.median([donor.cap for donor in donors]))
-        self.prior = Prior(signal=0.3, linear=len(donors))
+        self.prior = Prior(features.lengths, signal=0.3, linear=len(donors))
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
         self._centre = self._means(features.of_rows(rows)).mean(axis=0)
 
