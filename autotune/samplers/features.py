@@ -15,7 +15,7 @@ from autotune.space import Space
 LISTED_KINDS = 4
 """Integers from 0 up with at most this many values may well be names of variants: they get indicators too."""
 
-FLAG, FEW, MANY, OTHER, INDICATOR = 2.0, 2.0, 2.0, 2.0, 2.0
+FLAG, FEW, MANY, OTHER, INDICATOR = 3.5, 1.45, 1.14, 2.6, 2.0
 """Over how long a way the time is expected to change, in widths of the list: of two values, of three or four positive
 ones, of more, of others with an order, and of one value against the rest (docs/search.md)."""
 
