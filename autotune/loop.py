@@ -24,7 +24,7 @@ from autotune.store import Store
 
 if TYPE_CHECKING:
     from autotune.evaluate import Evaluator
-    from autotune.samplers.proposer import Proposer
+    from autotune.samplers import Proposer
 
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
@@ -66,7 +66,7 @@ def run(
     ends the search in order: the result says `interrupted`. So does the loss of all workers, where a best is known:
     the result names the `failure`. Raises WorkerError and SetupError where none is.
     """
-    from autotune.samplers.proposer import Proposer  # and Optuna, which loads while the evaluator's workers start
+    from autotune.samplers import Proposer  # and Optuna, which loads while the evaluator's workers start
 
     stored = [] if fresh else store.trials(problem.key)
     history = ours(problem, stored)
@@ -74,7 +74,7 @@ def run(
     prior = [] if cold else store.related(problem.key)
     if not cold and (others := [trial for trial in stored if not _is_of(problem.device, trial)]):
         prior = [(problem.key, others), *prior]  # what another driver gave says where to look, not how fast it is
-    proposer = Proposer(problem.space, sampler, seed, prior=prior)
+    proposer = Proposer(problem.space, sampler, seed, donors=prior)
     proposer.add(known)
     search = _Search(problem, evaluator, store, proposer, budget, known, history, on_progress)
     search.id = store.start_search(

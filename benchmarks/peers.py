@@ -16,7 +16,7 @@ from autotune.errors import SetupError
 from autotune.model import Outcome, Trial
 from autotune.replay import Recording
 
-STRATEGIES = ("adaptive_tabu_greywolf", "genetic_algorithm", "pso", "simulated_annealing")
+STRATEGIES = ("adaptive_tabu_greywolf", "hybrid_vndx", "genetic_algorithm", "pso", "simulated_annealing")
 
 _FAILED = {Outcome.COMPILE_ERROR: "CompilationFailedConfig", Outcome.LAUNCH_ERROR: "RuntimeFailedConfig"}
 _FOLDER = tempfile.TemporaryDirectory(prefix="autotune-peers-")

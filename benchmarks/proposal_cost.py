@@ -11,8 +11,7 @@ import time
 import numpy as np
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import SAMPLERS
-from autotune.samplers.proposer import Proposer
+from autotune.samplers import SAMPLERS, Proposer
 from autotune.space import Space
 
 SPACES = {

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.replay import Recording
-from autotune.samplers.proposer import Proposer
+from autotune.samplers import Proposer
 
 BUDGET = 200
 AHEAD = 20

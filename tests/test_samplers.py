@@ -8,8 +8,8 @@ import pytest
 from autotune.errors import SpaceError, UsageError
 from autotune.expression import Expression
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.samplers import SAMPLERS
-from autotune.samplers.proposer import Proposer
+from autotune.samplers import SAMPLERS, Proposer
+from autotune.samplers.rows import Codec
 from autotune.space import Constraint, Space
 
 
@@ -128,6 +128,16 @@ def test_several_in_flight_are_never_the_same(sampler: str, small: Space, ahead:
     assert len(seen) == len(set(seen)) == len(small)
 
 
+def test_each_trial_in_flight_is_looked_up_once(sampler: str, million: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    look_up = Codec.row
+    monkeypatch.setattr(Codec, "row", lambda codec, trial: read.append(trial.number) or look_up(codec, trial))
+    proposer = Proposer(million, sampler, seed=3)
+    for _ in range(12):
+        proposer.ask()
+    assert max(map(read.count, read)) <= 2  # while it is asked for, and once after that
+
+
 def test_told_what_it_never_asked_for(sampler: str, small: Space) -> None:
     proposer = Proposer(small, sampler, seed=3)
     stranger = small.configuration(11)
@@ -170,6 +180,12 @@ def test_where_everything_fails(sampler: str, small: Space) -> None:
 def test_where_all_are_equally_fast(sampler: str, small: Space) -> None:
     trials = search(Proposer(small, sampler, seed=0), 99, lambda c: Trial(c, Outcome.OK, measurement=Measurement((9,))))
     assert len(set(keys(trials))) == len(small)
+
+
+def test_a_sampler_with_a_model_says_what_to_expect(sampler: str, small: Space) -> None:
+    proposer = Proposer(small, sampler, seed=0)
+    search(proposer, 12)
+    assert (proposer.expected_gain(20) is not None) == SAMPLERS[sampler].has_model
 
 
 def test_unknown_sampler_names_the_known(sampler: str, small: Space) -> None:

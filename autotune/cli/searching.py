@@ -177,7 +177,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
     """The share in `1%` or `1`. Raises UsageError, also where the sampler has no model to estimate it with."""
     if text is None:
         return None
-    if sampler != DEFAULT_SAMPLER:
+    if not SAMPLERS[sampler].has_model:
         raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", text.strip())
     if found is None or not 0 < float(found[1]) < 100:

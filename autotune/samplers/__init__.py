@@ -1,9 +1,35 @@
-"""Choosing the next configuration: Optuna samplers over the rows of a space, behind one door, `proposer.Proposer`.
+"""Choosing the next configuration: Optuna samplers over the rows of a space, behind one door, the `Proposer`.
 
-This is the only room that imports Optuna. Nothing on the cold path of `autotune best` imports this room, and the
-package itself is light: a search imports the proposer, and with it Optuna, while its workers start.
+This is the only room that imports Optuna. The names of the samplers cost nothing; the proposer is imported when
+it is first asked for, and Optuna with it, so that a search loads them while its workers start.
+
+    registry.py    the samplers by name, and their traits
+    proposer.py    Proposer: what the other rooms use
+    rows.py        an Optuna study as rows of a space
+    base.py        the base of all samplers; random, grid, and Optuna's own
+    bayes.py       the own sampler: where to start, what to try next
+    surrogate.py   its model of a search
+    features.py    what the model sees of a configuration
+    gaussian.py    the Gaussian process: prior, covariances, fit
+    posterior.py   its predictions, and the expected improvement
+    transfer.py    what other devices and sizes say
 """
 
-from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS
+from __future__ import annotations
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS"]
+from typing import TYPE_CHECKING, Any
+
+from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors
+
+if TYPE_CHECKING:
+    from autotune.samplers.proposer import Proposer
+
+__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Proposer":
+        from autotune.samplers.proposer import Proposer
+
+        return Proposer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

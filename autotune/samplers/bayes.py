@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from autotune.model import Trial
-from autotune.samplers.acquisition import log_expected_improvement
-from autotune.samplers.codec import Codec
-from autotune.samplers.design import aligned, maximin
+from autotune.model import Value
+from autotune.samplers.base import Fixed, RowSampler
 from autotune.samplers.features import Features
-from autotune.samplers.history import State
-from autotune.samplers.model import POOL, Model
-from autotune.samplers.rows import RowSampler
+from autotune.samplers.gaussian import Floats
+from autotune.samplers.posterior import log_expected_improvement
+from autotune.samplers.registry import Donors
+from autotune.samplers.rows import Codec, State
+from autotune.samplers.surrogate import POOL, ColdView, Rows, Surrogate
 from autotune.samplers.transfer import transfer_view
-from autotune.samplers.view import ColdView
-
-Rows = NDArray[np.int64]
-Fixed = Mapping[str, Any]
+from autotune.space import Space
 
 START = 8
 """Configurations spread over the space before there is a model."""
@@ -39,16 +35,19 @@ NEAR_POOL = 4_000
 DOUBT = 4
 """With transfer, every so manyth proposal comes from a model that never heard of other devices."""
 
+GROUP = 32
+"""Threads run in groups of 32 or 64, memory moves in units of 32 bytes and more."""
+
 
 class BayesSampler(RowSampler):
     """Expected improvement under a Gaussian process of the logarithm of the time, on every untried row."""
 
-    def __init__(self, codec: Codec, seed: int, prior: Sequence[tuple[object, Sequence[Trial]]] = ()) -> None:
+    def __init__(self, codec: Codec, seed: int, donors: Donors = ()) -> None:
         super().__init__(codec, seed)
         self._features = Features(self.space)
-        self._cold = Model(self.space, ColdView(self._features), seed)
-        view = transfer_view(self.space, self._features, prior)
-        self._informed = Model(self.space, view, seed) if view else None
+        self._cold = Surrogate(self.space, ColdView(self._features), seed)
+        view = transfer_view(self.space, self._features, donors)
+        self._informed = Surrogate(self.space, view, seed) if view else None
         self._start: Rows | None = None
         self._table: NDArray[np.int16] | None = None
 
@@ -94,7 +93,7 @@ class BayesSampler(RowSampler):
         found = self._near(model, fixed, rng) if near else None
         return self._promising(model, model.rows, fixed) if found is None else found
 
-    def _near(self, model: Model, fixed: Fixed, rng: np.random.Generator) -> int | None:
+    def _near(self, model: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
         """The most promising row among those that differ little from the best one."""
         history = self.history
         times = np.where(history.states == State.TIMED, history.times, np.inf)
@@ -108,7 +107,7 @@ class BayesSampler(RowSampler):
             rows = np.flatnonzero((self._table != self._table[best]).sum(axis=1) <= NEAR)
         return self._promising(model, rows, fixed)
 
-    def _promising(self, model: Model, rows: Rows, fixed: Fixed) -> int | None:
+    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed) -> int | None:
         """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
         rows = rows[self.allowed(rows, fixed)]
         if not len(rows):
@@ -144,3 +143,36 @@ class BayesSampler(RowSampler):
         score = log_expected_improvement(mean, deviation, model.best)
         chosen = rows[np.argsort(-score)[:trials]]
         return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))
+
+
+def maximin(points: Floats, count: int) -> list[int]:
+    """Positions of points far from each other: the first, then always the farthest from those chosen.
+
+    The greedy rule of Gonzalez ("Clustering to minimize the maximum intercluster distance", 1985).
+    `points` has the shape (n, size); at most n are chosen.
+    """
+    chosen = [0]
+    distance = np.square(points - points[0]).sum(axis=1)
+    while len(chosen) < min(count, len(points)):
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.square(points - points[chosen[-1]]).sum(axis=1))
+    return chosen
+
+
+def aligned(space: Space, rows: Rows) -> Rows:
+    """Positions of the better aligned half of some rows (more where many are equal).
+
+    Counts that reach a warp (the list of values goes to 32 or beyond) fit the hardware when they are
+    multiples of 32, less so as multiples of 16, 8, ...; other parameters have no say.
+    """
+    score = np.zeros(len(rows))
+    indices = space.indices(rows)
+    for column, values in enumerate(space.values):
+        if _is_count(values):
+            bits = [min((int(value) & -int(value)).bit_length() - 1, 5) for value in values]
+            score += np.array(bits, dtype=np.float64)[indices[:, column]]
+    return np.flatnonzero(score >= np.median(score))
+
+
+def _is_count(values: Sequence[Value]) -> bool:
+    return all(isinstance(value, int) and value > 0 for value in values) and max(map(float, values)) >= GROUP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,10 @@ from autotune.space import Space
 
 LISTED_KINDS = 4
 """Integers from 0 up with at most this many values may well be names of variants: they get indicators too."""
+
+FLAG, FEW, MANY, OTHER, INDICATOR = 3.5, 1.45, 1.14, 2.6, 2.0
+"""Over how long a way the time is expected to change, in widths of the list: of two values, of three or four positive
+ones, of more, of others with an order, and of one value against the rest (docs/search.md)."""
 
 
 class Features:
@@ -29,6 +34,8 @@ class Features:
         self._columns = [column for column, values in enumerate(space.values) if len(values) > 1]
         self._tables = [table(space.values[column]) for column in self._columns]
         self.size = sum(found.shape[1] for found in self._tables)
+        listed = [_coordinates(space.values[column], space.values[column]) for column in self._columns]
+        self.lengths = tuple(one.length for found in listed for one in found)
 
     def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Vectors of some rows of the space, shape (n, size)."""
@@ -49,26 +56,43 @@ class Features:
         return np.hstack([np.zeros((len(listed), 0)), *parts])
 
 
+class Coordinate(NamedTuple):
+    """One coordinate of some values, shape (n,), and the centre of the prior of its length."""
+
+    column: NDArray[np.float64]
+    length: float
+
+
 def table(values: Sequence[Value], of: Sequence[Value] | None = None) -> NDArray[np.float64]:
     """The coordinates of values, scaled as the listed ones span them: shape (len(of), coordinates)."""
-    of = values if of is None else of
+    return np.column_stack([one.column for one in _coordinates(values, values if of is None else of)])
+
+
+def _coordinates(values: Sequence[Value], of: Sequence[Value]) -> list[Coordinate]:
     if any(isinstance(value, str) for value in values):
         return _indicators(values, of)
+    found = [_ordinal(values, of)]
+    if all(isinstance(value, int) for value in values):
+        whole = [int(value) for value in values]
+        if min(whole) > 0 and any(value & (value - 1) for value in whole):
+            found.append(Coordinate(_scaled([_zeros(v) for v in of], [_zeros(v) for v in whole]), OTHER))
+        if min(whole) == 0 and 2 < len(whole) <= LISTED_KINDS:
+            found += _indicators(values, of)
+    return found
+
+
+def _ordinal(values: Sequence[Value], of: Sequence[Value]) -> Coordinate:
+    """The logarithm where all are positive, else the position in the list."""
     numbers = [float(value) for value in values]
     if min(numbers) > 0:
-        columns = [_scaled([math.log2(max(float(v), 1e-300)) for v in of], [math.log2(v) for v in numbers])]
+        column = _scaled([math.log2(max(float(v), 1e-300)) for v in of], [math.log2(v) for v in numbers])
+        length = MANY if len(values) > LISTED_KINDS else FEW
     else:
         places = np.argsort(np.argsort(numbers)).astype(float)
         order = np.argsort(numbers)
         found = np.interp([float(v) for v in of], np.array(numbers)[order], places[order])
-        columns = [_scaled(list(found), list(places))]
-    if all(isinstance(value, int) for value in values):
-        whole = [int(value) for value in values]
-        if min(whole) > 0 and any(value & (value - 1) for value in whole):
-            columns.append(_scaled([_zeros(v) for v in of], [_zeros(v) for v in whole]))
-        if min(whole) == 0 and 2 < len(whole) <= LISTED_KINDS:
-            return np.hstack([np.column_stack(columns), _indicators(values, of)])
-    return np.column_stack(columns)
+        column, length = _scaled(list(found), list(places)), OTHER
+    return Coordinate(column, FLAG if len(values) == 2 else length)
 
 
 def _scaled(of: Sequence[float], listed: Sequence[float]) -> NDArray[np.float64]:
@@ -82,6 +106,6 @@ def _zeros(value: Value) -> float:
     return float((number & -number).bit_length() - 1) if number > 0 else 0.0
 
 
-def _indicators(values: Sequence[Value], of: Sequence[Value]) -> NDArray[np.float64]:
+def _indicators(values: Sequence[Value], of: Sequence[Value]) -> list[Coordinate]:
     """One coordinate per listed value; two different values are at distance 1."""
-    return np.array([[float(one == other) for other in values] for one in of]) / math.sqrt(2.0)
+    return [Coordinate(np.array([float(one == other) for one in of]) / math.sqrt(2.0), INDICATOR) for other in values]

@@ -14,58 +14,62 @@ from autotune.model import Trial
 from autotune.space import Space
 
 if TYPE_CHECKING:
-    from autotune.samplers.rows import RowSampler
+    from autotune.samplers.base import RowSampler
 
-Prior = Sequence[tuple[object, Sequence[Trial]]]
+Donors = Sequence[tuple[object, Sequence[Trial]]]
 """Trials of other devices or sizes of the same kernel, each with a label."""
 
 
 @dataclass(frozen=True)
 class SamplerEntry:
-    """One way to search: what it is, and how to make it for a space and a seed."""
+    """One way to search: what it is, and how to make it for a space and a seed.
+
+    One that `has_model` learns from donors, and estimates what further trials would gain.
+    """
 
     about: str
-    make: Callable[[Space, int, Prior], RowSampler]
+    make: Callable[[Space, int, Donors], RowSampler]
+    has_model: bool = False
 
 
-def _bayes(space: Space, seed: int, prior: Prior) -> RowSampler:
+def _bayes(space: Space, seed: int, donors: Donors) -> RowSampler:
+    from autotune.samplers.base import one_thread
     from autotune.samplers.bayes import BayesSampler
-    from autotune.samplers.codec import Codec
-    from autotune.samplers.threads import one_thread
+    from autotune.samplers.rows import Codec
 
     with one_thread():
-        return BayesSampler(Codec(space), seed, prior)
+        return BayesSampler(Codec(space), seed, donors)
 
 
-def _tpe(space: Space, seed: int, prior: Prior) -> RowSampler:
-    from autotune.samplers.stock import tpe
+def _tpe(space: Space, seed: int, donors: Donors) -> RowSampler:
+    from autotune.samplers.base import tpe
 
     return tpe(space, seed)
 
 
-def _random(space: Space, seed: int, prior: Prior) -> RowSampler:
-    from autotune.samplers.codec import Codec
-    from autotune.samplers.rows import RandomSampler
+def _random(space: Space, seed: int, donors: Donors) -> RowSampler:
+    from autotune.samplers.base import RandomSampler
+    from autotune.samplers.rows import Codec
 
     return RandomSampler(Codec(space), seed)
 
 
-def _grid(space: Space, seed: int, prior: Prior) -> RowSampler:
-    from autotune.samplers.codec import Codec
-    from autotune.samplers.rows import GridSampler
+def _grid(space: Space, seed: int, donors: Donors) -> RowSampler:
+    from autotune.samplers.base import GridSampler
+    from autotune.samplers.rows import Codec
 
     return GridSampler(Codec(space), seed)
 
 
-def _gp(space: Space, seed: int, prior: Prior) -> RowSampler:
-    from autotune.samplers.stock import gp
+def _gp(space: Space, seed: int, donors: Donors) -> RowSampler:
+    from autotune.samplers.base import gp
 
     return gp(space, seed)
 
 
 SAMPLERS: dict[str, SamplerEntry] = {
     "bayes": SamplerEntry(
-        "Gaussian process over all valid configurations; learns from other devices and sizes", _bayes
+        "Gaussian process over all valid configurations; learns from other devices and sizes", _bayes, has_model=True
     ),
     "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
     "random": SamplerEntry("uniform over what is untried", _random),

@@ -1,106 +1,168 @@
-"""The base of all samplers: an Optuna sampler that picks an untried row of the space."""
+"""An Optuna study as rows of a space: its parameters and its trials, in the order they were asked."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.study import Study
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import SpaceError
-from autotune.samplers.codec import Codec
-from autotune.samplers.history import History
+from autotune.space import Space
 
-LISTED_ROWS = 1_000_000
-"""A space with more rows than this is searched by random samples of this many."""
+MASKED_ROWS = 20_000_000
+"""Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
 
 
-class RowSampler(BaseSampler):
-    """Proposes valid configurations only, and none twice, in flight or done.
+class Codec:
+    """How a space looks to Optuna: one parameter per space parameter with more than one value.
 
-    A proposal is a function of the seed, the number of the trial and the trials before it, so that a
-    search which is resumed from stored trials goes on exactly as one that was never interrupted.
+    `ordered=False` shows each as a categorical of its values; `ordered=True` as an integer, the index
+    into its ordered list of values. Parameters with a single value are left out: there is nothing to choose.
     """
 
-    def __init__(self, codec: Codec, seed: int) -> None:
-        self.codec = codec
-        self.space = codec.space
-        self.seed = seed
-        self.history = History(codec)
+    def __init__(self, space: Space, *, ordered: bool = False) -> None:
+        self.space = space
+        self.ordered = ordered
+        self.columns = [column for column, values in enumerate(space.values) if len(values) > 1]
+        self.distributions: dict[str, BaseDistribution] = {
+            space.names[column]: self._distribution(column) for column in self.columns
+        }
 
-    @abstractmethod
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
-        """Pick an untried row that agrees with the `fixed` Optuna parameters (mostly none)."""
+    def _distribution(self, column: int) -> BaseDistribution:
+        values = self.space.values[column]
+        return IntDistribution(0, len(values) - 1) if self.ordered else CategoricalDistribution(values)
 
-    def expected_gain(self, trials: int) -> float | None:
-        """Share of the best time that the next `trials` are expected to save; None: cannot be said."""
-        return None
+    def params(self, row: int) -> dict[str, Any]:
+        """The Optuna parameters of one valid configuration."""
+        configuration = self.space.configuration(row)
+        chosen = {name: configuration[name] for name in self.distributions}
+        if not self.ordered:
+            return chosen
+        return {name: self._position(name, value) for name, value in chosen.items()}
 
-    def random(self, trial: FrozenTrial) -> np.random.Generator:
-        """The generator of one proposal."""
-        return np.random.default_rng([self.seed, trial.number])
-
-    def allowed(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Mask of the rows that may be proposed, same shape as `rows`."""
-        untried = self.history.untried(rows)
-        return untried & self.codec.matching(rows, fixed) if fixed else untried
-
-    def candidates(self, rng: np.random.Generator, fixed: Mapping[str, Any]) -> NDArray[np.int64]:
-        """All rows that may be proposed, or of a large space a random sample of them; never empty."""
-        size = len(self.space)
-        rows = np.arange(size) if size <= LISTED_ROWS else self.space.sample(rng, LISTED_ROWS)
-        found = rows[self.allowed(rows, fixed)]
-        if not len(found):
-            raise SpaceError("every valid configuration has been tried")
+    def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
+        """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
+        found = np.zeros(len(self.space.names), dtype=np.int16)
+        for column in self.columns:
+            name = self.space.names[column]
+            found[column] = params[name] if self.ordered else self._position(name, params[name])
         return found
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All parameters are chosen together."""
-        return self.codec.distributions
+    def row(self, trial: FrozenTrial) -> int | None:
+        """The row of a trial that has all its parameters; None where it has not, or is not valid."""
+        if any(name not in trial.params for name in self.distributions):
+            return None
+        found = int(self.space.rows(self.indices(trial.params)[None, :])[0])
+        return found if found >= 0 else None
 
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """The parameters of an untried row that agrees with whatever the trial was enqueued with."""
-        fixed = trial.system_attrs.get("fixed_params", {})
-        if all(name in fixed for name in self.codec.distributions):
-            return dict(fixed)
-        self.history.update(study)
-        return self.codec.params(self.choose(study, trial, fixed))
+    def matching(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""
+        table = self.space.indices(rows)
+        mask = np.ones(len(rows), dtype=np.bool_)
+        for column in self.columns:
+            name = self.space.names[column]
+            if name in fixed:
+                mask &= table[:, column] == (fixed[name] if self.ordered else self._position(name, fixed[name]))
+        return mask
 
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Never right for one parameter alone: the others decide what is valid."""
-        raise SpaceError(f"parameter {param_name!r} is not one of the space {list(self.codec.distributions)}")
-
-
-class RandomSampler(RowSampler):
-    """Uniform over the untried valid configurations."""
-
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
-        """Try a few draws first: nearly all rows of a large space are untried."""
-        rng = self.random(trial)
-        rows = rng.integers(len(self.space), size=32)
-        drawn = rows[self.allowed(rows, fixed)]
-        return int(drawn[0] if len(drawn) else rng.choice(self.candidates(rng, fixed)))
+    def _position(self, name: str, value: Any) -> int:
+        return self.space.values[self.space.names.index(name)].index(value)
 
 
-class GridSampler(RowSampler):
-    """All valid configurations in the order of the space."""
+class State(IntEnum):
+    """What is known of a tried row: nothing yet, its time, a lower bound of its time, or that it fails."""
 
-    def choose(self, study: Study, trial: FrozenTrial, fixed: Mapping[str, Any]) -> int:
-        """The first untried row, looked for in pieces: a search rarely gets far into a large space."""
-        size, step = len(self.space), 1 << 16
-        for start in range(0, size, step):
-            rows = np.arange(start, min(start + step, size))
-            allowed = self.allowed(rows, fixed)
-            if allowed.any():
-                return int(rows[allowed.argmax()])
-        raise SpaceError("every valid configuration has been tried")
+    RUNNING = 0
+    TIMED = 1
+    BOUNDED = 2
+    FAILED = 3
+
+
+class History:
+    """Rows tried or in flight, with what came of them; brought up to date from a study step by step.
+
+    A pruned trial with an intermediate value was stopped early (the value is a lower bound of its time,
+    in nanoseconds); a pruned one without, and a failed one, gave no time.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._seen = 0  # trials of the study
+        self._unready: list[int] = []  # numbers of those that have no parameters yet: enqueued, or being asked for
+        self._open: dict[int, int] = {}  # trial number -> position of a trial that still runs
+        self._rows: list[int] = []
+        self._states: list[State] = []
+        self._times: list[float] = []
+        self._tried: set[int] = set()
+        small = len(codec.space) <= MASKED_ROWS
+        self._mask = np.zeros(len(codec.space), dtype=np.bool_) if small else None
+
+    def update(self, study: Study) -> None:
+        """Read what is new in the study; time is proportional to what is new."""
+        trials = study.get_trials(deepcopy=False)
+        for number in list(self._open):
+            if trials[number].state.is_finished():
+                self._close(self._open.pop(number), trials[number])
+        unread, self._unready = [*self._unready, *range(self._seen, len(trials))], []
+        for number in unread:
+            trial = trials[number]
+            row = None if trial.state == TrialState.WAITING else self._codec.row(trial)
+            if row is not None:
+                self._append(row, trial)
+            elif not trial.state.is_finished():
+                self._unready.append(number)
+        self._seen = len(trials)
+
+    def _append(self, row: int, trial: FrozenTrial) -> None:
+        if row in self._tried:
+            return
+        self._tried.add(row)
+        if self._mask is not None:
+            self._mask[row] = True
+        self._rows.append(row)
+        self._states.append(State.RUNNING)
+        self._times.append(math.nan)
+        if trial.state.is_finished():
+            self._close(len(self._rows) - 1, trial)
+        else:
+            self._open[trial.number] = len(self._rows) - 1
+
+    def _close(self, position: int, trial: FrozenTrial) -> None:
+        if trial.state == TrialState.COMPLETE:
+            assert trial.value is not None
+            self._states[position], self._times[position] = State.TIMED, trial.value
+        elif trial.state == TrialState.PRUNED and trial.intermediate_values:
+            self._states[position] = State.BOUNDED
+            self._times[position] = trial.intermediate_values[max(trial.intermediate_values)]
+        else:
+            self._states[position] = State.FAILED
+
+    def untried(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Mask of the rows that are neither tried nor in flight, same shape as `rows`."""
+        if self._mask is not None:
+            return ~self._mask[rows]
+        return np.array([int(row) not in self._tried for row in rows], dtype=np.bool_)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows tried or in flight, shape (k,), in the order asked."""
+        return np.array(self._rows, dtype=np.int64)
+
+    @property
+    def states(self) -> NDArray[np.int64]:
+        """One `State` per row, shape (k,)."""
+        return np.array(self._states, dtype=np.int64)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """Nanoseconds per row, shape (k,): its time, or a lower bound of it; NaN where there is none."""
+        return np.array(self._times, dtype=np.float64)

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autotune.model import Outcome, Trial
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Hyper, Prior, fit, kernel, weigh
+from autotune.samplers.gaussian import Floats, Hyper, Prior, covariances, fit, weigh
+from autotune.samplers.registry import Donors
+from autotune.samplers.surrogate import Rows
 from autotune.space import Space
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
-
 CAP = 0.8
-"""Quantile of a donor's times above which they count as that quantile, as in model.py."""
+"""Quantile of a donor's times above which they count as that quantile, as in surrogate.py."""
 
 LEAST_TRIALS = 10
 """A donor needs so many timed trials to have a say."""
@@ -53,15 +51,16 @@ class Donor:
         self.cap = float(np.nanquantile(logs, CAP))
         values = np.where(np.isnan(logs), self.cap, np.minimum(logs, self.cap))
         self._shift, self.deviation = float(values.mean()), max(float(values.std()), 1e-6)
-        self._points = features.of([trial.configuration for trial in trials])
+        points = features.of([trial.configuration for trial in trials])
         targets = (values - self._shift) / self.deviation
         fitted = _some(np.argsort(values, kind="stable"), FITTED)
-        self._hyper: Hyper = fit(self._points[fitted], targets[fitted], Prior())
-        self._weights = weigh(self._points, targets, self._hyper)
+        self._hyper: Hyper = fit(points[fitted], targets[fitted], Prior(features.lengths))
+        self._scaled = self._hyper.scale(points)
+        self._weights = weigh(points, targets, self._hyper)
 
-    def predict(self, points: Array) -> Array:
+    def predict(self, points: Floats) -> Floats:
         """Mean log time over the best at points (n, size)."""
-        covariance = kernel(points, self._points, self._hyper)
+        covariance = covariances(self._hyper.scale(points), self._scaled, self._hyper)
         return np.asarray(covariance @ self._weights * self.deviation + self._shift)
 
 
@@ -75,14 +74,14 @@ class TransferView:
         self._donors = donors
         self.scale: float | None = float(np.median([donor.deviation for donor in donors]))
         self.least_cap = float(np.median([donor.cap for donor in donors]))
-        self.prior = Prior(signal=0.3, linear=len(donors))
+        self.prior = Prior(features.lengths, signal=0.3, linear=len(donors))
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
         self._centre = self._means(features.of_rows(rows)).mean(axis=0)
 
-    def _means(self, points: Array) -> Array:
+    def _means(self, points: Floats) -> Floats:
         return np.column_stack([donor.predict(points) for donor in self._donors])
 
-    def encode(self, rows: Rows) -> tuple[Array, Array]:
+    def encode(self, rows: Rows) -> tuple[Floats, Floats]:
         """Coordinates (n, size + donors) and the donors' mean log time over the best (n,)."""
         points = self._features.of_rows(rows)
         means = self._means(points)
@@ -90,15 +89,13 @@ class TransferView:
         return np.hstack([points, (means - self._centre) / unit]), means.mean(axis=1)
 
 
-def transfer_view(
-    space: Space, features: Features, prior: Sequence[tuple[object, Sequence[Trial]]]
-) -> TransferView | None:
-    """The view that the prior's trials allow; None where none of them can be used here."""
-    usable = [_usable(space, trials) for _, trials in prior]
+def transfer_view(space: Space, features: Features, donors: Donors) -> TransferView | None:
+    """The view that the donors' trials allow; None where none of them can be used here."""
+    usable = [_usable(space, trials) for _, trials in donors]
     worth = [trials for trials in usable if sum(t.outcome == Outcome.OK for t in trials) >= LEAST_TRIALS]
     worth.sort(key=len, reverse=True)
-    donors = [Donor(features, trials) for trials in worth[:MOST_DONORS]]
-    return TransferView(space, features, donors) if donors and features.size else None
+    chosen = [Donor(features, trials) for trials in worth[:MOST_DONORS]]
+    return TransferView(space, features, chosen) if chosen and features.size else None
 
 
 def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
@@ -117,7 +114,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
     ]
 
 
-def _some(order: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _some(order: Rows, most: int) -> Rows:
     """The first half of what is wanted, then evenly among the rest."""
     if len(order) <= most:
         return order

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.samplers.gaussian import Hyper, Posterior, fit, guess
-from autotune.samplers.history import History, State
-from autotune.samplers.view import View
+from autotune.samplers.features import Features
+from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess
+from autotune.samplers.posterior import Posterior
+from autotune.samplers.rows import History, State
 from autotune.space import Space
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 CAP = 0.8
@@ -33,6 +34,38 @@ POOL = 20_000
 GAIN_DRAWS = 256
 
 
+class View(Protocol):
+    """What a model is built on.
+
+    `encode` gives the coordinates (n, size) of rows, the last `prior.linear` of which enter linearly, and the
+    expected log time over the best (n,). `scale` is the unit of that, None: the deviation of what is seen;
+    `least_cap` is how far above the best, in log time, the cap of the targets is at least.
+    """
+
+    prior: Prior
+    first_fit: int
+    scale: float | None
+    least_cap: float
+
+    def encode(self, rows: Rows) -> tuple[Floats, Floats]: ...
+
+
+class ColdView:
+    """Nothing is known but the space."""
+
+    first_fit = 8
+    scale: float | None = None
+    least_cap = 0.0
+
+    def __init__(self, features: Features) -> None:
+        self.prior = Prior(features.lengths)
+        self._features = features
+
+    def encode(self, rows: Rows) -> tuple[Floats, Floats]:
+        """The features, and no expectation."""
+        return self._features.of_rows(rows), np.zeros(len(rows))
+
+
 def fits_at(finished: int, first: int) -> int:
     """The finished trials at the last fit that is due by now, the same however one got here; 0: none is."""
     if finished < first:
@@ -51,12 +84,12 @@ class Targets:
     scaled alike but without the expectation.
     """
 
-    values: Array
+    values: Floats
     best: float
     scale: float
 
 
-def targets(history: History, positions: list[int], expected: Array, view: View) -> Targets:
+def targets(history: History, positions: list[int], expected: Floats, view: View) -> Targets:
     """The targets of the trials at these positions of the history, at least one of them timed.
 
     Failures count as the cap. A lower bound stands for the time: a trial is stopped only where it is clearly
@@ -75,7 +108,7 @@ def targets(history: History, positions: list[int], expected: Array, view: View)
     return Targets((values - shift - expected) / scale, -shift / scale, scale)
 
 
-class Model:
+class Surrogate:
     """A Gaussian process of the trials of a search, and its predictions at the candidate `rows`."""
 
     def __init__(self, space: Space, view: View, seed: int) -> None:
@@ -119,8 +152,8 @@ class Model:
         finished = np.flatnonzero(history.states != State.RUNNING)[:due]
         rng = np.random.default_rng([self._seed, due])
         learned = _learned(history, finished, LEARNED, rng)
-        size, prior = self._points.shape[1], self._view.prior
-        self.hyper: Hyper = guess(size, prior)
+        prior = self._view.prior
+        self.hyper: Hyper = guess(prior)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
             values = targets(history, fitted, self._expected[fitted], self._view).values
@@ -131,7 +164,7 @@ class Model:
         self._considered = 0
         self._due = due
 
-    def predict(self, rows: Rows) -> tuple[Array, Array]:
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Means and deviations (n,) of the scaled log time at some rows; cheap for those of `rows`, ascending."""
         at = self._at(rows)
         if at is not None:

@@ -1,0 +1,88 @@
+"""Searching a recorded space: the trials of one search, its curve, and what may disturb it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.model import ProblemKey, Trial
+from autotune.replay import Recording
+from autotune.samplers import Proposer
+
+_LAUNCH_ERROR = 2  # of a recording
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What makes a device harder to search: a share of configurations that fail, and the deviation of the noise."""
+
+    failures: float = 0.0
+    noise: float = 0.0
+
+    def of(self, recording: Recording, seed: int) -> Recording:
+        """The recording as disturbed under a seed; each configuration fails or is noisy once and for all."""
+        if not self.failures and not self.noise:
+            return recording
+        rng = np.random.default_rng([seed, len(recording.space)])
+        fails = rng.random(len(recording.space)) < self.failures
+        times = recording.time_ns * np.exp(self.noise * rng.standard_normal(len(fails)))
+        times[fails] = np.nan
+        outcome = np.where(fails & (recording.outcome == 0), _LAUNCH_ERROR, recording.outcome).astype(np.uint8)
+        return replace(recording, time_ns=times, outcome=outcome)
+
+
+CALM = Disturbance()
+
+
+def search(
+    recording: Recording,
+    sampler: str,
+    seed: int,
+    budget: int,
+    prior: Sequence[tuple[ProblemKey, list[Trial]]] = (),
+    in_flight: int = 1,
+    whole: bool = False,
+) -> tuple[list[Trial], float]:
+    """The trials of one search in the order they ended, and its CPU milliseconds per proposal.
+
+    Unless `whole`, it ends with the optimum: after that no figure changes.
+    """
+    began = time.process_time()
+    proposer = Proposer(recording.space, sampler, seed, prior)
+    flying: deque[Trial] = deque()
+    done: list[Trial] = []
+    while len(done) < budget:
+        while len(flying) < in_flight and (configuration := proposer.ask()) is not None:
+            row = recording.space.row(configuration)
+            assert row is not None, f"{sampler} proposed what is not valid: {configuration}"
+            flying.append(recording.trial(row))
+        if not flying:
+            break
+        done.append(flying.popleft())
+        proposer.tell(done[-1])
+        if not whole and done[-1].time_ns <= recording.best_ns + 1:
+            break
+    return done, (time.process_time() - began) / len(done) * 1000
+
+
+def curve(searched: Recording, true: Recording, trials: Iterable[Trial], budget: int) -> NDArray[np.float64]:
+    """Optimum / best so far after 1, 2, ... `budget` evaluations; 0 before the first that worked.
+
+    The best is what was measured as such in `searched`; its time is the one in `true`, and so is the optimum, among
+    what works in `searched`.
+    """
+    optimum = float(np.nanmin(np.where(np.isnan(searched.time_ns), np.nan, true.time_ns)))
+    best, seen, reached = np.inf, np.inf, []
+    for trial in trials:
+        if trial.time_ns < seen:
+            row = true.space.row(trial.configuration)
+            assert row is not None
+            best, seen = float(true.time_ns[row]), trial.time_ns
+        reached.append(optimum / best)
+    reached += [reached[-1]] * (budget - len(reached))  # a space smaller than the budget
+    return np.minimum(np.array(reached[:budget]), 1.0)
