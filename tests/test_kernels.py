@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.engine.arena import Arena, Guarded
-from autotune.library import read_source
+from autotune.includes import inline
 from autotune.model import Value
 from autotune.opencl import Kernel, Session, list_devices
 from autotune.plan import Buffer, Local, Plan, Scalar, numpy_type
@@ -250,7 +250,7 @@ def test_the_reference_of_the_study_agrees(name: str) -> None:
 def test_a_kernel_compiles_untuned(runner: Runner, name: str) -> None:
     study = STUDIES[name]
     for entry in {rule.entry for rule in study.launches}:
-        runner.build(read_source(study.text.kernel_path), (), entry)
+        runner.build(inline(study.text.kernel_path), (), entry)
 
 
 @pytest.mark.parametrize("name", STUDIES)
