@@ -93,13 +93,13 @@ def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp
 def test_pocl_without_linker_or_libgcc_is_diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opencl, "list_devices", lambda: [POCL])
     monkeypatch.setattr(devices, "_GCC", [tmp_path])
-    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/ld")
+    monkeypatch.setattr("shutil.which", lambda name, **_: "/usr/bin/ld")
     assert diagnose() == ["PoCL needs libgcc, and it is not installed: `apt-get install gcc`"]
     library = tmp_path / "x86_64-linux-gnu" / "12" / "libgcc.a"
     library.parent.mkdir(parents=True)
     library.touch()
     assert diagnose() == []
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name, **_: None)
     with pytest.raises(SetupError, match="`ld` is not installed: `apt-get install gcc`"):
         require_usable(POCL)
     require_usable(H200)

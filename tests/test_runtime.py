@@ -86,10 +86,10 @@ def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -
 
 def test_a_folder_that_cannot_be_made_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(SetupError, match="no folder can be made in .*gone: No such file.*; set TMPDIR"):
+    with pytest.raises(SetupError, match=r"no folder can be made in .*gone: No such file.*; set TMPDIR"):
         RunFolder()
 
 
 def test_data_that_cannot_be_written_is_the_machines_fault(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="the data cannot be written to .*gone: No such file.*; free some space"):
+    with pytest.raises(SetupError, match=r"the data cannot be written to .*gone: No such file.*; free some space"):
         data.compute(problem, tmp_path / "gone", Rules(), Limits(), allow_python=False)
