@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api import best, search
     from autotune.errors import AutotuneError
-    from autotune.study import Study
+    from autotune.study.study import Study
 
 __all__ = ["AutotuneError", "Study", "__version__", "best", "search"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"search": "api", "best": "api", "Study": "study", "AutotuneError": "errors"}
+_HOMES = {"search": "api", "best": "api", "Study": "study.study", "AutotuneError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

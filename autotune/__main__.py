@@ -33,7 +33,7 @@ def main() -> None:
 
 def _run(words: list[str]) -> None:
     if words[:1] == ["best"]:
-        from autotune import asking
+        from autotune.lookup import asking
 
         asked = asking.parse(words[1:])
         if asked is not None:

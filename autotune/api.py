@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import asking, library, lookup, loop
-from autotune import device as devices
-from autotune.engine.report import BUILD_S, FIRST_S, Limits
+from autotune import lookup
+from autotune.bench.report import BUILD_S, FIRST_S, Limits
+from autotune.devices import select as devices
 from autotune.errors import UsageError
-from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.lookup import Best
+from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value
-from autotune.problem import Problem
-from autotune.result import DEFAULT_SECONDS, Budget, ProgressCallback, Result
+from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
-from autotune.study import Study
+from autotune.study import library
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.tuner import loop
+from autotune.tuner.result import DEFAULT_SECONDS, Budget, ProgressCallback, Result
 
 
 def search(

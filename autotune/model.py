@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from autotune.key import Choices as Choices
-from autotune.key import Configuration as Configuration
-from autotune.key import ProblemKey as ProblemKey
-from autotune.key import Size as Size
-from autotune.key import Value as Value
+from autotune.identity import Choices as Choices
+from autotune.identity import Configuration as Configuration
+from autotune.identity import ProblemKey as ProblemKey
+from autotune.identity import Size as Size
+from autotune.identity import Value as Value
 from autotune.ranking import median
 
 Identity = tuple[tuple[str, Value], ...]

@@ -18,8 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from autotune.asking import DEFAULT_STUDY
-from autotune.library import (
+from autotune.lookup.asking import DEFAULT_STUDY
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.store import Store
+from autotune.study.library import (
     default_choices,
     default_configuration,
     default_size,
@@ -27,8 +29,6 @@ from autotune.library import (
     problem_key,
     space_hash,
 )
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.store import Store
 
 TARGET = 4.0
 DEVICE = DeviceInfo(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.timing import Rules, measure
+from autotune.bench.timing import Rules, measure
 
 DIRECTORY = Path(__file__).parent.parent.parent / "shared" / "replay"
 

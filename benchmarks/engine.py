@@ -41,9 +41,9 @@ FIXED_EVERYWHERE = {
 
 def make_problem(device: str | None, size: int, *, whole: bool = False) -> Any:
     """Return the sgemm problem both tuners work on: part of the space, or the `whole`."""
-    from autotune.device import find_device
-    from autotune.problem import Problem
-    from autotune.study import Study
+    from autotune.devices.select import find_device
+    from autotune.study.problem import Problem
+    from autotune.study.study import Study
 
     info = find_device(device)
     fix = {} if whole else fixed(info.kind)
@@ -92,7 +92,7 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
     sys.modules["torch"] = None  # type: ignore[assignment]  # it would import it for seconds and not use it
     import kernel_tuner
 
-    from autotune import reference
+    from autotune.study import reference
 
     np.random.seed(seed)
     problem = make_problem(device, size)
@@ -164,8 +164,8 @@ def peer(options: argparse.Namespace) -> None:
     print("ours", f"{ours_s:.1f} s", ours, flush=True)
     theirs_s, theirs = fresh("_kernel_tuner", arguments)
     print("Kernel Tuner", f"{theirs_s:.1f} s", theirs, flush=True)
-    from autotune.evaluate import DeviceEvaluator
     from autotune.model import Measurement
+    from autotune.pool.evaluator import DeviceEvaluator
 
     problem = make_problem(options.device, options.size)
     with DeviceEvaluator(problem, [problem.device]) as evaluator:
@@ -184,10 +184,11 @@ def peer(options: argparse.Namespace) -> None:
 
 def overhead(options: argparse.Namespace) -> None:
     """Time the loop, store and sampler around an evaluator that answers at once; and the device's idle time."""
-    from autotune import api, loop
+    from autotune import api
     from autotune.model import Measurement, Outcome, Trial
-    from autotune.result import Budget
     from autotune.store import Store
+    from autotune.tuner import loop
+    from autotune.tuner.result import Budget
 
     class Instant:
         capacity, best_ns = 1, None
@@ -232,7 +233,7 @@ def overhead(options: argparse.Namespace) -> None:
 
 def repeat(options: argparse.Namespace) -> None:
     """Measure one configuration in separate searches and print the medians."""
-    from autotune.evaluate import DeviceEvaluator
+    from autotune.pool.evaluator import DeviceEvaluator
 
     problem = make_problem(options.device, options.size)
     medians = []

@@ -16,15 +16,15 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from autotune import loop
-from autotune.device import find_device
-from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.library import parse_size
+from autotune.devices.select import find_device
 from autotune.model import Outcome
-from autotune.problem import Problem
-from autotune.result import Budget
+from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.store import Store
-from autotune.study import Study
+from autotune.study.library import parse_size
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.tuner import loop
+from autotune.tuner.result import Budget
 
 WITHIN = 1.02
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune.errors import SetupError
 from autotune.model import Outcome, Trial
-from autotune.replay import Recording
+from autotune.tuner.replay import Recording
 
 STRATEGIES = ("adaptive_tabu_greywolf", "hybrid_vndx", "genetic_algorithm", "pso", "simulated_annealing")
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.model import ProblemKey, Trial
-from autotune.replay import Recording
 from autotune.samplers import Proposer
+from autotune.tuner.replay import Recording
 
 _LAUNCH_ERROR = 2  # of a recording
 

@@ -34,7 +34,7 @@ from recorded import CALM, Disturbance, curve, search
 from autotune import samplers
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import ProblemKey, Trial
-from autotune.replay import Recording
+from autotune.tuner.replay import Recording
 
 DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are handed over
 DONOR_TRIALS = 200

@@ -16,11 +16,11 @@ from typing import Any
 
 from engine import make_problem
 
-from autotune import loop
-from autotune.evaluate import DeviceEvaluator
 from autotune.model import Trial
-from autotune.result import Budget
+from autotune.pool.evaluator import DeviceEvaluator
 from autotune.store import Store
+from autotune.tuner import loop
+from autotune.tuner.result import Budget
 
 
 class Watched(DeviceEvaluator):

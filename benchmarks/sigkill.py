@@ -219,7 +219,7 @@ def workers(mark: str, role: str) -> list[int]:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"autotune.worker" in words and role.encode() in words:
+        if b"autotune.pool.worker" in words and role.encode() in words:
             found.append(pid)
     return found
 

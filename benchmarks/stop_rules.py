@@ -14,8 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.replay import Recording
 from autotune.samplers import Proposer
+from autotune.tuner.replay import Recording
 
 BUDGET = 200
 AHEAD = 20

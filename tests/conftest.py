@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.problem import Problem
 from autotune.store import Store
+from autotune.study.problem import Problem
 from tests import postgres
 from tests.studies import study
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.key import ProblemKey
+from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import Store
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from autotune import asking, location
 from autotune.cli.options import command
 from autotune.errors import StoreError
-from autotune.location import Location, locate, shown
+from autotune.lookup import asking
 from autotune.lookup.reader import open_reader
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, access, database, presence, process
+from autotune.store import Store, access, database, location, presence, process
 from autotune.store.database import ConnectionLost
+from autotune.store.location import Location, locate, shown
 from tests import postgres
 from tests.stored import DEVICE, KEY, ok, put, put_in
 

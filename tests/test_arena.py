@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune import opencl
-from autotune.device import list_devices
-from autotune.engine.arena import Arena, Guarded
-from autotune.engine.verify import Checker
-from autotune.opencl import Session
-from autotune.plan import Buffer, Plan
+from autotune.bench.arena import Arena, Guarded
+from autotune.bench.verify import Checker
+from autotune.devices import opencl
+from autotune.devices.opencl import Session
+from autotune.devices.select import list_devices
+from autotune.study.plan import Buffer, Plan
 
 N = 333  # no whole number of words in bytes
 OVERRUN = """

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.arrays import FUNCTIONS, check_names, evaluate, shape_of
 from autotune.errors import StudyError
+from autotune.study.arrays import FUNCTIONS, check_names, evaluate, shape_of
 
 
 @pytest.mark.parametrize(

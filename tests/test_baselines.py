@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.baselines import blas, host_times, require_product, strassen, time_host
 from autotune.errors import UsageError
-from autotune.problem import Problem
-from autotune.study import Study
+from autotune.reports.baselines import blas, host_times, require_product, strassen, time_host
+from autotune.study.problem import Problem
+from autotune.study.study import Study
 from tests.studies import study as saxpy
 
 EXTENT = st.integers(1, 40)
@@ -47,7 +47,7 @@ def test_integers_wrap_around_as_numpys_do(multiply):
 
 
 def test_strassen_multiplies_seven_times_per_level(monkeypatch):
-    import autotune.baselines as baselines
+    import autotune.reports.baselines as baselines
 
     leaves = []
     plain = baselines._strassen

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.device import find_device
+from autotune.devices.select import find_device
 from autotune.errors import SetupError, UsageError
-from autotune.problem import Problem
-from autotune.study import Study
+from autotune.study.problem import Problem
+from autotune.study.study import Study
 from benchmarks.kernels import accuracy, command, limits, peers, queued, studies, targets
 from benchmarks.kernels.contest import Contest, Entrant
 from benchmarks.kernels.report import Report, Row

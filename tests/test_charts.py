@@ -2,8 +2,8 @@
 
 import pytest
 
-from autotune.charts import Bar, Line, Panel, bar_chart, check_path, line_chart, spread
 from autotune.errors import UsageError
+from autotune.reports.charts import Bar, Line, Panel, bar_chart, check_path, line_chart, spread
 
 PANELS = [
     Panel("M=N=K=1024", (Bar("NAIVE", 900.0), Bar("TILED", 2400.0), Bar("ALL_OF_B", None, "does not fit into 48 KiB"))),

@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
-from autotune import linker
 from autotune.cli import app
-from autotune.device import find_device
-from autotune.engine import memory
+from autotune.devices import linker
+from autotune.devices.select import find_device
+from autotune.pool import memory
 from tests.studies import SOURCE
 
 STUDY = """

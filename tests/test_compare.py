@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import compare, loop
-from autotune.compare import Cell
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.problem import GENERIC_DEVICE, Problem
-from autotune.replay import ReplayEvaluator
-from autotune.result import Budget
+from autotune.reports import compare
+from autotune.reports.compare import Cell
 from autotune.store import Store
+from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.tuner import loop
+from autotune.tuner.replay import ReplayEvaluator
+from autotune.tuner.result import Budget
 from tests.studies import study
 from tests.test_loop import recorded
 

@@ -11,16 +11,16 @@ from queue import SimpleQueue
 
 import pytest
 
-from autotune.device import list_devices
-from autotune.engine import crew
-from autotune.engine.crew import Cancelled, Keeper
-from autotune.engine.messages import Job, Setup
-from autotune.engine.report import Limits, Report
-from autotune.engine.supervise import WorkerProcess
+from autotune.bench.messages import Job, Setup
+from autotune.bench.report import Limits, Report
+from autotune.bench.timing import Rules
+from autotune.devices.select import list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Outcome
-from autotune.plan import Buffer, Launch, Plan, Tolerance
-from autotune.timing import Rules
+from autotune.pool import crew
+from autotune.pool.crew import Cancelled, Keeper
+from autotune.pool.supervise import WorkerProcess
+from autotune.study.plan import Buffer, Launch, Plan, Tolerance
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from autotune import library
 from autotune.cli import app
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
+from autotune.study import library
 from tests.stored import DEVICE, ok, put
 
 STUDY = "element_mult"

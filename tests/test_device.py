@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune import device as devices
-from autotune import linker, opencl
-from autotune.device import diagnose, find_device, find_devices, list_devices, require_usable
+from autotune.devices import linker, opencl
+from autotune.devices import select as devices
+from autotune.devices.opencl import error_name
+from autotune.devices.select import diagnose, find_device, find_devices, list_devices, require_usable
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
-from autotune.opencl import error_name
 
 H200 = DeviceInfo(
     index=0, name="NVIDIA H200", vendor="NVIDIA Corporation", platform="NVIDIA CUDA, OpenCL 3.0", driver="580.1",

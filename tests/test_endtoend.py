@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.device import find_device
-from autotune.endtoend import end_to_end
+from autotune.devices.select import find_device
 from autotune.errors import WorkerError
-from autotune.plan import Buffer, Launch, Plan, Scalar, Tolerance
-from autotune.problem import Problem
+from autotune.reports.endtoend import end_to_end
+from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
+from autotune.study.problem import Problem
 from tests.studies import study
 
 

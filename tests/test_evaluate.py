@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from autotune import loop
-from autotune.device import list_devices
-from autotune.engine import data
-from autotune.engine.messages import Setup
-from autotune.engine.pause import Pause
-from autotune.engine.report import Limits
+from autotune.bench.messages import Setup
+from autotune.bench.report import Limits
+from autotune.devices.select import list_devices
 from autotune.errors import StudyError
-from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.problem import Problem
-from autotune.result import Budget
+from autotune.pool import data
+from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool.pause import Pause
 from autotune.store import Store
-from autotune.study import Study
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.tuner import loop
+from autotune.tuner.result import Budget
 from tests.studies import study
 
 STUDY = """

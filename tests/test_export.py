@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import StudyError
-from autotune.export import FORMATS, render
 from autotune.lookup import Best, Match
+from autotune.lookup.formats import FORMATS, render
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import loop
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
-from autotune.problem import Problem
 from autotune.ranking import FINALISTS
-from autotune.replay import ReplayEvaluator
-from autotune.result import Budget, Result
 from autotune.store import Store
+from autotune.study.problem import Problem
+from autotune.tuner import loop
+from autotune.tuner.replay import ReplayEvaluator
+from autotune.tuner.result import Budget, Result
 
 
 def ranked(problem: Problem) -> list[Trial]:

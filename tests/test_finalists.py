@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from autotune.finalists import fastest, finalists, ties
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import FINALISTS
+from autotune.tuner.finalists import fastest, finalists, ties
 
 
 def trial(first: int, again: int | None = None, outcome: Outcome = Outcome.OK) -> Trial:

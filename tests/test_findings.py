@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.errors import StudyError
-from autotune.findings import check_entries, effects
+from autotune.study.findings import check_entries, effects
 from tests.studies import SOURCE, study, table
 
 

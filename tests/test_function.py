@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.engine.function import caller
 from autotune.errors import StudyError
+from autotune.pool.caller import caller
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune import imports
 from autotune.errors import StudyError
+from autotune.study import imports
 
 
 @pytest.fixture

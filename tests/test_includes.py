@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from autotune import includes
 from autotune.errors import StudyError
-from autotune.includes import inline
+from autotune.study import includes
+from autotune.study.includes import inline
 
 
 @pytest.fixture

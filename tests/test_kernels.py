@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.engine.arena import Arena, Guarded
-from autotune.includes import inline
+from autotune.bench.arena import Arena, Guarded
+from autotune.devices.opencl import Kernel, Session, list_devices
 from autotune.model import Value
-from autotune.opencl import Kernel, Session, list_devices
-from autotune.plan import Buffer, Local, Plan, Scalar, numpy_type
-from autotune.problem import GENERIC_DEVICE, Problem
-from autotune.reference import expected, input_data
-from autotune.study import Study
+from autotune.study.includes import inline
+from autotune.study.plan import Buffer, Local, Plan, Scalar, numpy_type
+from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.study.reference import expected, input_data
+from autotune.study.study import Study
 
 Array = NDArray[Any]
 Config = dict[str, Value]

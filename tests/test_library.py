@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune import library
 from autotune.errors import StudyError, UsageError
+from autotune.study import library
 from tests.studies import SOURCE
 
 MINIMAL = """

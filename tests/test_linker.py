@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune import linker
+from autotune.devices import linker
 
 ROOT = Path(__file__).parent.parent
 BIN = ROOT / "autotune" / "linker" / "bin"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError, UsageError
-from autotune.key import ProblemKey, Value
-from autotune.library import StudyText, problem_key, space_hash
+from autotune.identity import ProblemKey, Value
 from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
+from autotune.study.library import StudyText, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
 from tests.studies import SOURCE, table

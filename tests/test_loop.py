@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from autotune import loop
-from autotune.engine.report import too_large
+from autotune.bench.report import too_large
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.problem import GENERIC_DEVICE, Problem
-from autotune.replay import ReplayEvaluator
-from autotune.result import Budget, Progress, Result
 from autotune.store import Store
+from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.tuner import loop
+from autotune.tuner.replay import ReplayEvaluator
+from autotune.tuner.result import Budget, Progress, Result
 from tests.studies import study
 
 

@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-import autotune.device
-from autotune import asking
-from autotune.asking import Asked, parse
+import autotune.devices.select
 from autotune.errors import SetupError
-from autotune.library import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
+from autotune.lookup import asking
+from autotune.lookup.asking import Asked, parse
 from autotune.model import DeviceInfo
+from autotune.study.library import (
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    problem_key,
+    space_hash,
+)
 from tests.stored import DEVICE, newer_driver, ok, put_in
 
 ROOT = Path(__file__).parent.parent
@@ -93,7 +100,7 @@ def test_a_reader_that_left_is_no_error(place: str) -> None:
     assert "Exception" not in done.stderr
 
 
-@pytest.mark.parametrize(("command", "module"), [("devices", "autotune.cli"), ("best", "autotune.asking")])
+@pytest.mark.parametrize(("command", "module"), [("devices", "autotune.cli"), ("best", "autotune.lookup.asking")])
 def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: str) -> None:
     code = (
         f"import sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', {command!r}]\n"

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.engine import memory
-from autotune.engine.memory import require_room
 from autotune.errors import DeviceError
-from autotune.plan import Buffer, Plan
-from autotune.problem import GENERIC_DEVICE
+from autotune.pool import memory
+from autotune.pool.memory import require_room
+from autotune.study.plan import Buffer, Plan
+from autotune.study.problem import GENERIC_DEVICE
 
 COUNT = 2**28
 PLAN = Plan(

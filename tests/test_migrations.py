@@ -11,12 +11,12 @@ from sqlalchemy import create_engine, inspect
 
 from autotune import lookup
 from autotune.errors import StoreError
-from autotune.library import find_study
-from autotune.location import SCHEMA_VERSION
-from autotune.migrations import MIGRATIONS
 from autotune.model import Outcome
 from autotune.store import Store
+from autotune.store.location import SCHEMA_VERSION
+from autotune.store.migrations import MIGRATIONS
 from autotune.store.tables import metadata
+from autotune.study.library import find_study
 from tests.stored import KEY, ok, put_in
 
 DATA = Path(__file__).parent / "data"
@@ -101,7 +101,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, mo
         MIGRATIONS[0](connection)  # type: ignore[arg-type]
         raise InterruptedError
 
-    monkeypatch.setattr("autotune.migrations.MIGRATIONS", (half,))
+    monkeypatch.setattr("autotune.store.migrations.MIGRATIONS", (half,))
     with pytest.raises(InterruptedError):
         Store.open(str(tmp_path / "x.db"))
     assert columns(tmp_path / "x.db") == {}

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune.device import list_devices
-from autotune.engine.messages import Ready, Setup
-from autotune.engine.pause import Pause
-from autotune.engine.report import Limits
-from autotune.engine.supervise import WorkerDied, WorkerOverran, WorkerProcess
-from autotune.timing import Rules
+from autotune.bench.messages import Ready, Setup
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
+from autotune.devices.select import list_devices
+from autotune.pool.pause import Pause
+from autotune.pool.supervise import WorkerDied, WorkerOverran, WorkerProcess
 
 
 class Noted:
@@ -105,10 +105,10 @@ import os, sys, threading
 from pathlib import Path
 from queue import SimpleQueue
 from autotune.device import list_devices
-from autotune.engine.crew import Keeper
-from autotune.engine.messages import Setup
-from autotune.engine.pause import Pause
-from autotune.engine.report import Limits
+from autotune.pool.crew import Keeper
+from autotune.bench.messages import Setup
+from autotune.pool.pause import Pause
+from autotune.bench.report import Limits
 from autotune.timing import Rules
 device = next(device for device in list_devices() if device.kind == "cpu")
 setup = Setup("", {}, {}, None, Rules(), Limits())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import StudyError
-from autotune.plan import Buffer, Local, numpy_type
+from autotune.study.plan import Buffer, Local, numpy_type
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
-from autotune.plan import Buffer, Local, Scalar
-from autotune.problem import GENERIC_DEVICE, Problem
+from autotune.study.plan import Buffer, Local, Scalar
+from autotune.study.problem import GENERIC_DEVICE, Problem
 from tests.studies import study, table
 
 

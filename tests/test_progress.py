@@ -7,8 +7,8 @@ from itertools import repeat
 
 from rich.console import Console
 
+from autotune.cli.progress import show
 from autotune.model import Measurement, Outcome, Trial
-from autotune.progress import show
 
 
 @dataclass(frozen=True)

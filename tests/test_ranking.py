@@ -15,14 +15,15 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from autotune import lookup, loop
+from autotune import lookup
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.problem import Problem
 from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, interval_rank, median, median_interval, rank
-from autotune.replay import ReplayEvaluator
-from autotune.result import Budget, Result
 from autotune.store import Store
+from autotune.study.problem import Problem
+from autotune.tuner import loop
+from autotune.tuner.replay import ReplayEvaluator
+from autotune.tuner.result import Budget, Result
 from tests.stored import newer_driver, ok, put
 from tests.studies import study
 

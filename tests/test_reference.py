@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune import reference
 from autotune.errors import StudyError
-from autotune.problem import Problem
+from autotune.study import reference
+from autotune.study.problem import Problem
 from tests.studies import study, table
 
 

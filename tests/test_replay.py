@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
-from autotune.evaluate import Evaluator
 from autotune.model import Measurement, Outcome, Trial
-from autotune.replay import Recording, ReplayEvaluator
+from autotune.pool.evaluator import Evaluator
+from autotune.tuner.replay import Recording, ReplayEvaluator
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.engine.report import first_error, located
+from autotune.bench.report import first_error, located
 
 SOURCE = """#line 1 "own.cl"
 int a;

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from autotune.rules import Argument
+from autotune.study.rules import Argument
 
 
 def test_data_is_what_the_user_gives_or_gets() -> None:

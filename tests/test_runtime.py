@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune.engine import data, runtime
-from autotune.engine.report import Limits
-from autotune.engine.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
 from autotune.errors import SetupError
-from autotune.problem import Problem
-from autotune.timing import Rules
+from autotune.pool import data, runtime
+from autotune.pool.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
+from autotune.study.problem import Problem
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
@@ -57,7 +57,7 @@ def test_a_lock_is_of_the_hardware() -> None:
 
 CRASH = """
 import os, sys
-from autotune.engine.runtime import DeviceLock, RunFolder
+from autotune.pool.runtime import DeviceLock, RunFolder
 from tests.test_device import H200
 lock, folder = DeviceLock(H200), RunFolder()
 print(folder.path, flush=True)

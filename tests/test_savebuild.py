@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from autotune.device import find_device
+from autotune.devices.select import find_device
 from autotune.errors import UsageError
-from autotune.problem import Problem
-from autotune.savebuild import save_build
+from autotune.reports.savebuild import save_build
+from autotune.study.problem import Problem
 from tests.studies import study
 
 

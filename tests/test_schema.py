@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from autotune import schema
 from autotune.errors import StudyError
+from autotune.study import schema
 from tests.studies import table
 
 

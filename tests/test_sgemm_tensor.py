@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from autotune.devices.opencl import Session, list_devices
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo, Value
-from autotune.opencl import Session, list_devices
-from autotune.problem import GENERIC_DEVICE, Problem
-from autotune.reference import input_data
-from autotune.study import Study
+from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.study.reference import input_data
+from autotune.study.study import Study
 from benchmarks.kernels.accuracy import product
 from benchmarks.kernels.families import FAMILIES, inputs
 from tests.test_kernels import Runner

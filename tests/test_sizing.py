@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.engine.sizing import capacity, count_builders
 from autotune.model import DeviceInfo
+from autotune.pool.sizing import capacity, count_builders
 
 H200 = DeviceInfo(
     index=0, name="NVIDIA H200", vendor="NVIDIA Corporation", platform="NVIDIA CUDA, OpenCL 3.0", driver="580.159.04",

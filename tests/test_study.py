@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import ExpressionError, StudyError
-from autotune.study import Study
+from autotune.study.study import Study
 from tests.studies import SOURCE, study, table
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.engine.tasks import Task, Waiting
-from autotune.plan import Plan
+from autotune.pool.tasks import Task, Waiting
+from autotune.study.plan import Plan
 
 
 def task(name: str) -> Task:

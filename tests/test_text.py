@@ -1,8 +1,9 @@
-"""Text of others stays within the line, the string or the comment it is put in."""
+"""Numbers as people write and read them; text of others stays within the line, string or comment it is put in."""
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 import unicodedata
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune import text as words
+from autotune.errors import UsageError
 from autotune.text import c_comment, in_quotes, is_c_value, line, lines
 
 NASTY = "a\x1b[31mred\x07 b\r\nwarning: forged\x9b2J \u202egnp.exe \u2028x\0\x7f\ud800é µs"
@@ -57,3 +60,40 @@ def test_values_of_a_define(value: str) -> None:
 @pytest.mark.parametrize("value", ["1\n#include <x>", "1 /*", "*/", "1\\", "1??/", "\x1b", "\u202e", "a\u2028b"])
 def test_what_would_leave_its_define(value: str) -> None:
     assert not is_c_value(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("5m", 300), ("1h30m", 5400), ("45", 45), ("1.5h", 5400), ("1h 2m 3s", 3723)]
+)
+def test_durations(text, seconds):
+    assert words.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "5 apples", "5m5m", "30m1h", "-5s", "0s", "1d"])
+def test_durations_that_are_none(text):
+    with pytest.raises(UsageError, match="write 90s, 5m or 1h30m"):
+        words.parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(5.0, "5.000 ns"), (1234.0, "1.234 µs"), (41_250_400, "41.25 ms"), (2.5e9, "2.500 s"), (math.nan, "-")],
+)
+def test_run_times(ns, text):
+    assert words.time(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(4.23, "4.2 s"), (5, "5 s"), (42.4, "42 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (5.5e6, "63 days")],
+)
+def test_wall_times(seconds, text):
+    assert words.duration(seconds) == text
+
+
+def test_rates():
+    assert words.rate(2e9, 1e6, "GFLOPS") == "2000 GFLOPS"
+    assert words.rate(None, 1e6, "GFLOPS") == ""
+    assert words.rate(1.0, math.nan, "GB/s") == ""
+    assert words.number(0.0012345) == "0.001234"
+    assert words.number(0.0) == "0"

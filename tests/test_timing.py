@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.timing import Precise, Rules, Slower, Source, Steady, is_drifting, measure, relative_width
+from autotune.bench.timing import Precise, Rules, Slower, Source, Steady, is_drifting, measure, relative_width
 
 MS = 1_000_000
 RAMP = [5793, 3989, 3020, 1450, 1556, 1463, 1462, 1465, 1464, 1461, 1462, 1463]

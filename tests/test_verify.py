@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.device import list_devices
-from autotune.engine import trial
-from autotune.engine.arena import GUARD, POISON, Arena, Guarded, padded
-from autotune.engine.report import Fault, Limits, Report, is_too_large
-from autotune.engine.trial import Bench
-from autotune.engine.verify import Checker, _walk
+from autotune.bench import trial
+from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
+from autotune.bench.report import Fault, Limits, Report, is_too_large
+from autotune.bench.timing import Rules
+from autotune.bench.trial import Bench
+from autotune.bench.verify import Checker, _walk
+from autotune.devices.opencl import KernelLimits, OpenCLError, Program, Session
+from autotune.devices.select import list_devices
 from autotune.model import Measurement, Outcome
-from autotune.opencl import KernelLimits, OpenCLError, Program, Session
-from autotune.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
-from autotune.timing import Rules
+from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import device as devices
-from autotune import library, reference, units
+from autotune import text
+from autotune.bench.report import FIRST_S, Limits, first_error
 from autotune.cli import app
 from autotune.cli.options import (
     ChoiceOption,
@@ -25,15 +25,16 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
+from autotune.cli.progress import configuration as shown
 from autotune.cli.result import rates_text, timing_text, trial_json
-from autotune.engine.report import FIRST_S, Limits, first_error
+from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError
-from autotune.evaluate import DeviceEvaluator, Settings
-from autotune.findings import check_entries
 from autotune.model import Configuration, Outcome, Trial
-from autotune.problem import Problem
-from autotune.progress import configuration as shown
-from autotune.savebuild import save_build
+from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.reports.savebuild import save_build
+from autotune.study import library, reference
+from autotune.study.findings import check_entries
+from autotune.study.problem import Problem
 
 
 @app.command(
@@ -75,7 +76,7 @@ def check(
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
     info = devices.find_device(device) if device is not None or not no_run else None
-    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
+    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings_ = Settings(limits=limits, allow_python=allow_python)
     problem = Problem(tuned, sizes, choices, info)
     written = _written(problem)
@@ -141,7 +142,7 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
     facts(
         [
             ("constraints", "\n".join(dict.fromkeys(rules))),
-            ("valid", f"{count:,} of {combinations:,} combinations ({units.share(count, combinations)})"),
+            ("valid", f"{count:,} of {combinations:,} combinations ({text.share(count, combinations)})"),
             ("excluded", "\n".join(str(exclusion) for exclusion in problem.space.exclusions())),
         ]
     )
@@ -175,14 +176,14 @@ def _build(
 
 def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[tuple[str, str]]:
     passed = trial.outcome is Outcome.OK
-    error = f", largest error {units.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
+    error = f", largest error {text.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
     told = {name: str(value) for name, value in trial.environment.items()}
     return [
         ("configuration", shown(trial.configuration)),
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
         ("time", timing_text(trial) if passed else ""),
         ("rate", rates_text(problem, trial) if passed else ""),
-        ("build", units.duration(trial.build_s)),
+        ("build", text.duration(trial.build_s)),
         ("driver says", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())),
         ("build log", "" if trial.outcome is Outcome.COMPILE_ERROR else trial.build_log.strip() or "empty"),
         ("saved", "\n".join(map(str, saved))),

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import baselines, charts, compare, library, loop, progress, units
-from autotune import device as devices
-from autotune.cli import app
+from autotune import text
+from autotune.bench.report import FIRST_S, Limits
+from autotune.cli import app, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -25,19 +25,22 @@ from autotune.cli.options import (
     parse_sizes,
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
-from autotune.cli.pictures import Extra, draw
+from autotune.cli.progress import configuration
 from autotune.cli.result import trial_json
-from autotune.compare import BY_DEVICE, BY_SIZE, Cell, size_label
-from autotune.endtoend import EndToEnd, end_to_end
-from autotune.engine.report import FIRST_S, Limits
+from autotune.devices import select as devices
 from autotune.errors import AutotuneError, WorkerError
-from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo
-from autotune.problem import Problem
-from autotune.progress import configuration
-from autotune.result import Budget
+from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.reports import baselines, charts, compare
+from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
+from autotune.reports.endtoend import EndToEnd, end_to_end
+from autotune.reports.pictures import Extra, draw
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
+from autotune.study import library
+from autotune.study.problem import Problem
+from autotune.tuner import loop
+from autotune.tuner.result import Budget
 
 
 @app.command(
@@ -105,7 +108,7 @@ def compare_values(
     wanted = parse_sizes(sizes, tuned)
     choices = library.parse_choices(choice or [], tuned.text)
     chosen = _devices(device, by)
-    limits = Limits(first_s=units.parse_duration(run_limit, where="--run-limit"))
+    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings = Settings(limits=limits, allow_python=allow_python)
     with Store.open(database) as store:
         search = None if no_search else _searcher(store, settings, sampler, seed)
@@ -144,7 +147,7 @@ def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) 
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, size_label(problem.size), *fixed])
-        say(f"{what}: {units.count(trials, 'trial')} on {problem.device.name}")
+        say(f"{what}: {text.count(trials, 'trial')} on {problem.device.name}")
         with (
             DeviceEvaluator(problem, [problem.device], settings) as evaluator,
             progress.show(stderr(), problem.flops) as report,
@@ -212,9 +215,9 @@ def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
     return (
         *place,
         cell.value,
-        units.time(cell.best.time_ns),
+        text.time(cell.best.time_ns),
         *_rates(cell.problem, cell.problem.flops(cell.best.configuration), cell.best.time_ns, cell),
-        units.share(least, cell.best.time_ns),
+        text.share(least, cell.best.time_ns),
         tried,
         configuration(chosen),
     )
@@ -222,8 +225,8 @@ def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
 
 def _rates(problem: Problem, flops: float | None, ns: float, cell: Cell) -> tuple[str, str]:
     chosen = cell.best.configuration if cell.best is not None else problem.default
-    rates = (units.giga_rate(flops, ns), units.giga_rate(problem.bytes(chosen), ns))
-    gflops, moved = ("-" if rate is None else units.number(rate) for rate in rates)
+    rates = (text.giga_rate(flops, ns), text.giga_rate(problem.bytes(chosen), ns))
+    gflops, moved = ("-" if rate is None else text.number(rate) for rate in rates)
     return gflops, moved
 
 
@@ -231,14 +234,14 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
     label = f"{size_label(extra.size)} {extra.label}" if by == BY_SIZE else extra.label
     place = () if by == BY_SIZE else (size_label(extra.size),)
     flops = known.problem.flops(known.problem.default) if known is not None and known.problem is not None else None
-    rate = units.giga_rate(flops, extra.time_ns)
+    rate = text.giga_rate(flops, extra.time_ns)
     return (
         *place,
         label,
-        units.time(extra.time_ns),
-        "-" if rate is None else units.number(rate),
+        text.time(extra.time_ns),
+        "-" if rate is None else text.number(rate),
         "-",
-        units.share(least, extra.time_ns),
+        text.share(least, extra.time_ns),
         "",
         "",
     )
@@ -247,7 +250,7 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
 def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
     steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total, cost.next_use)
     alone = cell.best.time_ns if cell.best is not None else float("nan")
-    return (size_label(cell.size), *(units.time(s * 1e9) for s in steps), units.time(alone))
+    return (size_label(cell.size), *(text.time(s * 1e9) for s in steps), text.time(alone))
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:

@@ -7,27 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import asking, library, units
-from autotune import device as devices
+from autotune import text
 from autotune.cli import app
-from autotune.cli.options import (
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    JsonOption,
-    SizeOption,
-    StudyArgument,
-)
+from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, JsonOption, SizeOption, StudyArgument
 from autotune.cli.output import facts, say, table, write, write_json
-from autotune.compare import size_label
+from autotune.cli.progress import configuration
+from autotune.devices import select as devices
 from autotune.errors import AutotuneError, SetupError, UsageError
-from autotune.export import FORMATS
+from autotune.lookup import asking
+from autotune.lookup.formats import FORMATS
 from autotune.model import DeviceInfo, Outcome
-from autotune.problem import Problem
-from autotune.progress import configuration
 from autotune.ranking import median_interval
+from autotune.reports.compare import size_label
 from autotune.store import Row, Store
-from autotune.study import Study
+from autotune.study import library
+from autotune.study.problem import Problem
+from autotune.study.study import Study
 from autotune.text import line
 
 
@@ -201,7 +196,7 @@ def _history_head(row: Row) -> tuple[str, ...]:
         row.key.study,
         size_label(row.key.size),
         trial.outcome.value,
-        units.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
+        text.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
         _spread(row),
         row.key.device,
         f"driver {trial.driver}",
@@ -210,7 +205,7 @@ def _history_head(row: Row) -> tuple[str, ...]:
 
 def _bound(row: Row) -> str:
     """A stopped trial is known to be about this slow, not measured."""
-    known = units.time(row.trial.time_ns)
+    known = text.time(row.trial.time_ns)
     return f"~ {known}" if row.trial.outcome is Outcome.STOPPED and known != "-" else ""
 
 

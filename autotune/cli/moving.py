@@ -9,7 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from autotune import units
+from autotune import text
 from autotune.cli import app
 from autotune.cli.options import DatabaseOption
 from autotune.cli.output import say
@@ -43,7 +43,7 @@ def export_trials(
                     out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
-    say(f"{units.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
+    say(f"{text.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
 
 
 @app.command(
@@ -68,7 +68,7 @@ def import_trials(
             count = store.import_lines(lines, str(file or "stdin"))
         except UnicodeDecodeError as error:
             raise UsageError("is no text in UTF-8", where=str(file or "stdin")) from error
-    say(f"{units.count(count, 'new trial')} imported")
+    say(f"{text.count(count, 'new trial')} imported")
 
 
 def _opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:

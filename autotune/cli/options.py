@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from autotune import library
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
-from autotune.findings import effects
-from autotune.library import did_you_mean
-from autotune.location import shown
 from autotune.model import DeviceInfo, Value
-from autotune.problem import Problem
-from autotune.rules import Parameter
-from autotune.study import Study
+from autotune.store.location import shown
+from autotune.study import library
+from autotune.study.findings import effects
+from autotune.study.library import did_you_mean
+from autotune.study.problem import Problem
+from autotune.study.rules import Parameter
+from autotune.study.study import Study
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[

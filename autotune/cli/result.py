@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotune import units
+from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts
+from autotune.cli.progress import configuration
 from autotune.model import Measurement, Trial
-from autotune.problem import Problem
-from autotune.progress import configuration
 from autotune.ranking import median_interval
-from autotune.result import Result
+from autotune.study.problem import Problem
+from autotune.tuner.result import Result
 
 
 def print_result(result: Result, study: str, database: str | None) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next."""
-    counted = units.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
-    rows = [("search", f"{counted} in {units.duration(result.elapsed_s)}; ended: {result.reason}")]
+    counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
+    rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
         rows += _best_rows(result, result.best)
     rows += _failure_rows(result)
@@ -47,16 +47,16 @@ def timing_text(trial: Trial) -> str:
     low, high = median_interval(measurement.samples_ns)
     runs = len(measurement.samples_ns)
     return (
-        f"{units.time(measurement.median_ns)} (median; 95 % interval {units.time(low)} to {units.time(high)}; "
+        f"{text.time(measurement.median_ns)} (median; 95 % interval {text.time(low)} to {text.time(high)}; "
         f"{runs} run{'s' if runs > 1 else ''}, {measurement.cache} cache)"
-        + (f", verified in {units.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
+        + (f", verified in {text.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
     )
 
 
 def rates_text(problem: Problem, trial: Trial) -> str:
     """`1750 GFLOPS, 12.3 GB/s`, what the study tells of it."""
-    flops = units.rate(problem.flops(trial.configuration), trial.time_ns, "GFLOPS")
-    moved = units.rate(problem.bytes(trial.configuration), trial.time_ns, "GB/s")
+    flops = text.rate(problem.flops(trial.configuration), trial.time_ns, "GFLOPS")
+    moved = text.rate(problem.bytes(trial.configuration), trial.time_ns, "GB/s")
     return ", ".join(part for part in (flops, moved) if part)
 
 
@@ -69,7 +69,7 @@ def _against_default(result: Result, best: Trial) -> str:
     if default.configuration == best.configuration:
         return "the best is the study's default configuration"
     return (
-        f"{units.time(default.time_ns)}: the best is {default.time_ns / best.time_ns:.2f} x as fast "
+        f"{text.time(default.time_ns)}: the best is {default.time_ns / best.time_ns:.2f} x as fast "
         f"as the study's default configuration ({configuration(default.configuration)})"
     )
 
@@ -91,11 +91,11 @@ def usage_text(result: Result) -> str:
     """Where the wall time of the device workers went, and the share in which kernels executed."""
     steps = {name: result.usage.get(name, 0.0) for name in ("build", "verify", "time", "idle")}
     whole = sum(steps.values())
-    parts = [f"{name} {units.duration(s)} ({units.share(s, whole)})" for name, s in steps.items() if s > 0]
+    parts = [f"{name} {text.duration(s)} ({text.share(s, whole)})" for name, s in steps.items() if s > 0]
     busy = result.usage.get("device", 0.0)
-    parts += [f"device busy {units.share(busy, whole)}"] if busy else []
+    parts += [f"device busy {text.share(busy, whole)}"] if busy else []
     ahead = result.usage.get("built_ahead", 0.0)
-    parts += [f"built ahead {units.duration(ahead)}"] if ahead else []
+    parts += [f"built ahead {text.duration(ahead)}"] if ahead else []
     return ", ".join(parts)
 
 
@@ -104,11 +104,11 @@ def _longer(result: Result, study: str, database: str | None) -> str:
     space, tried = len(result.problem.space), result.trials + result.reused
     if tried >= space:
         return f"nothing left: all {space:,} valid configurations are tried"
-    text = f"{tried:,} of {space:,} valid configurations are tried"
+    said = f"{tried:,} of {space:,} valid configurations are tried"
     if result.trials:
         rate = result.trials / result.elapsed_s
-        text += f", {units.number(60 * rate, 2)} a minute: all would take {units.duration((space - tried) / rate)}"
-    return f"{text}\n{_command('search', result, study, database)} --timeout 5m"
+        said += f", {text.number(60 * rate, 2)} a minute: all would take {text.duration((space - tried) / rate)}"
+    return f"{said}\n{_command('search', result, study, database)} --timeout 5m"
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
@@ -167,6 +167,6 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,
-        "gflops": units.giga_rate(problem.flops(trial.configuration), trial.time_ns),
-        "gbytes_per_s": units.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
+        "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
+        "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
     }

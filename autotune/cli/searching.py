@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from autotune import device as devices
-from autotune import library, loop, progress, units
-from autotune.cli import app
+from autotune import text
+from autotune.bench.report import BUILD_S, FIRST_S, Limits
+from autotune.cli import app, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -28,14 +28,16 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
-from autotune.engine.report import BUILD_S, FIRST_S, Limits
+from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError, UsageError
-from autotune.evaluate import DeviceEvaluator, Settings
 from autotune.model import DeviceInfo, Outcome
-from autotune.problem import Problem
-from autotune.result import DEFAULT_SECONDS, Budget, Result
+from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import Store
+from autotune.study import library
+from autotune.study.problem import Problem
+from autotune.tuner import loop
+from autotune.tuner.result import DEFAULT_SECONDS, Budget, Result
 
 EXAMPLE = """
 Search the parameters of a study on a device, store every trial, and print the best.
@@ -101,8 +103,8 @@ def search(
     choices = library.parse_choices(choice or [], tuned.text)
     fixed = parse_fix(fix, tuned)
     limits = Limits(
-        build_s=units.parse_duration(build_limit, where="--build-limit"),
-        first_s=units.parse_duration(run_limit, where="--run-limit"),
+        build_s=text.parse_duration(build_limit, where="--build-limit"),
+        first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
     with Store.open(database) as store:
         chosen = _devices(device)
@@ -167,7 +169,7 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
 
 
 def _budget(trials: int | None, timeout: str | None, until_stale: int | None, least_gain: float | None) -> Budget:
-    seconds = units.parse_duration(timeout) if timeout is not None else None
+    seconds = text.parse_duration(timeout) if timeout is not None else None
     if trials is None and seconds is None and until_stale is None and least_gain is None:
         seconds = DEFAULT_SECONDS
     return Budget(trials=trials, seconds=seconds, until_stale=until_stale, least_gain=least_gain)

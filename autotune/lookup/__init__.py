@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
-from autotune.key import Choices, Size
-from autotune.library import StudyText, default_choices, default_size, did_you_mean, problem_key
-from autotune.location import locate
+from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.question import DEVICES, Question
 from autotune.lookup.reader import open_reader
+from autotune.store.location import locate
+from autotune.study.library import StudyText, default_choices, default_size, did_you_mean, problem_key
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo

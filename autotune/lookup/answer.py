@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from autotune.key import Choices, Size, Value
+from autotune.identity import Choices, Size, Value
 
 
 class Match(StrEnum):

@@ -9,17 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
-from autotune.key import ProblemKey, Size, Value, key_columns
-from autotune.library import StudyText, default_configuration, parameter_values, space_hash
+from autotune.identity import ProblemKey, Size, Value, key_columns, misfit
 from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.reader import Reader
-from autotune.names import misfit
 from autotune.ranking import Event, median_interval
+from autotune.study.library import StudyText, default_configuration, parameter_values, space_hash
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
-    from autotune.problem import Problem
+    from autotune.study.problem import Problem
 
 
 class _Candidate(NamedTuple):
@@ -253,9 +252,9 @@ class Question:
     @cached_property
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
-        from autotune.problem import Problem
-        from autotune.records import device_of
-        from autotune.study import Study
+        from autotune.store.records import device_of
+        from autotune.study.problem import Problem
+        from autotune.study.study import Study
 
         device = self.device
         if device is None and (facts := self._stored(self.key.device)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from autotune.key import clean
+from autotune.identity import clean
 from autotune.lookup.reader import Reader
 from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, median_interval
 from autotune.ranking import rank as rank_events

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.location import (
+from autotune.store.location import (
     SCHEMA_VERSION,
     Location,
     damaged_database,

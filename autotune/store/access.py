@@ -14,9 +14,9 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine
 
 from autotune.errors import StoreError
-from autotune.location import Location
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, clear_errors, clear_values, reading
+from autotune.store.location import Location
 
 PATIENCE_S = 60.0
 """How long a search waits for a server that went away."""

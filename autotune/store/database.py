@@ -13,7 +13,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from autotune.errors import StoreError
-from autotune.location import (
+from autotune.store.location import (
     Location,
     damaged_database,
     database_error,

@@ -14,11 +14,11 @@ from typing import IO, Any, NamedTuple
 from sqlalchemy import Connection, insert, select, update
 
 from autotune.errors import StoreError
-from autotune.key import ProblemKey, digest, key_columns
+from autotune.identity import ProblemKey, digest, key_columns
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.records import Columns, device_of, measurement_columns, ordered
 from autotune.store import queries
 from autotune.store.interchange import HINT, Line, Retiming, parsed
+from autotune.store.records import Columns, device_of, measurement_columns, ordered
 from autotune.store.tables import problems, retimings, searches, trials
 
 

@@ -21,12 +21,11 @@ from pydantic import (
 from sqlalchemy import Connection, select
 
 from autotune.errors import StoreError
-from autotune.key import clean
+from autotune.identity import STUDY_NAME, clean, name_fault, value_fault
 from autotune.model import Outcome
-from autotune.names import STUDY_NAME, name_fault, value_fault
 from autotune.ranking import median
-from autotune.records import Columns, instant, ordered
 from autotune.store import queries
+from autotune.store.records import Columns, instant, ordered
 from autotune.store.tables import devices, search_devices, searches, trials
 
 FORMAT = 1

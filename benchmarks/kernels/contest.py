@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune import loop, reference
-from autotune.evaluate import DeviceEvaluator
 from autotune.model import Configuration
-from autotune.problem import Problem
-from autotune.result import Budget
+from autotune.pool.evaluator import DeviceEvaluator
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
+from autotune.study import reference
+from autotune.study.problem import Problem
+from autotune.tuner import loop
+from autotune.tuner.result import Budget
 
 from .accuracy import ERRORS, Array, Arrays
 from .limits import Limit

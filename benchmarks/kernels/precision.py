@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autotune.engine.prepare import Compiled, build, kernels
+from autotune.bench.prepare import Compiled, build, kernels
+from autotune.devices.opencl import Program
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo
-from autotune.opencl import Program
-from autotune.plan import Plan
-from autotune.problem import Problem
-from autotune.study import Study
+from autotune.study.plan import Plan
+from autotune.study.problem import Problem
+from autotune.study.study import Study
 
 from .accuracy import product
 from .families import FAMILIES, inputs

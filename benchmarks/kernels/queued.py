@@ -16,12 +16,12 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from autotune.engine.arena import Arena
-from autotune.engine.prepare import Compiled, bind, compile_plan
-from autotune.engine.verify import Checker
+from autotune.bench.arena import Arena
+from autotune.bench.prepare import Compiled, bind, compile_plan
+from autotune.bench.verify import Checker
+from autotune.devices.opencl import Event, Kernel, Session
 from autotune.model import DeviceInfo
-from autotune.opencl import Event, Kernel, Session
-from autotune.plan import Plan, numpy_type
+from autotune.study.plan import Plan, numpy_type
 
 Run = Callable[[int], None]
 """Called with n, runs n times and waits for the last."""

@@ -1,0 +1,1 @@
+"""Beside the device: from a plan to its report."""

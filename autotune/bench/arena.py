@@ -1,0 +1,124 @@
+"""The buffers of a plan on a device: each between two guards, with its data uploaded, restored or poisoned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.devices.opencl import Memory, Session
+from autotune.study.plan import Buffer, Plan, numpy_type
+
+POISON = 0x7FFFA5A5
+"""Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
+
+FENCE = 0x3FD1B54A
+"""Fills the guards of what a kernel may write. No NaN: arithmetic on the NaNs beyond an input's end gives those NaNs
+again, so that a kernel that runs over the ends of both would leave such a guard as it was."""
+
+GUARD = 64 * 1024
+"""Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple that is not below the value."""
+    return -(-value // multiple) * multiple
+
+
+@dataclass(slots=True)
+class Guarded:
+    """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`."""
+
+    buffer: Buffer
+    whole: Memory
+    view: Memory
+    start: int
+    nbytes: int
+    size: int
+    pristine: Memory | None = None
+    checksum: int | None = None
+
+    @property
+    def guard(self) -> int:
+        """The word that fills its guards."""
+        return POISON if self.buffer.access == "in" else FENCE
+
+
+class Arena:
+    """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
+
+    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero.
+    """
+
+    def __init__(self, session: Session, inputs: Mapping[str, NDArray[Any]]) -> None:
+        self._session = session
+        self._inputs = inputs
+        self._guarded: dict[Buffer, Guarded] = {}
+
+    def prepare(self, plan: Plan) -> list[Guarded]:
+        """Return the plan's buffers, created and uploaded where they are not here yet."""
+        wanted = [argument for argument in plan.arguments.values() if isinstance(argument, Buffer)]
+        missing = sum(buffer.nbytes for buffer in wanted if buffer not in self._guarded)
+        held = sum(guarded.size for guarded in self._guarded.values())
+        if held + missing > self._session.info.memory // 4:
+            self._guarded = {key: value for key, value in self._guarded.items() if key in wanted}
+        return [self._get(buffer) for buffer in wanted]
+
+    def clear(self) -> None:
+        """Forget every buffer: a faulty kernel may have written to any of them."""
+        self._guarded.clear()
+
+    def poison(self, guarded: Guarded) -> None:
+        """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
+        self._fill(guarded, POISON)
+
+    def restore(self, guarded: Guarded) -> None:
+        """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
+        if guarded.buffer.access == "zeroed":
+            self._fill(guarded, 0)
+        elif guarded.pristine is not None:
+            self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
+
+    def _fill(self, guarded: Guarded, word: int) -> None:
+        """Fill a buffer up to its last byte, which need not end a word: what follows is the guard."""
+        rest = guarded.nbytes % 4
+        words = guarded.nbytes - rest
+        if words:
+            self._session.fill(guarded.whole, word, guarded.start, words)
+        if rest:
+            self._session.write(guarded.whole, np.array([word], np.uint32).view(np.uint8)[:rest], guarded.start + words)
+
+    def _get(self, buffer: Buffer) -> Guarded:
+        if buffer not in self._guarded:
+            self._guarded[buffer] = self._create(buffer)
+        return self._guarded[buffer]
+
+    def _create(self, buffer: Buffer) -> Guarded:
+        start = round_up(GUARD, self._session.alignment)
+        size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
+        whole = self._session.allocate(size)
+        view = self._session.region(whole, start, buffer.nbytes)
+        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size)
+        self._session.fill(whole, guarded.guard, 0, size)
+        if buffer.name in self._inputs and buffer.access in ("in", "inout"):
+            data = padded(self._inputs[buffer.name], buffer)
+            self._session.write(whole, data, start)
+            if buffer.access == "inout":
+                guarded.pristine = self._session.allocate(buffer.nbytes)
+                self._session.write(guarded.pristine, data)
+        return guarded
+
+
+def padded(data: NDArray[Any], buffer: Buffer) -> NDArray[Any]:
+    """Return the data in the buffer's allocation: type cast, zeros where `allocate` exceeds `shape`."""
+    dtype, width = numpy_type(buffer.type)
+    extra = (width,) if width > 1 else ()
+    data = np.asarray(data, dtype).reshape(*buffer.shape, *extra)
+    if buffer.allocate == buffer.shape:
+        return data
+    room = np.zeros((*buffer.allocate, *extra), dtype)
+    room[tuple(slice(extent) for extent in buffer.shape)] = data
+    return room

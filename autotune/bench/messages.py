@@ -1,0 +1,91 @@
+"""What the search and its worker processes say to each other: plain data, pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
+from autotune.study.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Second message to a worker, after its DeviceInfo.
+
+    `inputs` and `expected` name .npy files by buffer; a builder needs neither. Where `expected` is empty, the
+    device worker runs `reference` and leaves its outputs in `folder`.
+    """
+
+    folder: str
+    inputs: Mapping[str, str]
+    expected: Mapping[str, str]
+    reference: Plan | None
+    rules: Rules
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker's answer to Setup: the expected outputs as they now are on disk."""
+
+    expected: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """To a worker at any time: build and run a kernel that is known to be good. Answered by Sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The answer to Probe: `reason` is empty where that kernel gave what it should; `detail` a build log."""
+
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
+
+    A `patient` one has as long for its first run as if no best were known. Where it `asks`, a device worker sends
+    Built and waits for any message before it runs what it has built.
+    """
+
+    plan: Plan
+    best_ns: float | None = None
+    patient: bool = False
+    built_ahead: bool = False
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """From a device worker that asks before it runs a kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retime:
+    """To a device worker: time these plans interleaved.
+
+    Answered by a list of Measurements and, for those that failed, Reports; by one Report where the
+    device is lost.
+    """
+
+    plans: tuple[Plan, ...]
+    best_ns: float | None
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From a worker: what it does now, and within how many seconds it will say the next thing.
+
+    `place` is that of the plan at work among those to be timed interleaved.
+    """
+
+    name: str
+    limit_s: float
+    place: int = 0

@@ -1,0 +1,120 @@
+"""What a worker process does once it runs: answer the messages of one search, one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.arena import Arena
+from autotune.bench.messages import Built, Job, Phase, Probe, Ready, Retime, Setup
+from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
+from autotune.bench.probe import PROBE, probe
+from autotune.bench.report import Fault, Report, resources
+from autotune.bench.trial import Bench
+from autotune.devices.opencl import OpenCLError, Program, Session
+from autotune.errors import AutotuneError
+from autotune.model import Outcome
+
+_PROBE_S = 60.0
+"""For a small kernel, on a machine that may be busy."""
+
+
+def serve(role: str, connection: Connection) -> None:
+    """Serve one search until it closes the connection.
+
+    The device comes first: its driver starts while the search still computes the data that Setup names.
+    """
+    try:
+        session = Session(connection.recv())
+        setup = _receive(session, connection)
+        if role == "builder":
+            _serve_builds(session, setup, connection)
+        else:
+            _serve_trials(session, setup, connection)
+    except EOFError:
+        return
+    except AutotuneError as error:
+        # What is left is of no more use: say why, and let the search start another worker.
+        connection.send(Report(Outcome.CRASH, str(error), build_log=error.detail, fatal=True))
+
+
+def _receive(session: Session, connection: Connection) -> Any:
+    """Return the next message that is no Probe, which is answered here."""
+    while isinstance(message := connection.recv(), Probe):
+        connection.send(Phase(PROBE, _PROBE_S))
+        connection.send(probe(session))
+    return message
+
+
+def _serve_builds(session: Session, setup: Setup, connection: Connection) -> None:
+    arena = Arena(session, _load(setup.inputs))
+    connection.send(Ready({}))
+    while True:
+        job = _receive(session, connection)
+        began = time.monotonic()
+        try:
+            connection.send(Phase("build", setup.limits.build_s))
+            program = _build_ahead(session, setup, arena, job, connection)
+        except Fault as fault:
+            seconds = time.monotonic() - began
+            connection.send(Report(fault.outcome, str(fault), build_s=seconds, build_log=fault.detail))
+            continue
+        digest, facts = binary_hash(session, program), resources(program.log)
+        seconds = time.monotonic() - began
+        connection.send(
+            Report(Outcome.OK, build_s=seconds, build_log=program.log, binary_hash=digest, environment=facts)
+        )
+
+
+def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connection: Connection) -> Program:
+    """Build a job's plan so that the device's worker finds it in the driver's cache. Raises Fault."""
+    compiled = compile_plan(session, job.plan)
+    # A launch that fails here fails again on the device's worker, which decides what it is.
+    with suppress(OpenCLError):
+        for event in launch_ahead(session, arena, job.plan, compiled) if session.builds_at_launch else ():
+            session.wait_until_running(event)
+            connection.send(Phase("run", setup.limits.floor_s))
+            session.finish()
+            connection.send(Phase("launch", setup.limits.build_s))
+    return compiled.program
+
+
+def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
+    def announce(name: str, limit_s: float) -> None:
+        connection.send(Phase(name, limit_s, bench.place))
+
+    def wait_for_turn() -> None:
+        connection.send(Built())
+        connection.recv()
+
+    inputs = _load(setup.inputs)
+    expected = dict(setup.expected)
+    if setup.reference is not None and not expected:
+        bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
+        for name, data in bench.reference(setup.reference).items():
+            expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
+            np.save(expected[name], data)
+    bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
+    connection.send(Ready(expected))
+    while True:
+        job = _receive(session, connection)
+        if isinstance(job, Retime):
+            try:
+                connection.send(bench.retime(job.plans, job.best_ns, job.budget_s))
+            except Fault as fault:
+                connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
+        else:
+            on_built = wait_for_turn if job.asks else None
+            ahead, patient = job.built_ahead, job.patient
+            connection.send(bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built))
+
+
+def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    return {name: np.load(path, mmap_mode="r") for name, path in files.items()}

@@ -1,0 +1,1 @@
+"""OpenCL devices: which there are, and one of them as a session."""

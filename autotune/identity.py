@@ -1,0 +1,161 @@
+"""What a stored result belongs to, its canonical text, and which names and values may enter. Standard library only.
+
+Names and values come from study files, from imported lines and from databases that others may have written, and become
+`-DNAME=VALUE`, lines of a header, keys of TOML and variables of a shell: each is checked where it enters.
+
+The cold path of `autotune best` imports this file, so it does without dataclasses: with `inspect` they cost as
+much to import as sqlite3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from autotune.errors import StudyError
+from autotune.text import is_c_value
+
+Value = int | float | str
+"""One value of a parameter or a choice."""
+
+Configuration = Mapping[str, Value]
+"""One value per parameter, in the study's order of parameters."""
+
+Size = Mapping[str, int]
+"""The problem size, e.g. `{"M": 1024, "N": 1024, "K": 1024}`."""
+
+Choices = Mapping[str, Value]
+"""Properties that the user picks and nothing tunes, e.g. `{"T": "float"}`."""
+
+
+class ProblemKey(NamedTuple):
+    """What a stored result belongs to. A change of any field never serves a stale result silently.
+
+    `kernel_hash` covers the kernel's text with its includes; `study_hash` the parts of the study that
+    decide what is run and accepted (launches, arguments, options, reference, tolerance, timing), not its
+    prose and not the lists of values, so that widening a parameter keeps what was measured.
+    """
+
+    study: str
+    kernel_hash: str
+    study_hash: str
+    device: str  # fingerprint
+    size: Size
+    choices: Choices
+
+
+def key_columns(key: ProblemKey) -> dict[str, str]:
+    """Return the columns of `problems` for a key."""
+    return {
+        "study": clean(key.study),
+        "kernel_hash": key.kernel_hash,
+        "study_hash": key.study_hash,
+        "device": key.device,
+        "size": canonical(key.size),
+        "choices": canonical(key.choices),
+    }
+
+
+def canonical(value: Any) -> str:
+    """Return JSON text that is equal for equal values, whatever the order of keys: for keys and hashes."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """Return 32 hexadecimal digits that stand for a JSON-like value."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+
+
+def clean(text: str) -> str:
+    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: text that UTF-8 can, and numbers that are not finite as text."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value
+
+
+STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"
+"""Pattern of a study's name."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ACTED_ON = frozenset({
+    "CDPATH", "ENV", "FPATH", "GCONV_PATH", "GLIBC_TUNABLES", "HOME", "IFS", "JAVA_TOOL_OPTIONS", "LOCPATH", "NLSPATH",
+    "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
+    "PS2", "PS3", "PS4", "RUBYLIB", "RUBYOPT", "SHELL", "SHELLOPTS", "TMPDIR", "cdpath", "fpath", "path",
+})  # fmt: skip
+_ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
+"""Beginnings of names that a shell, the dynamic loader or an interpreter acts on, as on those above."""
+
+
+def name_fault(name: object) -> str:
+    """Return what is wrong with a name, to stand behind it; "" where it may enter."""
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+        return "is no C identifier of at most 64 characters"
+    if name in _ACTED_ON or name.startswith(_ACTED_ON_FROM):
+        return "is a name that shells or loaders act on"
+    return ""
+
+
+def value_fault(value: object) -> str:
+    """Return what is wrong with a value of a parameter or a choice, to stand behind it; "" where it may enter."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return "is neither a number nor text"
+    if isinstance(value, float) and value - value != 0:
+        return "is not finite"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "needs more than 64 bits"
+    if isinstance(value, str) and not is_c_value(value):
+        return "cannot stand in a #define: it holds a control character, a comment mark or a line splice"
+    return ""
+
+
+def require_names(names: Iterable[object], where: str) -> None:
+    """Raise StudyError for the first name that may not enter."""
+    for name in names:
+        if fault := name_fault(name):
+            raise StudyError(f"{_shown(name)} {fault}", where=where, hint="choose another name")
+
+
+def require_values(values: Iterable[object], where: str) -> None:
+    """Raise StudyError for the first value that may not enter."""
+    for value in values:
+        if fault := value_fault(value):
+            raise StudyError(f"{_shown(value)} {fault}", where=where, hint="choose another value")
+
+
+def misfit(parameters: Mapping[str, Sequence[Any]], configuration: object) -> str:
+    """Return why a stored configuration is none of a study whose parameters have these values; "" where it is.
+
+    It has each parameter and nothing else, with a value of its list, of the same type.
+    """
+    if not isinstance(configuration, Mapping):
+        return "it is no table of values"
+    for name in configuration:
+        if name not in parameters:
+            return f"the study has no parameter {_shown(name)}"
+    for name, known in parameters.items():
+        if name not in configuration:
+            return f"it has no value of {name}"
+        value = configuration[name]
+        if not any(type(value) is type(other) and value == other for other in known):
+            return f"{name} cannot be {_shown(value)}"
+    return ""
+
+
+def _shown(value: object) -> str:
+    """Return the beginning of a value as Python writes it, which leaves no control character."""
+    return f"{value!r:.60}"

@@ -1,0 +1,206 @@
+"""`autotune best`: from the words of the command line to an answer. Standard library only where it can be.
+
+A fingerprint, or a part of a stored device's name, is answered from the database alone. An index, or no device
+at all, means one of this machine's: OpenCL is asked, which takes longer, and its driver is compared.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from autotune import lookup
+from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
+from autotune.lookup import Best, Match
+from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
+from autotune.store.location import shown
+from autotune.study import library
+from autotune.study.library import StudyText
+from autotune.text import line
+
+if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
+
+DEFAULT_STUDY = "sgemm"
+
+_FINGERPRINT = r"[a-z0-9]+(-[a-z0-9]+)*-\d+cu(-\d+g)?"
+_OPTIONS = {
+    "-d": "device",
+    "--device": "device",
+    "--db": "database",
+    "--format": "format",
+    "--size": "sizes",
+    "--choice": "choices",
+}
+
+
+class Asked(NamedTuple):
+    """What was typed after `autotune best`."""
+
+    study: str = DEFAULT_STUDY
+    device: str | None = None
+    sizes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    database: str | None = None
+    format: str = "table"
+
+
+class Meant(NamedTuple):
+    """A device model to answer for; `info` where OpenCL was asked, `notes` where it was not the obvious one."""
+
+    fingerprint: str
+    info: DeviceInfo | None = None
+    notes: tuple[str, ...] = ()
+
+
+def parse(words: Sequence[str]) -> Asked | None:
+    """Return what the words ask; None for the unusual (help, unknown options, a clash), which is Typer's to explain."""
+    given: dict[str, list[str]] = {name: [] for name in (*_OPTIONS.values(), "study", "json")}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if word == "--json":
+            given["json"].append("json")
+        elif name in _OPTIONS:
+            argument = value if equals else next(rest, None)
+            if argument is None:
+                return None
+            given[_OPTIONS[name]].append(argument)
+        elif word.startswith("-"):
+            return None
+        else:
+            given["study"].append(word)
+    differ = given["json"] and given["format"] and given["format"][-1] != "json"
+    if len(given["study"]) > 1 or differ or not all(text.strip(", ") for text in given["sizes"]):
+        return None
+    return Asked(
+        study=[DEFAULT_STUDY, *given["study"]][-1],
+        device=[None, *given["device"]][-1],
+        sizes=tuple(given["sizes"]),
+        choices=tuple(given["choices"]),
+        database=[None, *given["database"]][-1],
+        format=["table", *given["format"], *given["json"]][-1],
+    )
+
+
+def run(asked: Asked) -> int:
+    """Answer on stdout, say what to know about it on stderr, and return the exit code."""
+    try:
+        text, lines = answer(asked)
+    except AutotuneError as error:
+        _say("error: " + " ".join(str(error).split()))
+        for detail in error.detail.splitlines():
+            _say(f"  {detail}")
+        return error.exit_code
+    for said in lines:
+        _say(said)
+    sys.stdout.write(text)
+    return 0
+
+
+def answer(asked: Asked) -> tuple[str, list[str]]:
+    """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
+    if asked.format not in FORMATS:
+        raise UsageError(
+            f"no format {asked.format!r}{library.did_you_mean(asked.format, FORMATS)}",
+            where="--format",
+            hint=f"formats: {', '.join(FORMATS)}",
+        )
+    text = library.find_study(asked.study)
+    size = library.parse_size(asked.sizes, library.default_size(text))
+    choices = library.parse_choices(asked.choices, text)
+    device = device_meant(asked.device, asked.database)
+    found = lookup.best(
+        text,
+        size,
+        choices,
+        device.fingerprint,
+        database=asked.database,
+        device=device.info,
+        rated=asked.format in RATE_FORMATS,
+    )
+    return render(found, asked.format), [*_beside(asked, text, found), *device.notes]
+
+
+def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
+    """Yield warnings and notes: how the match falls short, and the command that would mend it."""
+    if text.shadows is not None:
+        yield f"warning: {text.path} is used, not the bundled study of the same name"
+    if found.match is not Match.EXACT:
+        yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
+    for note in found.notes:
+        yield f"note: {note}"
+    if flags(found) and asked.format == "defines":
+        yield f"note: measured with these build options besides: {' '.join(flags(found))}"
+    if found.match is not Match.EXACT:
+        yield f"to measure it: {_search_command(asked, found)}"
+
+
+def _search_command(asked: Asked, found: Best) -> str:
+    import shlex
+
+    words = ["autotune", "search", asked.study]
+    if asked.device is not None:
+        words += ["-d", asked.device]
+    if asked.sizes:
+        words += ["--size", ",".join(f"{name}={value}" for name, value in found.size.items())]
+    for choice in asked.choices:
+        words += ["--choice", choice]
+    if asked.database is not None:
+        words += ["--db", shown(asked.database)]
+    return shlex.join(words)
+
+
+def device_meant(selector: str | None, database: str | None) -> Meant:
+    """Return the device model that is meant. Raises DeviceError, SetupError."""
+    if selector is None:
+        return _device_here(database)
+    if re.fullmatch(r"\d{1,3}", selector):
+        return _asked_of_opencl(selector)
+    stored = dict(lookup.stored_devices(database))
+    if selector in stored:
+        return Meant(selector)
+    part = selector.lower()
+    found = [fingerprint for fingerprint, name in stored.items() if part in fingerprint or part in name.lower()]
+    if len(found) == 1:
+        return Meant(found[0])
+    if found:
+        raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(stored))
+    if re.fullmatch(_FINGERPRINT, selector):
+        return Meant(selector)
+    return _asked_of_opencl(selector)
+
+
+def _device_here(database: str | None) -> Meant:
+    """Return this machine's best device or, where it has none, the only one in the database."""
+    try:
+        return _asked_of_opencl(None)
+    except SetupError:
+        stored = dict(lookup.stored_devices(database))
+        if len(stored) > 1:
+            raise DeviceError("no OpenCL device here, and several are stored", hint=_choose(stored)) from None
+        if not stored:
+            raise
+        (fingerprint,) = stored
+        return Meant(
+            fingerprint, None, (f"note: no OpenCL device here: answered for {fingerprint}, the only one stored",)
+        )
+
+
+def _asked_of_opencl(selector: str | None) -> Meant:
+    from autotune.devices.select import find_device
+
+    info = find_device(selector)
+    return Meant(info.fingerprint, info)
+
+
+def _choose(stored: Mapping[str, str]) -> str:
+    import shlex
+
+    return "choose one: " + ", ".join(f"-d {shlex.quote(fingerprint)}" for fingerprint in stored)
+
+
+def _say(said: str) -> None:
+    print(line(said), file=sys.stderr)

@@ -1,0 +1,39 @@
+"""A looked-up best as text: one file per format, one row here. Standard library only."""
+
+from __future__ import annotations
+
+from autotune.lookup import Best
+
+FORMATS = ("table", "json", "defines", "header", "shell", "toml")
+"""The formats, each the name of a file in this folder with a function `render`."""
+
+RATE_FORMATS = ("table",)
+"""Formats that show a rate, for which the study's expression of its operations is evaluated."""
+
+
+def render(best: Best, format: str) -> str:
+    """Return a best in one of FORMATS, ending with a newline."""
+    # importlib would cost a cold look-up another millisecond.
+    rendered: str = __import__(f"autotune.lookup.formats.{format}", fromlist=["render"]).render(best)
+    return rendered
+
+
+def defined(best: Best) -> dict[str, str]:
+    """Return the names and values of a best's `-D` options: choices, parameters and computed defines."""
+    pairs = (option[2:].partition("=") for option in best.options if option.startswith("-D"))
+    return {name: value for name, _, value in pairs}
+
+
+def flags(best: Best) -> tuple[str, ...]:
+    """Return the build options that are no `-D`."""
+    return tuple(option for option in best.options if not option.startswith("-D"))
+
+
+def size_text(best: Best) -> str:
+    """Return the size asked for: `M=1024 N=1024`."""
+    return " ".join(f"{name}={value}" for name, value in best.size.items())
+
+
+def choices_text(best: Best) -> str:
+    """Return the choices asked for: `T=float`."""
+    return " ".join(f"{name}={value}" for name, value in best.choices.items())

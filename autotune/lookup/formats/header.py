@@ -1,0 +1,37 @@
+"""A C header of `#define` lines, with a comment that says where they come from."""
+
+from __future__ import annotations
+
+import re
+
+from autotune import text
+from autotune.errors import StudyError
+from autotune.lookup import Best
+from autotune.lookup.formats import choices_text, defined, flags, size_text
+from autotune.text import c_comment, is_c_value
+
+
+def render(best: Best) -> str:
+    """Return a guarded header; include it before the kernel's own `#ifndef` defaults.
+
+    Raises StudyError where a computed define is text that would not stay on its line.
+    """
+    guard = f"AUTOTUNE_{re.sub(r'[^A-Z0-9]', '_', best.study.upper())}_H"
+    values = defined(best)
+    for name, value in values.items():
+        if not is_c_value(value):
+            raise StudyError(f"{value!r:.60} cannot stand in a #define", where=f"{best.study}: {name}")
+    width = max(map(len, values), default=0)
+    lines = [f"/* {c_comment(line)} */" for line in _provenance(best)]
+    lines += [f"#ifndef {guard}", f"#define {guard}", ""]
+    lines += [f"#define {name:<{width}} {value}" for name, value in values.items()]
+    return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
+
+
+def _provenance(best: Best) -> list[str]:
+    lines = [f"{best.study} {size_text(best)} {choices_text(best)}".rstrip(), f"for {best.device}; match: {best.match}"]
+    if best.time_ns is not None:
+        lines.append(f"measured {text.time(best.time_ns)} on {best.measured_on}, driver {best.driver}, {best.measured}")
+    if flags(best):
+        lines.append(f"built with {' '.join(flags(best))}")
+    return [*lines, *best.notes]

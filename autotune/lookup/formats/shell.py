@@ -1,0 +1,24 @@
+"""`TUNED_NAME=value` lines, quoted for a shell: `eval "$(autotune best --format shell)"`.
+
+No program acts on variables that begin with the prefix, whatever a study calls its parameters.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from autotune.lookup import Best
+from autotune.lookup.formats import defined
+
+PREFIX = "TUNED_"
+OPTIONS = "AUTOTUNE_OPTIONS"
+
+
+def render(best: Best) -> str:
+    """Return one assignment per choice, parameter and computed define, and one with all build options.
+
+    The options are quoted once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
+    """
+    values = {**best.choices, **best.configuration, **defined(best)}
+    pairs = {**{PREFIX + name: str(value) for name, value in values.items()}, OPTIONS: shlex.join(best.options)}
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in pairs.items())

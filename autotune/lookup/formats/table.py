@@ -1,0 +1,42 @@
+"""Plain text for people."""
+
+from __future__ import annotations
+
+from autotune import text
+from autotune.lookup import Best
+from autotune.lookup.formats import choices_text, flags, size_text
+from autotune.text import line
+
+
+def render(best: Best) -> str:
+    """Return two columns: the question, what was found, and the value of each parameter."""
+    rows = [
+        ("study", best.study),
+        ("device", best.device),
+        ("size", size_text(best)),
+        ("choices", choices_text(best)),
+        ("match", best.match.value),
+        ("time", _time(best)),
+        ("rate", "" if best.time_ns is None else text.rate(best.flops, best.time_ns, "GFLOPS")),
+        ("measured", _measured(best)),
+        ("options", " ".join(flags(best))),
+    ]
+    rows = [row for row in rows if row[1]]
+    parameters = [(name, str(value)) for name, value in best.configuration.items()]
+    width = max(len(name) for name, _ in rows + parameters)
+    found, tuned = ([f"{name:<{width}}  {line(value)}" for name, value in part] for part in (rows, parameters))
+    return "\n".join([*found, "", *tuned, ""])
+
+
+def _time(best: Best) -> str:
+    if best.time_ns is None or best.interval_ns is None:
+        return ""
+    low, high = (text.time(end) for end in best.interval_ns)
+    return f"{text.time(best.time_ns)} (median; 95 % interval {low} to {high})"
+
+
+def _measured(best: Best) -> str:
+    if best.time_ns is None:
+        return ""
+    name = best.device_name or best.measured_on
+    return f"{best.measured[:10]} on {name}, driver {best.driver}, best of {best.trials} trials"

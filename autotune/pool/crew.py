@@ -1,0 +1,304 @@
+"""Threads of the search that each look after one worker process: builders ahead of the device, and the device's.
+
+A thread sends its worker one message at a time, waits for the answer within the limits, and starts another
+worker where the old one died, overran or reported itself lost. Python's part in this is waiting: threads serve.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from autotune.bench.messages import Built, Job, Probe, Ready, Retime, Setup, Sound
+from autotune.bench.probe import machine_fault, unwritable
+from autotune.bench.report import Report
+from autotune.errors import AutotuneError, WorkerError
+from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.pool.pause import Pause
+from autotune.pool.supervise import WorkerDied, WorkerOverran, WorkerProcess
+from autotune.study.plan import Plan
+
+_START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
+"""Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""
+
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+"""Signals that others send: what is out of memory, who shuts down. A worker's own fault is another."""
+
+_START_S = 120.0
+"""For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
+
+
+_HINT = "what is stored remains; type the same again once the machine has memory to spare"
+
+
+class Closed(Exception):
+    """The evaluator is closing; the thread ends."""
+
+
+class Cancelled(Exception):
+    """What the worker did is of no more interest; it is gone."""
+
+
+class Keeper(threading.Thread):
+    """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
+
+    `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
+    `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held.
+    `started` is set once the first worker is ready, or never will be.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        tasks: SimpleQueue[Any],
+        handle: Callable[[Keeper, Any], None],
+        fail: Callable[[AutotuneError], None],
+        set_up: Callable[[Keeper], None],
+        folder: Path,
+        pause: Pause | None = None,
+    ) -> None:
+        super().__init__(name=f"autotune-{role}", daemon=True)
+        self.role = role
+        self._tasks = tasks
+        self._handle = handle
+        self._fail = fail
+        self._set_up = set_up
+        self._folder = folder
+        self._pause = pause
+        self._worker: WorkerProcess | None = None
+        self._closing = False
+        self._interrupted = threading.Event()  # by `close` or `cancel`
+        self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
+        self.started = threading.Event()
+
+    def run(self) -> None:
+        """Start a worker, then take and handle tasks."""
+        try:
+            self._set_up(self)
+            self.started.set()
+            while (task := self._tasks.get()) is not None and not self._closing:
+                self._handle(self, task)
+        except Closed:
+            pass
+        except AutotuneError as error:
+            self._fail(error)
+        except Exception as error:  # unsaid, the search would wait for ever
+            text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
+            self._fail(WorkerError(text, detail=traceback.format_exc()))
+        finally:
+            self.started.set()
+            self._drop()
+
+    def close(self) -> None:
+        """End the worker process now; the thread follows by itself."""
+        self._closing = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End what the worker does, whose process is killed: `attempt` raises Cancelled until `resume`."""
+        self._interrupted.set()
+        worker = self._worker
+        if worker is not None:
+            worker.stop()
+
+    def resume(self) -> None:
+        """Take part again after `cancel`."""
+        if not self._closing:
+            self._interrupted.clear()
+
+    @property
+    def building(self) -> bool:
+        """True while no kernel of a trial runs: the worker starts, waits or builds."""
+        worker = self._worker
+        return worker is None or worker.phase not in ("run", "verify", "time")
+
+    def start_worker(self, device: DeviceInfo, setup: Callable[[], Setup], environment: Mapping[str, str]) -> Ready:
+        """Start the worker process and return its answer to Setup, which may take a while to be known.
+
+        What is ended from outside is tried again, after a while: `_START_DELAYS_S`. Raises WorkerError where it cannot
+        start, SetupError where the machine is at fault, Closed, Cancelled.
+        """
+
+        def start() -> Any:
+            self._worker = WorkerProcess(self.role, self._folder, environment)
+            self._exchange(self._worker, device, _START_S)
+            if not self._sound:
+                self._probe(self._worker)
+            if self._pause is not None:
+                self._pause.join(self._worker)
+            return self._exchange(self._worker, setup(), _START_S)
+
+        for delay_s in (*_START_DELAYS_S, None):
+            try:
+                answer = start()
+                break
+            except (WorkerDied, WorkerOverran) as error:
+                outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
+                if not outside or delay_s is None:
+                    raise WorkerError(f"the {self.role} worker cannot start: {error}", hint=_HINT) from None
+            if self._interrupted.wait(delay_s):
+                raise self._end()
+        if isinstance(answer, Report):
+            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+        assert isinstance(answer, Ready)
+        return answer
+
+    def ask(
+        self,
+        message: Any,
+        limit_s: float,
+        on_built: Callable[[], object] | None = None,
+        makes_way: Callable[[float], bool] | None = None,
+    ) -> Any:
+        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Built on the way.
+
+        `makes_way` is asked whether a kernel that has run for so many seconds should be given up.
+
+        Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
+        """
+
+        def once() -> Any:
+            if self._worker is None:
+                self._set_up(self)
+            assert self._worker is not None
+            answer = self._exchange(self._worker, message, limit_s, makes_way)
+            if isinstance(answer, Built):
+                if on_built is not None:
+                    on_built()
+                answer = self._exchange(self._worker, None, limit_s, makes_way)
+            return answer
+
+        return _forgiving(once)
+
+    def attempt(
+        self,
+        job: Job,
+        limit_s: float,
+        on_built: Callable[[], object] | None = None,
+        makes_way: Callable[[float], bool] | None = None,
+    ) -> Report:
+        """Run a job and turn whatever happens to the worker into a report.
+
+        `on_built` is called before a job that asks runs its kernel.
+        """
+        began = time.monotonic()
+        try:
+            report = self.ask(job, limit_s, on_built, makes_way)
+        except WorkerOverran as overrun:
+            ran = overrun.limit_s if overrun.made_way else 0.0
+            return Report(
+                Outcome.TIMEOUT, str(overrun), made_way_s=ran, phase=overrun.phase, **_spent(overrun.phase, began)
+            )
+        except WorkerDied as death:
+            report = Report(Outcome.CRASH, str(death), phase=death.phase, **_spent(death.phase, began))
+        assert isinstance(report, Report)
+        if _may_be_the_machines(report):
+            self._require_sound_machine()
+        return report
+
+    def _require_sound_machine(self) -> None:
+        """Raise SetupError where not even a kernel that is known to be good builds and runs here."""
+        self._sound = False
+        if self._worker is None:
+            self._set_up(self)
+        else:
+            with suppress(WorkerDied, WorkerOverran):  # ended from outside: no verdict
+                self._probe(self._worker)
+
+    def _probe(self, worker: WorkerProcess) -> None:
+        try:
+            answer = self._exchange(worker, Probe(), _START_S)
+        except WorkerDied as death:
+            if death.signal in _OUTSIDE:
+                raise
+            raise machine_fault(str(death), self._folder) from None
+        if isinstance(answer, Report):  # it found no device
+            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+        assert isinstance(answer, Sound)
+        reason = answer.reason or unwritable(self._folder)
+        if reason:
+            raise machine_fault(reason, self._folder, answer.detail)
+        self._sound = True
+
+    def retime(
+        self, plans: Sequence[Plan], best_ns: float | None, budget_s: float, limit_s: float
+    ) -> list[Measurement | Report]:
+        """Time plans interleaved; a report answers for those that fail.
+
+        Where the worker is lost, the plan at work is left out and the others are timed once more from the start.
+        """
+        answers: dict[int, Measurement | Report] = {}
+        while left := [index for index in range(len(plans)) if index not in answers]:
+            try:
+                found = self.ask(Retime(tuple(plans[index] for index in left), best_ns, budget_s), limit_s)
+            except (WorkerOverran, WorkerDied) as end:
+                outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
+                found = Report(outcome, str(end), place=end.place)
+            if isinstance(found, list):
+                answers |= dict(zip(left, found, strict=True))
+            else:
+                answers[left[found.place]] = found
+        return [answers[index] for index in range(len(plans))]
+
+    def _exchange(
+        self, worker: WorkerProcess, message: Any, limit_s: float, makes_way: Callable[[float], bool] | None = None
+    ) -> Any:
+        try:
+            if self._interrupted.is_set():
+                self._drop()
+                raise self._end()
+            worker.send(message)
+            answer = worker.receive(limit_s, makes_way)
+        except WorkerError:
+            self._drop()
+            if self._interrupted.is_set():
+                raise self._end() from None
+            raise
+        if isinstance(answer, Report) and answer.fatal:
+            self._drop()
+        return answer
+
+    def _end(self) -> Closed | Cancelled:
+        return Closed() if self._closing else Cancelled()
+
+    def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+            if self._pause is not None:
+                self._pause.leave(worker)
+
+
+def _forgiving(step: Callable[[], Any]) -> Any:
+    """Take a step, and once more where the worker was killed from outside: a SIGKILL, usually for want of memory."""
+    try:
+        return step()
+    except WorkerDied as death:
+        if death.signal != signal.SIGKILL:
+            raise
+    return step()
+
+
+_PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
+"""An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
+
+
+def _may_be_the_machines(report: Report) -> bool:
+    """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
+    if report.outcome is Outcome.CRASH:
+        return report.phase in ("build", "launch")
+    return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
+
+
+def _spent(phase: str, began: float) -> dict[str, Any]:
+    """Return the time since then as that of the step that the worker was last heard in."""
+    step = {"build": "build", "launch": "build", "time": "time"}.get(phase, "verify")
+    return {f"{step}_s": time.monotonic() - began}

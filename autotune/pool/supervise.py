@@ -1,0 +1,192 @@
+"""The search's side of one worker process: start it, talk to it, and end it when it dies or overruns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import chain
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import autotune
+from autotune.bench.messages import Phase
+from autotune.errors import WorkerError
+
+LONGEST_WAIT_S = 3600.0
+"""What the system takes as a time out; limits may be longer."""
+
+IDLE = "idle"
+"""The phase of a worker that has answered."""
+
+_ASKING_S = 0.1
+"""How often it is asked whether a run makes way."""
+
+_CHILDREN_S = 0.5
+"""How long a halted builder's children are waited for at most."""
+
+
+class WorkerDied(WorkerError):
+    """The process is gone; `signal` is what killed it, 0 where it ended by itself.
+
+    `place` is that of the plan it worked on, where it times several.
+    """
+
+    def __init__(self, phase: str, place: int, killed_by: int, last_words: str) -> None:
+        self.phase = phase
+        self.place = place
+        self.signal = killed_by
+        how = signal.Signals(killed_by).name if killed_by else "it ended by itself"
+        words = f": {last_words}" if last_words else ""
+        super().__init__(f"the worker died while it {DOING.get(phase, phase)} ({how}){words}")
+
+
+class WorkerOverran(WorkerError):
+    """The worker did not finish a phase in time, and was killed; `made_way`: the limit was not reached."""
+
+    def __init__(self, phase: str, place: int, limit_s: float, made_way: bool = False) -> None:
+        self.phase = phase
+        self.place = place
+        self.limit_s = limit_s
+        self.made_way = made_way
+        super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
+
+
+DOING = {
+    "start": "started",
+    "probe": "ran a kernel that is known to be good",
+    "idle": "waited",
+    "build": "built the kernel",
+    "launch": "compiled or first ran the kernel",
+    "run": "ran the kernel for the first time",
+    "verify": "verified the outputs",
+    "time": "timed the kernel",
+}
+"""What a worker says it does, by the name of the phase."""
+
+
+class WorkerProcess:
+    """One `python -m autotune.pool.worker`, in a session of its own, which a Ctrl-C at the terminal does not reach."""
+
+    def __init__(self, role: str, folder: Path, environment: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
+        with theirs, self._log.open("wb") as log:
+            command = [sys.executable, "-P", "-m", "autotune.pool.worker", role, str(theirs.fileno()), str(os.getpid())]
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **python_path(), **environment},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self._connection = Connection(ours.detach())
+        self.phase = "start"
+        self._place = 0
+        self._said = 0  # bytes of the log that belong to what is over
+        self._halted_s = 0.0
+        self._halted_since: float | None = None
+
+    def send(self, message: Any) -> None:
+        """Send one message. Raises WorkerDied."""
+        self._place = 0
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self, limit_s: float, makes_way: Callable[[float], bool] | None = None) -> Any:
+        """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
+
+        The time for which the process was halted does not count. `makes_way` is asked now and then whether a kernel
+        that has run for so many seconds should be given up before its limit.
+        """
+        since = self._clock()
+        wait_s = LONGEST_WAIT_S if makes_way is None else _ASKING_S
+        while True:
+            try:
+                while not self._connection.poll(min(max(0.0, since + limit_s - self._clock()), wait_s)):
+                    elapsed = self._clock() - since
+                    made_way = makes_way is not None and self.phase == "run" and makes_way(elapsed)
+                    if elapsed >= limit_s or made_way:
+                        self.kill()
+                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s), made_way)
+                message = self._connection.recv()
+            except WorkerOverran:
+                raise
+            except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
+                raise self._died() from None
+            if not isinstance(message, Phase):
+                self.phase = "start" if message is None else IDLE
+                self._said = self._log.stat().st_size
+                return message
+            self.phase, self._place, limit_s = message.name, message.place, message.limit_s
+            since = self._clock()
+
+    def halt(self) -> None:
+        """Stop the process until `go_on`, and wait for the linker that it may have started."""
+        self._process.send_signal(signal.SIGSTOP)
+        self._halted_since = time.monotonic()
+        # Children are not stopped along: one that outlived a killed search would stay for ever.
+        deadline = self._halted_since + _CHILDREN_S
+        while _has_running_child(self.pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    def go_on(self) -> None:
+        """Let the halted process continue."""
+        if self._halted_since is not None:
+            self._halted_s += time.monotonic() - self._halted_since
+            self._halted_since = None
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
+        self._process.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+    def _clock(self) -> float:
+        """Seconds that go by while the process is not halted."""
+        now = time.monotonic()
+        halted_since = self._halted_since  # read once: another thread halts
+        return now - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
+
+    def _died(self) -> WorkerDied:
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
+            code = 0
+        self.kill()
+        lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
+        return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "")
+
+
+def _has_running_child(pid: int) -> bool:
+    """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
+    try:
+        children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in chain(*children)]
+        return any(state != "Z" for state in states)
+    except OSError:  # it has ended meanwhile
+        return False
+
+
+def python_path() -> dict[str, str]:
+    """Let the worker find this package where it runs from a checkout that is not installed."""
+    root = Path(autotune.__file__).parent.parent
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}

@@ -1,0 +1,30 @@
+"""Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`.
+
+A worker ignores Ctrl-C, which is the search's to handle, and dies with its parent whatever it is doing: a hung
+launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
+before the heavy imports.
+"""
+
+import os
+import sys
+
+from autotune.lifeline import die_with
+
+
+def main(role: str, descriptor: int, parent: int) -> None:
+    """Serve `builder` or `device` requests over an inherited socket until the search closes it."""
+    die_with(parent)
+    from multiprocessing.connection import Connection
+
+    connection = Connection(descriptor)
+    connection.send(None)  # it no longer outlives its parent: from here on it may be halted
+    from autotune.bench.serve import serve
+
+    if role == "builder":
+        os.nice(5)  # the device's worker and the search go first
+    os.set_inheritable(descriptor, False)  # a linker that PoCL starts must not hold it open
+    serve(role, connection)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

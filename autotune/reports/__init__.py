@@ -1,0 +1,1 @@
+"""What is told of results: comparisons, charts, baselines, one use end to end."""

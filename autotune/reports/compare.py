@@ -1,0 +1,174 @@
+"""The best per value of one parameter, per size or per device: what is stored, plus equal trials where it lacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune import text
+from autotune.errors import DeviceError, SpaceError, UsageError
+from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, identity
+from autotune.store import Store
+from autotune.study.library import did_you_mean
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.tuner import finalists, loop
+
+BY_DEVICE, BY_SIZE = "device", "size"
+
+Search = Callable[[Problem, int], None]
+"""Spends that many new trials on a problem and stores them."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value at one size on one device. `best` is None where there is none, and `reason` says why.
+
+    `trials` counts the configurations tried, `valid` those that could be.
+    """
+
+    value: str
+    size: Mapping[str, int]
+    device: str
+    problem: Problem | None
+    best: Trial | None
+    trials: int
+    valid: int
+    reason: str = ""
+
+
+def require_subject(study: Study, by: str) -> None:
+    """Raise UsageError where `by` is neither `device` nor `size` nor a parameter of the study."""
+    known = [*study.parameters, BY_DEVICE, BY_SIZE]
+    if by not in known:
+        raise UsageError(
+            f"cannot compare by {by!r}{did_you_mean(by, known)}", where="--by", hint=f"known: {', '.join(known)}"
+        )
+
+
+def compare(
+    study: Study,
+    by: str,
+    sizes: Sequence[Size],
+    choices: Choices,
+    devices: Sequence[DeviceInfo],
+    store: Store,
+    *,
+    trials: int,
+    search: Search | None,
+    fix: Mapping[str, Sequence[Value]] | None = None,
+) -> list[Cell]:
+    """Return a cell per value, size and device, in this order: sizes, then devices, then values.
+
+    Where fewer than `trials` configurations of a cell are stored, `search` tries the missing ones; None forbids
+    it. `fix` keeps only the given values of other parameters. By device, devices that are not here but have
+    stored results of the same study stand at the end.
+    Raises UsageError for a `by` that is nothing to compare by.
+    """
+    require_subject(study, by)
+    cells: list[Cell] = []
+    for size in sizes:
+        for device in devices:
+            for label, one in _values(study, by, size, device):
+                cells.append(_cell(study, label, size, choices, device, {**(fix or {}), **one}, store, trials, search))
+        if by == BY_DEVICE:
+            cells += _elsewhere(study, size, choices, devices, store)
+    return cells
+
+
+def _values(
+    study: Study, by: str, size: Size, device: DeviceInfo
+) -> Iterator[tuple[str, Mapping[str, Sequence[Value]]]]:
+    if by == BY_DEVICE:
+        yield device.fingerprint, {}
+    elif by == BY_SIZE:
+        yield size_label(size), {}
+    else:
+        for value in study.parameters[by].values:
+            yield str(value), {by: [value]}
+
+
+def _cell(
+    study: Study,
+    label: str,
+    size: Size,
+    choices: Choices,
+    device: DeviceInfo,
+    fix: Mapping[str, Sequence[Value]],
+    store: Store,
+    trials: int,
+    search: Search | None,
+) -> Cell:
+    try:
+        problem = Problem(study, size, choices, device, fix=fix)
+        valid = len(problem.space)
+    except (SpaceError, DeviceError) as error:
+        return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {_reason(error.what)}")
+    stored = store.trials(problem.key)
+    known = loop.recall(problem, stored)
+    missing = min(trials, valid) - len(known)
+    if search is not None and missing > 0:
+        search(problem, missing)
+        stored = store.trials(problem.key)
+        known = loop.recall(problem, stored)
+    own = loop.ours(problem, stored)
+    best = finalists.fastest(own, problem.device.driver)
+    drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
+    reason = "" if best is not None else _why_none(own, drivers)
+    return Cell(label, size, device.fingerprint, problem, best, _count(own), valid, reason)
+
+
+def _elsewhere(
+    study: Study, size: Size, choices: Choices, devices: Sequence[DeviceInfo], store: Store
+) -> Iterator[Cell]:
+    """Cells of devices that are not here, from what is stored of exactly this study and size."""
+    problem = Problem(study, size, choices)
+    here = {device.fingerprint for device in devices}
+    for key, trials in store.related(problem.key):
+        if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
+            continue
+        best = finalists.fastest(trials)
+        reason = "" if best is not None else _why_none(trials)
+        yield Cell(key.device, size, key.device, problem, best, _count(trials), 0, reason)
+
+
+def _count(trials: Iterable[Trial]) -> int:
+    """The number of configurations tried."""
+    return len({identity(trial.configuration) for trial in trials})
+
+
+def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
+    """What happened to the trials of a cell in which nothing passed; `drivers` are those that any are stored of."""
+    latest = list({identity(trial.configuration): trial for trial in trials}.values())
+    if not latest:
+        others = ", ".join(sorted(drivers))
+        return f"no trial stored with this driver, only with {others}" if others else "no trial stored"
+    stopped = sum(trial.outcome is Outcome.STOPPED for trial in latest)
+    failed = [trial for trial in latest if trial.outcome.failed]
+    reasons = [f"{text.count(stopped, 'trial')} stopped for being slower than the best of all"] if stopped else []
+    if failed:
+        outcome, count = Counter(trial.outcome for trial in failed).most_common(1)[0]
+        example = next(trial for trial in failed if trial.outcome is outcome)
+        reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())}")
+    return "; ".join(reasons) or "no trial passed"
+
+
+def _reason(what: str) -> str:
+    return what.removeprefix("no configuration is valid: ")
+
+
+def sizes_of(cells: Iterable[Cell]) -> list[Size]:
+    """The sizes of some cells, each once, in their order."""
+    found: list[Size] = []
+    for cell in cells:
+        if cell.size not in found:
+            found.append(cell.size)
+    return found
+
+
+def size_label(size: Size) -> str:
+    """`M=N=K=1024` where all are equal, else `M=1600 N=1600 K=1007`."""
+    if len(size) > 1 and len(set(size.values())) == 1:
+        return "=".join(size) + f"={next(iter(size.values()))}"
+    return " ".join(f"{name}={value}" for name, value in size.items())

@@ -1,0 +1,273 @@
+"""Keeps every search and every trial: one durable transaction per step, nothing ever deleted.
+
+SQLite by default, PostgreSQL by URL. Only the search process opens the store; two searches may write to one
+database at once.
+
+    access.py       transactions, on a server that goes away and a file that is removed
+    database.py     how the database is opened; its failures as one clear line
+    presence.py     the file, where somebody removes or replaces it meanwhile
+    process.py      whether a search is still at work
+    tables.py       the tables as they are now (how they came to be: ../migrations.py)
+    queries.py      the statements
+    interchange.py  trials as lines of JSON
+    importing.py    such lines stored, all or none
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
+
+from autotune.identity import clean, digest, key_columns
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
+from autotune.store import importing, interchange, process, queries
+from autotune.store.access import Access
+from autotune.store.database import clear_values, open_engine
+from autotune.store.location import locate
+from autotune.store.migrations import migrate
+from autotune.store.records import key_of, now, ordered, trial_columns, trial_of
+from autotune.store.tables import problems, searches, trials
+
+_IN_MEMORY = 16 * 2**20
+"""Bytes of an import that wait in memory; beyond, in a temporary file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored trial with what it belongs to, for `history`."""
+
+    key: ProblemKey
+    trial: Trial
+    device_name: str
+    sampler: str
+    generation: int
+
+
+class Store(Access):
+    """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
+
+    @classmethod
+    def open(cls, database: str | None = None) -> Store:
+        """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
+
+        What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
+        damaged, locked, newer, on a network file system or no database.
+        """
+        location = locate(database)
+        store = cls(open_engine(location), location)
+        try:
+            with store._writing() as connection, clear_values(location):
+                migrate(connection, store.where)
+                queries.mark_lost(connection)
+            store._note_file()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    # A search --------------------------------------------------------------------------------------------
+
+    def start_search(
+        self,
+        key: ProblemKey,
+        device: DeviceInfo | Sequence[DeviceInfo],
+        *,
+        sampler: str,
+        seed: int | None,
+        environment: Mapping[str, str | int | float] | None = None,
+        fresh: bool = False,
+    ) -> int:
+        """Record that a search begins and return its number. `device`: one, or several equal ones.
+
+        `fresh` opens a new generation: `trials` then leaves out what earlier generations measured.
+        """
+        used = [device] if isinstance(device, DeviceInfo) else list(device)
+        name, started = uuid.uuid4().hex, now()
+
+        def step(connection: Connection) -> int:
+            if (known := queries.number(connection, searches, name)) is not None:
+                return known
+            problem_id = queries.existing(connection, problems, key_columns(key))
+            # On PostgreSQL the row lock keeps two fresh searches from opening the same generation.
+            connection.execute(select(problems.c.id).where(problems.c.id == problem_id).with_for_update())
+            columns = {
+                "uuid": name,
+                "problem_id": problem_id,
+                "generation": queries.generation(connection, problem_id) + int(fresh),
+                "sampler": sampler,
+                "seed": seed,
+                "environment": ordered({**(environment or {}), queries.PROCESS: process.this_process()}),
+                "started": started,
+                "reason": "",
+            }
+            search_id = queries.inserted(connection, searches, columns)
+            queries.use_devices(connection, search_id, used)
+            return search_id
+
+        return self._written(step)
+
+    def end_search(self, search_id: int, reason: str) -> None:
+        """Record when and why a search ended. One that was killed stays without an end until the next `open`."""
+        ended = {"ended": now(), "reason": clean(reason)}
+        self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
+
+    def begin(self, search_id: int, configuration: Configuration) -> int:
+        """Put an attempt on record before anything can go wrong; return the trial's number."""
+        columns = trial_columns(Trial(configuration, Outcome.PENDING)) | {
+            "uuid": uuid.uuid4().hex,
+            "search_id": search_id,
+            "configuration": ordered(configuration),
+            "configuration_hash": digest(configuration),
+            "started": now(),
+        }
+        return self._written(lambda connection: queries.once(connection, trials, columns))
+
+    def withdraw(self, trial_id: int) -> None:
+        """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""
+        self._written(
+            lambda connection: connection.execute(delete(trials).where(trials.c.id == trial_id, queries.unfinished()))
+        )
+
+    def finish(self, trial_id: int, trial: Trial) -> None:
+        """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.
+
+        Raises ValueError where the trial was not begun or has been finished before.
+        """
+        columns = trial_columns(trial)
+        if trial.started is None:
+            del columns["started"]
+        columns["finished"] = columns["finished"] or now()
+        name = uuid.uuid4().hex
+
+        def step(connection: Connection) -> None:
+            columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
+            columns["driver"] = trial.driver or driver
+            if not queries.finish(connection, trial_id, columns):
+                raise ValueError(f"trial {trial_id} was not begun or has been finished before")
+            if trial.retimed is not None and trial.retimed.samples_ns:
+                queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
+
+        def again(connection: Connection) -> None:
+            if not queries.is_finished(connection, trial_id, columns):
+                step(connection)
+
+        self._written(step, again)
+
+    def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
+        """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
+
+        Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
+        environment. Raises ValueError where there is no such trial or no sample.
+        """
+        if not measurement.samples_ns:
+            raise ValueError("a re-timing needs samples")
+        known = {"uuid": uuid.uuid4().hex, "taken": now()}
+
+        def step(connection: Connection) -> None:
+            trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
+            if trial is None:
+                raise ValueError(f"no verified trial of {dict(configuration)}")
+            added = queries.retime(connection, trial.id, trial.driver, measurement, **known)
+            if added and measurement.verified_runs:
+                stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
+                connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
+
+        self._written(step)
+
+    # Reading ---------------------------------------------------------------------------------------------
+
+    def trials(self, key: ProblemKey) -> list[Trial]:
+        """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
+
+        A configuration appears once per attempt. What was pending when its search died, and is lost, is left
+        out, so that it is tried again.
+        """
+        with self._reading() as connection:
+            problem_id = connection.execute(
+                select(problems.c.id).where(queries.same(problems, key_columns(key)))
+            ).scalar()
+            if problem_id is None:
+                return []
+            return queries.latest(connection, problem_id)
+
+    def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
+        """Return the finished trials of the same kernel and choices on other devices or at other sizes.
+
+        Those of the latest generation, as `trials` does.
+        """
+        columns = key_columns(key)
+        alike = and_(
+            problems.c.study == columns["study"],
+            problems.c.kernel_hash == columns["kernel_hash"],
+            problems.c.choices == columns["choices"],
+            (problems.c.device != columns["device"]) | (problems.c.size != columns["size"]),
+        )
+        with self._reading() as connection:
+            rows = connection.execute(select(problems).where(alike).order_by(problems.c.id)).mappings().all()
+            found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
+        return [(other, measured) for other, measured in found if measured]
+
+    def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
+        """Return stored trials, pending and lost ones included, newest first; of one study, and at most `limit`."""
+        query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
+        if study is not None:
+            query = query.where(problems.c.study == study)
+        with self._reading() as connection:
+            rows = connection.execute(query).mappings().all()
+            retimed = queries.latest_retimings(connection, rows)
+            names = queries.device_names(connection, [row["search_id"] for row in rows])
+            return [
+                Row(
+                    key_of(row),
+                    trial_of(row, retimed.get(row["id"])),
+                    names.get(row["search_id"], ""),
+                    row["sampler"],
+                    row["generation"],
+                )
+                for row in rows
+            ]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of finished trials of each study."""
+        query = (
+            select(problems.c.study, func.count().label("trials"))
+            .select_from(trials.join(searches).join(problems, problems.c.id == searches.c.problem_id))
+            .where(~queries.unfinished())
+            .group_by(problems.c.study)
+            .order_by(problems.c.study)
+        )
+        with self._reading() as connection:
+            return {row.study: row.trials for row in connection.execute(query)}
+
+    def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
+        """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""
+        with self._reading() as connection:
+            return [tuple(row) for row in connection.execute(text(query), dict(values))]
+
+    # Moving ----------------------------------------------------------------------------------------------
+
+    def export_lines(self) -> Iterator[str]:
+        """Yield every trial as one line of JSON, oldest first."""
+        with self._reading() as connection:
+            yield from interchange.export_lines(connection)
+
+    def import_lines(self, lines: Iterable[str], source: str = "") -> int:
+        """Add the trials of exported lines; return how many were new. One already here is not added again.
+
+        Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
+        then nothing is added.
+        """
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.check(lines, waiting, source)
+            with self._writing() as connection:
+                return importing.store(connection, waiting, found)
+
+
+def _one(table: Table, number: int) -> Update:
+    return update(table).where(table.c.id == number)

@@ -1,0 +1,1 @@
+"""From a study file to the plan of a configuration, with its input and expected data."""

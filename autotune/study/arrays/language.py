@@ -1,0 +1,229 @@
+"""Text -> tree -> value: an allow-list of Python's syntax, each step sized before it is taken."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+import operator
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import StudyError
+from autotune.study.arrays import products, sizes
+from autotune.study.arrays.bounds import (
+    MAX_SHIFT,
+    BoundError,
+    Meter,
+    Outline,
+    Size,
+    UnknownError,
+    bounded,
+    outline,
+    physical,
+    shape_of_value,
+)  # fmt: skip
+from autotune.study.arrays.functions import FUNCTIONS
+from autotune.study.library import did_you_mean
+
+MAX_LENGTH = 4_000
+MAX_NODES = 500
+MAX_NESTING = 100
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+def evaluate(text: str, names: Mapping[str, Any], where: str = "", *, room: Callable[[], float] = physical) -> Any:
+    """Return the value of a NumPy expression: operators, indexing, and the functions of `FUNCTIONS`; never `eval`.
+
+    `room` tells the bytes of memory that a result may take. Raises StudyError where the text is not such an
+    expression, leaves the bounds, or NumPy refuses it.
+    """
+    return _run(text, names, where, Meter(room))
+
+
+def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int, ...] | None:
+    """Return the shape that an expression will have, computing nothing; None where the data decides it.
+
+    An array in `names` may be any of its shape. Raises StudyError as `evaluate` does.
+    """
+    outlined = {name: outline(value.shape) if isinstance(value, np.ndarray) else value for name, value in names.items()}
+    try:
+        return tuple(np.shape(_run(text, outlined, where, Meter(None))))
+    except UnknownError:
+        return None
+
+
+def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
+    """Raise StudyError where a NumPy expression is malformed or names what is not there; computes nothing."""
+    tree = _parse(text, where)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            known: Mapping[str, Any] = FUNCTIONS if id(node) in called else names
+            if node.id not in known:
+                raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
+
+
+def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
+    tree = _parse(text, where)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # a NaN that is expected is compared
+            return _Evaluator(names, meter).value(tree)
+    except RecursionError as error:
+        raise StudyError(f"not an expression: {text}", where=where) from error
+    except MemoryError as error:
+        raise StudyError(f"{text}: out of memory: {error}", where=where, hint="ask for a smaller size") from error
+    except StudyError as error:
+        raise error.at(where) from None
+    except BoundError as error:
+        hint = "ask for a smaller size" if str(error).startswith(("out of memory", "too much work")) else ""
+        raise StudyError(f"{text}: {error}", where=where, hint=hint) from error
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+        raise StudyError(f"{text}: {error}", where=where) from error
+
+
+def _parse(text: str, where: str) -> ast.expr:
+    if len(text) > MAX_LENGTH:
+        raise StudyError(f"longer than {MAX_LENGTH} characters", where=where)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
+        hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
+        raise StudyError(f"not an expression: {text}", where=where, hint=hint) from error
+    level: list[ast.AST] = [tree]
+    count = depth = 0
+    while level:
+        count, depth = count + len(level), depth + 1
+        if count > MAX_NODES or depth > MAX_NESTING:
+            limit = f"{MAX_NODES} parts" if count > MAX_NODES else f"{MAX_NESTING} levels"
+            raise StudyError(f"an expression of more than {limit}", where=where)
+        children = [child for node in level for child in ast.iter_child_nodes(node)]
+        level = [child for child in children if not isinstance(child, ast.expr_context | ast.operator | ast.cmpop)]
+    return tree
+
+
+class _Evaluator:
+    """Walks a tree; a step on arrays is sized first, and where only shapes are wanted that is all."""
+
+    def __init__(self, names: Mapping[str, Any], meter: Meter) -> None:
+        self._names = names
+        self._meter = meter
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() | float() | str() | None):
+                return bounded(node.value)
+            case ast.Name():
+                if node.id not in self._names:
+                    raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, self._names)}")
+                return self._names[node.id]
+            case ast.BinOp():
+                return self._binary(type(node.op), self.value(node.left), self.value(node.right))
+            case ast.UnaryOp() if type(node.op) in _OPERATORS:
+                operand = self.value(node.operand)
+                return self._step(_OPERATORS[type(node.op)], sizes.unary(operand), operand)
+            case ast.Compare(ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+                return self._binary(type(op), self.value(node.left), self.value(right))
+            case ast.Tuple() | ast.List():
+                return tuple(self.value(part) for part in node.elts)
+            case ast.Subscript():
+                return self._item(self.value(node.value), self._index(node.slice))
+            case ast.Attribute(attr="T"):
+                operand = self.value(node.value)
+                return self._step(np.transpose, sizes.view(operand), operand)
+            case ast.Call(func=ast.Name(id=name)):
+                return self._call(name, node)
+        raise StudyError(f"may not contain: {ast.unparse(node)}")
+
+    def _call(self, name: str, node: ast.Call) -> Any:
+        if name not in FUNCTIONS:
+            raise StudyError(f"no function {name!r} here{did_you_mean(name, FUNCTIONS)}")
+        function = FUNCTIONS[name]
+        given = [self.value(argument) for argument in node.args]
+        keywords = {str(word.arg): self.value(word.value) for word in node.keywords}
+        try:
+            size = function.size(*given, **keywords)
+        except TypeError as error:  # of Python: too few arguments, or one that the language does not pass on
+            raise BoundError(re.sub(r"^\w+\(\)", f"{name}()", str(error))) from None
+        return self._step(function.call, size, *given, **keywords)
+
+    def _step(self, call: Callable[..., Any], size: Size, *given: Any, **keywords: Any) -> Any:
+        self._meter.allow(size, call.__name__)
+        if size.shape is not None and self._meter.outlines and (size.shape or _outlined(given)):
+            return outline(size.shape)
+        found = call(*given, **keywords)
+        if isinstance(found, np.ndarray | np.generic) and found.dtype.kind not in "biuf":
+            raise BoundError("gives what are no real numbers")
+        return bounded(found)
+
+    def _binary(self, sign: type[ast.AST], a: Any, b: Any) -> Any:
+        size = products.matmul(a, b) if sign is ast.MatMult else sizes.binary(a, b)
+        if not self._meter.outlines:
+            a, b = (np.asarray(part) if isinstance(part, tuple) else part for part in (a, b))
+        grows = sign in (ast.Pow, ast.LShift, ast.RShift) and isinstance(a, int) and isinstance(b, int)
+        if grows and abs(b) > MAX_SHIFT:
+            raise BoundError(f"{a} to the power of, or shifted by, {b}; at most {MAX_SHIFT}")
+        return self._step(_OPERATORS[sign], size, a, b)
+
+    def _item(self, value: Any, index: Any) -> Any:
+        if isinstance(value, tuple) and isinstance(index, int):
+            return value[index]
+        if not isinstance(value, np.ndarray):
+            raise BoundError("only arrays have parts")
+        parts = index if isinstance(index, tuple) else (index,)
+        lists = [part for part in parts if isinstance(part, np.ndarray | np.generic | bool)]
+        if any(isinstance(part, Outline) for part in lists) or (lists and isinstance(value, Outline)):
+            raise UnknownError
+        chosen = math.prod(np.broadcast_shapes(*(_index_shape(part) for part in lists)))
+        # Each index takes an axis, the smallest at worst.
+        rest = math.prod(sorted(value.shape, reverse=True)[: max(0, value.ndim - len(lists))])
+        count = chosen * max(rest, 1) if lists else 0
+        self._meter.allow(Size(None, count, count), "the index")
+        return value[index]
+
+    def _index(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Tuple):
+            return tuple(self._index(part) for part in node.elts)
+        if isinstance(node, ast.Slice):
+            parts = (None if part is None else self.value(part) for part in (node.lower, node.upper, node.step))
+            return slice(*map(_bound, parts))
+        found = self.value(node)
+        return _array(found) if isinstance(found, tuple) else found
+
+
+def _outlined(value: Any) -> bool:
+    """Whether only a shape is known of some part."""
+    return isinstance(value, Outline) or (isinstance(value, tuple) and any(map(_outlined, value)))
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, Outline):
+        raise UnknownError
+    return value
+
+
+def _array(found: tuple[Any, ...]) -> Any:
+    shape_of_value(found)
+    if _outlined(found):
+        raise UnknownError
+    return np.asarray(found)
+
+
+def _index_shape(part: Any) -> tuple[int, ...]:
+    """The shape that an index gives; a mask gives as many as it has True."""
+    array = np.asarray(part)
+    return (int(np.count_nonzero(array)),) if array.dtype.kind == "b" else array.shape

@@ -1,0 +1,294 @@
+"""Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
+
+Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
+this room only reads what it needs and says clearly when that is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotune.errors import StudyError, UsageError
+from autotune.identity import ProblemKey, Value, require_names, require_values
+from autotune.study import includes
+from autotune.study.includes import is_file
+
+MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+"""The tables of a study that decide what is run and accepted; only they enter the study's hash."""
+
+_MAX_SIZE = 2**31 - 1
+_MAX_LEVELS = 20
+
+
+class _StudyFields(NamedTuple):
+    name: str
+    path: Path
+    table: Mapping[str, Any]
+    kernel_path: Path
+    source: str
+    shadows: Path | None = None
+
+
+class StudyText(_StudyFields):
+    """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
+
+    `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any. A named
+    tuple and no dataclass: see key.py.
+    """
+
+    def __repr__(self) -> str:
+        return f"StudyText({self.name!r}, {str(self.path)!r})"
+
+    @cached_property
+    def kernel_hash(self) -> str:
+        """Hash of the kernel's text with its includes, 32 hexadecimal digits."""
+        return _digest(self.source)
+
+    @cached_property
+    def study_hash(self) -> str:
+        """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
+        measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
+        text = json.dumps(measured, sort_keys=True, separators=(",", ":"), default=str)
+        return _digest(text + self._reference_text())
+
+    def _reference_text(self) -> str:
+        """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
+        reference = self.table.get("reference")
+        if not isinstance(reference, Mapping):
+            return ""
+        kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
+        text = ""
+        if kernel:
+            path = find_kernel(kernel, self.path, "reference.kernel")
+            text += includes.inline(path, includes.folders_of(self.table, self.path))
+        if python:
+            from autotune.study.imports import files_of
+
+            (_, own), *others = files_of(find_kernel(python, self.path, "reference.python")).items()
+            text += own.decode(errors="replace").replace("\r\n", "\n")
+            text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
+        return text
+
+
+def find_study(name_or_path: str) -> StudyText:
+    """Return the study with that name (`./studies` first, then the bundled ones) or at that path.
+
+    A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        if not is_file(path):
+            what = "not a study file" if os.path.lexists(path) else "no such study file"
+            raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
+        return read_study(path)
+    own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
+    if is_file(own):
+        hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
+        return read_study(own, shadows=bundled if hides else None)
+    if is_file(bundled):
+        return read_study(bundled)
+    raise StudyError(
+        f"no study named {name_or_path!r}",
+        hint=f"known: {', '.join(sorted(study_paths()))}{did_you_mean(name_or_path, study_paths())}; "
+        "a path needs a slash or the suffix .toml",
+    )
+
+
+def study_paths() -> dict[str, Path]:
+    """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
+    folders = (bundled_folder() / "studies", Path("studies"))
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+
+
+def bundled_folder() -> Path:
+    """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
+    package = Path(__file__).parent.parent
+    inside = package / "_library"
+    return inside if inside.is_dir() else package.parent
+
+
+def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
+    """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    try:
+        table = tomllib.loads(includes.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
+    except (ValueError, RecursionError) as error:  # Python's own limits
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
+    require_plain(table, str(path))
+    kernel = table.get("kernel")
+    if not isinstance(kernel, str):
+        raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
+    kernel_path = find_kernel(kernel, path)
+    name = str(table.get("name", path.stem))
+    source = includes.inline(kernel_path, includes.folders_of(table, path))
+    return StudyText(name, path, table, kernel_path, source, shadows)
+
+
+def require_plain(table: Mapping[str, Any], where: str) -> None:
+    """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
+    level: list[tuple[str, Any]] = list(table.items())
+    for _ in range(_MAX_LEVELS):
+        for key, value in level:
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+        level = [(f"{key}.{name}", inner) for key, value in level for name, inner in _inside(value)]
+    if level:
+        raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value, 1) if isinstance(value, list | tuple) else ()
+
+
+def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
+    """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
+    folder = study.parent
+    places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    for place in places:
+        if is_file(place / name):
+            return place / name
+    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+    raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
+
+
+def default_size(text: StudyText) -> dict[str, int]:
+    """Return the sizes of a study with their defaults."""
+    sizes = text.table.get("sizes", {})
+    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+        raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
+    require_names(sizes, f"{text.path}: sizes")
+    return dict(sizes)
+
+
+def default_choices(text: StudyText) -> dict[str, Value]:
+    """Return each choice of a study at its first value, the default."""
+    choices = text.table.get("choices", {})
+    if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
+        raise StudyError("needs lists of values", where=f"{text.path}: choices", hint='write T = ["float"]')
+    require_names(choices, f"{text.path}: choices")
+    for name, values in choices.items():
+        require_values(values, f"{text.path}: choices.{name}")
+    return {name: values[0] for name, values in choices.items()}
+
+
+def default_configuration(text: StudyText) -> dict[str, Value]:
+    """Return each parameter of a study at its default (the first value where none is named)."""
+    values = parameter_values(text)
+    stated = {name: entry for name, entry in text.table["parameters"].items() if isinstance(entry, Mapping)}
+    return {name: stated.get(name, {}).get("default", listed[0]) for name, listed in values.items()}
+
+
+def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
+    """Return the listed values of each parameter of a study."""
+    parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
+    tables = parameters if isinstance(parameters, Mapping) else {"": None}
+    values: dict[str, Any] = {
+        name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()
+    }
+    if not values or not all(isinstance(listed, list | tuple) and listed for listed in values.values()):
+        raise StudyError("needs values", where=where, hint="write values = [8, 16]")
+    require_names(values, where)
+    for name, listed in values.items():
+        require_values(listed, f"{where}.{name}")
+    return values
+
+
+def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
+
+    Raises UsageError for an unknown name, or a value that is no whole number of at least 1.
+    """
+    size = dict(known)
+    for item in _items(texts):
+        name, equals, value = item.partition("=")
+        if not equals:
+            name, value = "", item
+        number = _whole(value, item)
+        if not name:
+            size = dict.fromkeys(size, number)
+        elif name in known:
+            size[name] = number
+        else:
+            raise UsageError(
+                f"no size named {name!r}{did_you_mean(name, known)}",
+                where="--size",
+                hint=f"sizes here: {_listing(known)}",
+            )
+    return size
+
+
+def parse_choices(texts: str | Sequence[str], text: StudyText) -> dict[str, Value]:
+    """Return the default choices with what the texts set: `T=int`. Raises UsageError for what is not offered."""
+    choices = default_choices(text)
+    for item in _items(texts):
+        name, equals, value = item.partition("=")
+        if not equals or name not in choices:
+            raise UsageError(
+                f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(text.table.get('choices', {}))}"
+            )
+        offered = text.table["choices"][name]
+        found = [entry for entry in offered if str(entry) == value]
+        if not found:
+            raise UsageError(
+                f"{name} cannot be {value!r}", where="--choice", hint=f"it can be {', '.join(map(str, offered))}"
+            )
+        choices[name] = found[0]
+    return choices
+
+
+def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
+    """Return what results of this study at this size, with these choices, on that device belong to."""
+    return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
+
+
+def space_hash(text: StudyText) -> str:
+    """Return a hash of what decides which configurations are valid, 32 hexadecimal digits.
+
+    It is no part of a ProblemKey: widening a parameter keeps what was measured. A search records it, so that a
+    look-up knows without evaluating anything that a stored configuration still obeys the study's constraints.
+    """
+    parameters = text.table.get("parameters", {})
+    values = {name: entry.get("values") for name, entry in parameters.items() if isinstance(entry, Mapping)}
+    ruled = {name: text.table[name] for name in ("constraints", "requires") if name in text.table}
+    return _digest(json.dumps([values, ruled], sort_keys=True, separators=(",", ":"), default=str))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _items(texts: str | Sequence[str]) -> list[str]:
+    joined = [texts] if isinstance(texts, str) else texts
+    return [item.replace(" ", "") for text in joined for item in text.split(",") if item.strip()]
+
+
+def _whole(value: str, item: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
+        raise UsageError(
+            f"{item!r} is not a size", where="--size", hint=f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
+        )
+    return int(value)
+
+
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

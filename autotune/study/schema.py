@@ -1,0 +1,229 @@
+"""What a study file may say: the pydantic models of its tables. Meaning and cross-checks are study.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from autotune.errors import StudyError
+from autotune.identity import STUDY_NAME, name_fault, value_fault
+from autotune.study.library import did_you_mean
+from autotune.text import line
+
+
+def _checked(fault: Callable[[Any], str]) -> AfterValidator:
+    """Return a validator that refuses what `fault` finds fault with."""
+
+    def check(entry: Any) -> Any:
+        if found := fault(entry):
+            raise ValueError(found)
+        return entry
+
+    return AfterValidator(check)
+
+
+Value = Annotated[StrictInt | StrictFloat | StrictStr, _checked(value_fault)]
+Text = StrictInt | StrictFloat | Annotated[StrictStr, Field(min_length=1)]
+"""An expression, or a number that stands for itself."""
+Name = Annotated[StrictStr, _checked(name_fault)]
+Values = Annotated[list[Value], Field(min_length=1, max_length=4096)]
+WholeNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
+
+
+class Table(BaseModel):
+    """Base of all tables: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ParameterTable(Table):
+    """`[parameters.NAME]`."""
+
+    values: Values
+    default: Value | None = None
+    about: str = ""
+
+
+class ConstraintTable(Table):
+    """`[[constraints]]`."""
+
+    require: Text
+    reason: str = ""
+
+
+class RequiresTable(Table):
+    """`[requires]`: what a device must have for the study to run at all."""
+
+    extensions: list[str] = []
+    vendor: str = ""
+
+
+class OptionTable(Table):
+    """`[[options]]`: one build option."""
+
+    flag: Annotated[StrictStr, Field(min_length=1)]
+    when: Text = "1"
+
+
+class DataTable(Table):
+    """`data = { ... }` of an input buffer."""
+
+    distribution: Literal["uniform", "normal", "integers", "constant", "range"] = "uniform"
+    low: float | int = -1.0
+    high: float | int = 1.0
+    value: float | int = 0
+    seed: int = 1
+
+
+class ArgumentTable(Table):
+    """`[arguments.NAME]`: a buffer (`shape`), a scalar (`value`) or local memory (`local`)."""
+
+    type: StrictStr
+    shape: Annotated[list[Text], Field(min_length=1, max_length=6)] | None = None
+    allocate: Annotated[list[Text], Field(min_length=1, max_length=6)] | None = None
+    access: Literal["in", "out", "inout", "scratch", "zeroed"] | None = None
+    data: DataTable | None = None
+    value: Text | None = None
+    local: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ArgumentTable:
+        if sum(part is not None for part in (self.shape, self.value, self.local)) != 1:
+            raise ValueError("needs exactly one of shape (a buffer), value (a scalar), local (local memory)")
+        if self.shape is None and (self.allocate or self.access or self.data):
+            raise ValueError("allocate, access and data belong to buffers: add shape")
+        if self.shape is not None and self.access is None:
+            raise ValueError('a buffer needs access = "in", "out", "inout", "scratch" or "zeroed"')
+        if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
+            raise ValueError("shape and allocate need equally many dimensions")
+        return self
+
+
+class LaunchTable(Table):
+    """`[[launch]]`: one kernel launch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    entry: Name
+    global_size: Dimensions = Field(alias="global")
+    local_size: Dimensions | None = Field(default=None, alias="local")
+    arguments: list[Name]
+    when: Text = "1"
+
+
+class ReferenceTable(Table):
+    """`[reference]`: where the expected outputs come from."""
+
+    numpy: Annotated[dict[Name, StrictStr], Field(min_length=1)] | None = None
+    kernel: str | None = None
+    launch: list[LaunchTable] | None = None
+    python: Annotated[StrictStr, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")] | None = None
+    function: str | None = None  # hash of a function that a Python caller gave to Study()
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ReferenceTable:
+        if sum(part is not None for part in (self.numpy, self.kernel, self.python, self.function)) != 1:
+            raise ValueError(
+                'needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME"'
+            )
+        if (self.kernel is None) != (self.launch is None):
+            raise ValueError("a reference kernel needs [[reference.launch]], and only it has one")
+        return self
+
+
+class ToleranceTable(Table):
+    """`[tolerance]`: an output element may differ by `absolute + relative * |expected|`."""
+
+    relative: Text = 0
+    absolute: Text = 0
+
+
+class WorkTable(Table):
+    """`[work]`: operations and bytes of one run, for GFLOPS and GB/s."""
+
+    flops: Text | None = None
+    bytes: Text | None = None
+
+
+class TimingTable(Table):
+    """`[timing]`."""
+
+    cache: Literal["warm", "cold"] = "warm"
+
+
+class StudyTable(Table):
+    """The whole file."""
+
+    name: Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
+    about: str = ""
+    kernel: StrictStr
+    sizes: dict[Name, WholeNumber] = {}
+    size_lists: dict[str, Annotated[list[dict[Name, WholeNumber]], Field(min_length=1)]] = {}
+    choices: dict[Name, Values] = {}
+    parameters: Annotated[dict[Name, ParameterTable], Field(min_length=1)]
+    constraints: list[ConstraintTable] = []
+    requires: RequiresTable = RequiresTable()
+    device: dict[Name, Text] = {}
+    defines: dict[Name, Text] = {}
+    options: list[OptionTable] = []
+    arguments: dict[Name, ArgumentTable]
+    launch: Annotated[list[LaunchTable], Field(min_length=1)]
+    reference: ReferenceTable
+    tolerance: ToleranceTable = ToleranceTable()
+    work: WorkTable = WorkTable()
+    timing: TimingTable = TimingTable()
+
+
+def validate(table: Mapping[str, Any], where: str) -> StudyTable:
+    """Return the validated table. Raises StudyError: the first error in one line, all of them as its detail."""
+    try:
+        return StudyTable.model_validate(table)
+    except ValidationError as error:
+        lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        detail = "\n".join(lines) if more else ""
+        raise StudyError(lines[0] + more, where=where, hint="docs/studies.md has every key", detail=detail) from error
+
+
+def _told(item: Any) -> str:
+    """One pydantic error as `table.key: what is wrong`."""
+    path = [part for part in item["loc"] if not _is_branch(part)]
+    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+    if item["type"] == "extra_forbidden":
+        return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
+    if item["type"] == "missing":
+        return f"{place}: missing"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r:.60}" if path else message
+
+
+_BRANCHES = frozenset({"int", "float", "str", "constrained-str", "function-after", "list"})
+
+
+def _is_branch(part: str | int) -> bool:
+    """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
+    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
+
+
+def _keys_beside(path: list[str | int]) -> list[str]:
+    """Return the keys allowed where an unknown key stands, for a suggestion."""
+    tables: dict[str, type[Table]] = {
+        "parameters": ParameterTable, "constraints": ConstraintTable, "requires": RequiresTable,
+        "options": OptionTable, "arguments": ArgumentTable, "launch": LaunchTable, "reference": ReferenceTable,
+        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable,
+    }  # fmt: skip
+    table = tables.get(str(path[0]), StudyTable) if len(path) > 1 else StudyTable
+    return [field.alias or name for name, field in table.model_fields.items()]

@@ -1,0 +1,1 @@
+"""The search: its loop, resume, finale and result."""

@@ -1,0 +1,66 @@
+"""Names and values are checked where they enter."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune import identity
+from autotune.errors import StudyError
+
+
+@pytest.mark.parametrize("name", ["A", "_x", "TILE_M", "T", "path_length", "PATHS", "x" * 64])
+def test_names_that_enter(name: str) -> None:
+    assert identity.name_fault(name) == ""
+
+
+@pytest.mark.parametrize("name", ["", "9N", "A=1;touch x;B", "A\n", "A-B", "é", "x" * 65, 7, None, ["A"]])
+def test_what_is_no_identifier(name: object) -> None:
+    assert "no C identifier" in identity.name_fault(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PATH", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "PS4", "LD_PRELOAD", "LD_X", "DYLD_X", "PYTHONPATH", "path"],
+)
+def test_what_shells_and_loaders_act_on(name: str) -> None:
+    assert "act on" in identity.name_fault(name)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**63 - 1, 0.5, "float", "unsigned int"])
+def test_values_that_enter(value: object) -> None:
+    assert identity.value_fault(value) == ""
+
+
+@pytest.mark.parametrize("value", [True, None, [1], 2**63, float("nan"), float("inf"), "a\nb", "a\\", "/*", "\x1b"])
+def test_values_that_do_not(value: object) -> None:
+    assert identity.value_fault(value)
+
+
+def test_the_error_shows_no_control_character() -> None:
+    with pytest.raises(StudyError) as raised:
+        identity.require_names(["A", "B\x1b\n"], "x.toml: sizes")
+    assert str(raised.value).startswith("x.toml: sizes: 'B\\x1b\\n' is no C identifier")
+    identity.require_values([1, "x"], "here")
+    with pytest.raises(StudyError, match="64 bits"):
+        identity.require_values([1, 2**63], "here")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "reason"),
+    [
+        ({"A": 1, "T": "x"}, ""),
+        ({"A": 1, "T": "x", "B": 1}, "no parameter 'B'"),
+        ({"A": 1, "T": "x", "A=1;touch x;B": 1}, "no parameter"),
+        ({"A": 1}, "no value of T"),
+        ({"A": 3, "T": "x"}, "A cannot be 3"),
+        ({"A": True, "T": "x"}, "A cannot be True"),
+        ({"A": 1.0, "T": "x"}, "A cannot be 1.0"),
+        ({"A": [1], "T": "x"}, "A cannot be"),
+        ([1], "no table"),
+        (None, "no table"),
+    ],
+)
+def test_what_fits_a_study(configuration: object, reason: str) -> None:
+    found = identity.misfit({"A": [1, 2], "T": ["x"]}, configuration)
+    assert reason in found
+    assert bool(found) == bool(reason)
