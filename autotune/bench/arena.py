@@ -46,6 +46,11 @@ class Guarded:
         """The word that fills its guards."""
         return POISON if self.buffer.access == "in" else FENCE
 
+    @property
+    def restored(self) -> bool:
+        """True where it is put back to what it holds before each run."""
+        return self.buffer.access == "zeroed" or self.pristine is not None
+
 
 class Arena:
     """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
@@ -73,23 +78,14 @@ class Arena:
 
     def poison(self, guarded: Guarded) -> None:
         """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
-        self._fill(guarded, POISON)
+        self._session.fill(guarded.whole, POISON, guarded.start, guarded.nbytes)
 
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
         if guarded.buffer.access == "zeroed":
-            self._fill(guarded, 0)
+            self._session.fill(guarded.whole, 0, guarded.start, guarded.nbytes)
         elif guarded.pristine is not None:
             self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
-
-    def _fill(self, guarded: Guarded, word: int) -> None:
-        """Fill a buffer up to its last byte, which need not end a word: what follows is the guard."""
-        rest = guarded.nbytes % 4
-        words = guarded.nbytes - rest
-        if words:
-            self._session.fill(guarded.whole, word, guarded.start, words)
-        if rest:
-            self._session.write(guarded.whole, np.array([word], np.uint32).view(np.uint8)[:rest], guarded.start + words)
 
     def _get(self, buffer: Buffer) -> Guarded:
         if buffer not in self._guarded:

@@ -10,9 +10,10 @@ import ctypes
 import math
 import os
 import re
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -203,6 +204,13 @@ class Program:
             )
 
 
+@dataclass(slots=True)
+class Batch:
+    """What was enqueued at once: `ns` on the host's clock from its release until all of it had ended."""
+
+    ns: int = 0
+
+
 class Session:
     """A context and an in-order, profiling queue on one device. Raises OpenCLError from every method."""
 
@@ -212,11 +220,14 @@ class Session:
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-            self._launched: list[Event] = []
+            self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
+            self._launched: list[Event] | None = []  # None: nothing is profiled
+            self._batches_ns = 0
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             self.cache = self._device.global_mem_cache_size  # bytes, as far as the driver tells
             self.builds_at_launch = re.search("pocl|portable computing", info.platform, re.IGNORECASE) is not None
             self.understates_limits = understates_limits(info)
+            self.shares_cores = info.kind == "cpu"  # with the host
         if self.builds_at_launch:
             linker.provide()
 
@@ -231,11 +242,15 @@ class Session:
             return buffer.get_sub_region(offset, nbytes, 0)
 
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
-        """Fill part of a buffer (multiples of four bytes) with a 32-bit pattern."""
+        """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
+        pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
         with _reported():
-            for begin in range(0, nbytes, _MOST_FILLED):
-                part = min(_MOST_FILLED, nbytes - begin)
-                cl.enqueue_fill(self._queue, buffer, np.array([word], np.uint32), part, offset=offset + begin)
+            for begin in range(0, words, _MOST_FILLED):
+                part = min(_MOST_FILLED, words - begin)
+                cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
+            for place in range(words, nbytes):
+                byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
+                cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
     def write(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
         """Copy a host array to the device, and wait."""
@@ -283,8 +298,65 @@ class Session:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
             event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
-            self._launched.append(event)
+            if self._launched is not None:
+                self._launched.append(event)
             return event
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """Hold back what is enqueued inside, on a queue without profiling, until all of it is there; then time it.
+
+        Reading and writing would wait for ever inside: what is held back comes before them.
+        """
+        batch = Batch()
+        with self._gate() as release:
+            yield batch
+            self._queue.flush()
+            began = time.perf_counter_ns()
+            release()
+            self._queue.finish()
+            batch.ns = time.perf_counter_ns() - began
+            self._batches_ns += batch.ns
+
+    def holds_back(self, commands: int, patience_s: float = 1.0) -> bool:
+        """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
+        scratch, found, profiling = self.allocate(4), np.zeros(1, np.uint32), self._queue
+        self.fill(scratch, 0, 0, 4)
+        with self._gate() as release:
+            watchdog = threading.Timer(patience_s, release)
+            watchdog.start()
+            for _ in range(commands):
+                self.fill(scratch, 1, 0, 4)
+            self._queue.flush()
+            cl.enqueue_copy(profiling, found, scratch, is_blocking=True)
+            waited = not watchdog.is_alive()
+            watchdog.cancel()
+            watchdog.join()
+        self.finish()
+        return not waited and int(found[0]) == 0
+
+    @contextmanager
+    def _gate(self) -> Iterator[Callable[[], None]]:
+        """Enqueue on the queue without profiling inside, held back until the function given is called or the end."""
+        self.finish()
+        with _reported():
+            self._plain = self._plain or cl.CommandQueue(self._context)
+            gate = cl.UserEvent(self._context)
+            cl.enqueue_marker(self._plain, [gate])
+        profiling, launched, self._queue, self._launched = self._queue, self._launched, self._plain, None
+        held = [gate]
+
+        def release() -> None:
+            while held:
+                held.pop().set_status(cl.command_execution_status.COMPLETE)
+
+        try:
+            with _reported():
+                yield release
+        finally:
+            release()  # a queue that is held back could not even be closed
+            self._plain.finish()
+            self._queue, self._launched = profiling, launched
 
     def wait_until_running(self, event: Event) -> bool:
         """Wait until a launch executes, which on PoCL it does once compiled; False where it failed instead.
@@ -299,9 +371,10 @@ class Session:
             return event.command_execution_status >= cl.command_execution_status.COMPLETE
 
     def busy_ns(self) -> int:
-        """Return the device time of all launches since the last call, all of them finished, in nanoseconds."""
-        launched, self._launched = self._launched, []
-        return sum(span_ns(event, event) for event in launched)
+        """Return the device time of all launches and batches since the last call, all finished, in nanoseconds."""
+        launched, self._launched = self._launched or [], []
+        batches, self._batches_ns = self._batches_ns, 0
+        return sum(span_ns(event, event) for event in launched) + batches
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
