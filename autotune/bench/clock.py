@@ -86,7 +86,8 @@ class Filler:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._kernel = session.build(FILLER, common_options(session.info)).kernel("filler")
-        session.set_arguments(self._kernel, (session.allocate(4), np.uint32(4000)))
+        self._word = session.allocate(4)  # a kernel does not keep its arguments alive
+        session.set_arguments(self._kernel, (self._word, np.uint32(4000)))
 
     def launch(self) -> None:
         """Enqueue it."""
