@@ -78,6 +78,12 @@ class DeviceInfo:
     pci: str = ""
     max_allocation: int = 0
     compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
+    backend: str = "opencl"
+
+    @property
+    def number(self) -> str:
+        """What selects the device on this machine as it is now: its index, `numpy:0` where OpenCL does not drive it."""
+        return str(self.index) if self.backend == "opencl" else f"{self.backend}:{self.index}"
 
     @property
     def fingerprint(self) -> str:

@@ -9,7 +9,7 @@ from autotune.bench.arena import Arena, Guarded
 from autotune.bench.verify import Checker
 from autotune.devices import opencl
 from autotune.devices.opencl import Session
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.study.plan import Buffer, Plan
 
 N = 333  # no whole number of words in bytes

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autotune.devices import linker, opencl
-from autotune.devices import select as devices
+from autotune import devices
 from autotune.devices.opencl import error_name
-from autotune.devices.select import diagnose, find_device, find_devices, list_devices, require_usable
+from autotune.devices import diagnose, find_device, find_devices, list_devices, require_usable
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import WorkerError
 from autotune.reports.endtoend import end_to_end
 from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance

@@ -18,7 +18,7 @@ import pytest
 
 from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.errors import StudyError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import data

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import UsageError
 from autotune.reports.savebuild import save_build
 from autotune.study.problem import Problem

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.opencl import Memory, Session
+from autotune.devices import Memory, Session
 from autotune.study.plan import Buffer, Plan, numpy_type
 
 POISON = 0x7FFFA5A5

@@ -51,7 +51,7 @@ class Job:
     """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
 
     A `patient` one has as long for its first run as if no best were known. Where it `asks`, a device worker sends
-    Built and waits for any message before it runs what it has built.
+    Turn and waits for any message before it runs what it has built.
     """
 
     plan: Plan
@@ -62,7 +62,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class Turn:
     """From a device worker that asks before it runs a kernel."""
 
 
@@ -89,3 +89,16 @@ class Phase:
     name: str
     limit_s: float
     place: int = 0
+
+
+DOING = {
+    "start": "started",
+    "probe": "ran a kernel that is known to be good",
+    "idle": "waited",
+    "build": "built the kernel",
+    "launch": "compiled or first ran the kernel",
+    "run": "ran the kernel for the first time",
+    "verify": "verified the outputs",
+    "time": "timed the kernel",
+}
+"""What a worker says it does, by the name of the phase."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.bench.messages import Sound
 from autotune.devices.opencl import OpenCLError, Session
-from autotune.devices.select import diagnose
+from autotune.devices import diagnose
 from autotune.errors import SetupError
 
 PROBE = "probe"

@@ -17,7 +17,7 @@ from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_p
 from autotune.bench.report import Fault, Limits, Report
 from autotune.bench.timing import Precise, Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
-from autotune.devices.opencl import OpenCLError, Session
+from autotune.devices import BackendError, Session
 from autotune.model import Measurement, Outcome
 from autotune.ranking import FINALIST_MARGIN, median
 from autotune.study.plan import Plan, numpy_type
@@ -214,7 +214,7 @@ class Bench:
         self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile
         try:
             return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
-        except OpenCLError as error:
+        except BackendError as error:
             raise lost(error) from None
 
     def _attempt(self, finalist: _Finalist, step: Callable[[_Finalist], None]) -> None:
@@ -258,7 +258,7 @@ class Bench:
         try:
             run = partial(self._launcher.enqueue, built)
             verdict = self._checker.check(built.buffers, built.plan.outputs, inputs=True, run=run, runs=count)
-        except OpenCLError as error:
+        except BackendError as error:
             raise lost(error) from None
         finalist.run_s = (time.monotonic() - began) / count
         finalist.verified += count

@@ -27,7 +27,7 @@ from autotune.cli.options import (
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.progress import configuration as shown
 from autotune.cli.result import rates_text, timing_text, trial_json
-from autotune.devices import select as devices
+from autotune import devices
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool.evaluator import DeviceEvaluator, Settings

@@ -27,7 +27,7 @@ from autotune.cli.options import (
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.cli.progress import configuration
 from autotune.cli.result import trial_json
-from autotune.devices import select as devices
+from autotune import devices
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings

@@ -28,7 +28,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
-from autotune.devices import select as devices
+from autotune import devices
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool.evaluator import DeviceEvaluator, Settings

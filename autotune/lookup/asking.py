@@ -190,7 +190,7 @@ def _device_here(database: str | None) -> Meant:
 
 
 def _asked_of_opencl(selector: str | None) -> Meant:
-    from autotune.devices.select import find_device
+    from autotune.devices import find_device
 
     info = find_device(selector)
     return Meant(info.fingerprint, info)

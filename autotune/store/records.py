@@ -52,6 +52,8 @@ def key_of(row: Columns) -> ProblemKey:
 def device_columns(device: DeviceInfo) -> dict[str, str]:
     """Return the columns of `devices` for a device as OpenCL described it."""
     facts = asdict(device)
+    if device.backend == "opencl":  # as before there was another
+        del facts["backend"]
     return {
         "facts_hash": digest(facts),
         "fingerprint": device.fingerprint,
