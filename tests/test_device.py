@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices import linker, opencl
 from autotune import devices
+from autotune.devices import diagnose, find_device, find_devices, linker, list_devices, opencl, require_usable
 from autotune.devices.opencl import error_name
-from autotune.devices import diagnose, find_device, find_devices, list_devices, require_usable
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 

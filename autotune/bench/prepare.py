@@ -11,24 +11,21 @@ from typing import Any
 import numpy as np
 
 from autotune.bench.arena import Arena, Guarded, round_up
-from autotune.bench.report import Fault, first_error, located, resources, too_large
+from autotune.bench.report import Fault, first_error, located, too_large
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import (
+from autotune.devices import (
     ArgumentError,
+    BackendError,
     BuildError,
     Event,
     Kernel,
     KernelLimits,
     Memory,
-    OpenCLError,
     Program,
     Session,
 )
 from autotune.model import Outcome
 from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
-
-_MOST_ON_NVIDIA = 228 * 1024
-"""Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +55,12 @@ def compile_plan(session: Session, plan: Plan) -> Compiled:
 
 def build(session: Session, plan: Plan) -> Program:
     """Build a plan's program. Raises Fault with the first error line of the log."""
-    verbose = ("-cl-nv-verbose",) if session.info.vendor_name == "nvidia" else ()  # tells registers and spills
     try:
-        return session.build(plan.source, (*plan.options, *verbose))
+        return session.build(plan.source, plan.options)
     except BuildError as error:
         log = located(error.detail, plan.source)
         line = first_error(log)
-        # NVIDIA's assembler refuses static local memory beyond the device.
-        outcome = Outcome.LAUNCH_ERROR if "too much shared data" in log else Outcome.COMPILE_ERROR
+        outcome = Outcome.LAUNCH_ERROR if error.too_large else Outcome.COMPILE_ERROR
         raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=log) from None
 
 
@@ -76,7 +71,7 @@ def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel
         try:
             kernel = program.kernel(launch.entry)
             limits = program.limits(kernel)
-        except OpenCLError as error:
+        except BackendError as error:
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
         if kernel.num_args != len(launch.arguments):
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
@@ -92,21 +87,21 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
         _set_arguments(session, plan, compiled, buffers)
-    except OpenCLError as error:
+    except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
         "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),
         "private_memory": max(limits.private_memory for _, _, limits in compiled.kernels),
     }
     ready = [(kernel, launch) for kernel, launch, _ in compiled.kernels]
-    return Built(plan, compiled.program, ready, buffers, {**facts, **resources(compiled.program.log)})
+    return Built(plan, compiled.program, ready, buffers, {**facts, **compiled.program.resources})
 
 
 def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled) -> Iterator[Event]:
-    """Launch as little of each kernel as makes PoCL compile it for this launch, and yield the events.
+    """Launch as little of each kernel as has it compiled, where the first launch does that, and yield the events.
 
-    It compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
-    compiled it keeps on disk for the other workers of this search. Raises OpenCLError.
+    PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
+    compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
     _set_arguments(session, plan, compiled, arena.prepare(plan))
     for kernel, launch, _ in compiled.kernels:
@@ -117,15 +112,15 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
 
 
 def binary_hash(session: Session, program: Program) -> str:
-    """Return the SHA-256 of a program's binary; PoCL has none worth the second compilation it would take."""
-    return "" if session.builds_at_launch else hashlib.sha256(program.binary).hexdigest()
+    """Return the SHA-256 of a program's binary; empty where that would cost another compilation."""
+    return hashlib.sha256(program.binary).hexdigest() if session.traits.hashes_binaries else ""
 
 
 def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
     # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
     # by itself. Others corrupt memory.
-    lax = session.understates_limits
-    allowed = _MOST_ON_NVIDIA if lax else plan.local_memory or session.info.local_memory
+    lax = session.traits.understates_limits
+    allowed = session.traits.local_memory if lax else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
     needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
     if needed > allowed:

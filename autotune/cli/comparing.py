@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
+from autotune import devices, text
 from autotune.bench.report import FIRST_S, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
@@ -27,7 +27,6 @@ from autotune.cli.options import (
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.cli.progress import configuration
 from autotune.cli.result import trial_json
-from autotune import devices
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings

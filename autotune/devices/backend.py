@@ -7,6 +7,7 @@ tests/backend_contract.py. Nothing outside this room asks which one it is: `Trai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -129,6 +130,13 @@ class Program(Protocol):
         """Return the limits of one of its kernels."""
 
 
+@dataclass(slots=True)
+class Batch:
+    """What was enqueued at once: `ns` on the host's clock from its release until all of it had ended."""
+
+    ns: int = 0
+
+
 class Session(Protocol):
     """One device, opened: what is enqueued runs in order. Raises BackendError from every method.
 
@@ -147,7 +155,7 @@ class Session(Protocol):
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
-        """Fill part of a buffer (multiples of four bytes) with a 32-bit pattern."""
+        """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
 
     def write(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
         """Copy a host array to the device, and wait."""
@@ -170,11 +178,20 @@ class Session(Protocol):
     def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
         """Enqueue one kernel with the arguments it has."""
 
+    def batch(self) -> AbstractContextManager[Batch]:
+        """Hold back what is enqueued inside, without profiling, until all of it is there; then time it.
+
+        Reading and writing would wait for ever inside: what is held back comes before them.
+        """
+
+    def holds_back(self, commands: int) -> bool:
+        """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
+
     def wait_until_running(self, event: Event) -> bool:
         """Wait until a launch executes: where the first launch compiles, it does then. False where it failed."""
 
     def busy_ns(self) -> int:
-        """Return the device time of all launches since the last call, all of them finished, in nanoseconds."""
+        """Return the device time of all launches and batches since the last call, all finished, in nanoseconds."""
 
     def span_ns(self, first: Event, last: Event) -> int:
         """Return the device time from the start of one finished launch to the end of another, in nanoseconds."""

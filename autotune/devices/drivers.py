@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from autotune.devices import linker
 from autotune.devices.backend import Traits
 from autotune.model import DeviceInfo
+
+_CPU, _GPU = 2, 4  # CL_DEVICE_TYPE_*
+_DEVICE_UUID = 0x106A  # CL_DEVICE_UUID_KHR of cl_khr_device_uuid, which pyopencl does not name
 
 _VENDORS = Path("/etc/OpenCL/vendors")
 _NVIDIA = "libnvidia-opencl.so.1"
@@ -20,6 +26,59 @@ _MOST_ON_NVIDIA = 228 * 1024
 
 Its driver reports 256 work-items for every kernel and 48 KiB of local memory; an H200 runs 1024 and 227 KiB.
 """
+
+
+def describe(index: int, device: Any, library: str) -> DeviceInfo:
+    """Return what OpenCL says of a device, pyopencl's object; `library` is the file that holds OpenCL's functions."""
+    capability = ""
+    if "cl_nv_device_attribute_query" in device.extensions:
+        capability = f"{device.compute_capability_major_nv}.{device.compute_capability_minor_nv}"
+    return DeviceInfo(
+        index=index,
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        platform=f"{device.platform.name.strip()}, {device.platform.version.strip()}",
+        driver=device.driver_version.strip(),
+        kind=_kind(device),
+        opencl_version=device.version.strip(),
+        compute_units=device.max_compute_units,
+        memory=device.global_mem_size,
+        local_memory=device.local_mem_size,
+        max_work_group_size=device.max_work_group_size,
+        max_work_item_sizes=tuple(device.max_work_item_sizes),
+        clock=device.max_clock_frequency,
+        extensions=tuple(device.extensions.split()),
+        uuid=_uuid(device, library),
+        pci=_pci(device),
+        max_allocation=device.max_mem_alloc_size,
+        compute_capability=capability,
+    )
+
+
+def _kind(device: Any) -> str:
+    if device.type & _GPU:
+        return "gpu"
+    return "cpu" if device.type & _CPU else "accelerator"
+
+
+def _uuid(device: Any, library: str) -> str:
+    if "cl_khr_device_uuid" not in device.extensions:
+        return ""
+    found = (ctypes.c_ubyte * 16)()
+    query = ctypes.CDLL(library).clGetDeviceInfo
+    query.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    failed = query(device.int_ptr, _DEVICE_UUID, ctypes.sizeof(found), found, None)
+    digits = bytes(found).hex()
+    return "" if failed else "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _pci(device: Any) -> str:
+    if "cl_nv_device_attribute_query" not in device.extensions:
+        return ""
+    domain = 0
+    with suppress(Exception):
+        domain = device.pci_domain_id_nv
+    return f"{domain:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
 
 
 def traits(info: DeviceInfo) -> Traits:

@@ -6,13 +6,12 @@ there that stalls the next one for a minute.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
-import re
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +23,7 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, BuildError, KernelLimits, Traits
+from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
 from autotune.model import DeviceInfo
 
 _MOST_FILLED = 2**28
@@ -33,8 +32,6 @@ _MOST_FILLED = 2**28
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
 """Bytes of a last-level cache at least: drivers report one that is not always the last, NVIDIA's counts the L1s. These
 are half of what is above the largest L2 of today's GPUs and the shared cache of a CPU's chiplet."""
-
-_DEVICE_UUID = 0x106A  # CL_DEVICE_UUID_KHR of cl_khr_device_uuid, which pyopencl does not name
 
 
 def error_name(code: int) -> str:
@@ -66,58 +63,6 @@ def _devices() -> list[cl.Device]:
             with suppress(cl.Error):
                 devices += platform.get_devices()
     return devices
-
-
-def _info(index: int, device: cl.Device) -> DeviceInfo:
-    capability = ""
-    if "cl_nv_device_attribute_query" in device.extensions:
-        capability = f"{device.compute_capability_major_nv}.{device.compute_capability_minor_nv}"
-    return DeviceInfo(
-        index=index,
-        name=device.name.strip(),
-        vendor=device.vendor.strip(),
-        platform=f"{device.platform.name.strip()}, {device.platform.version.strip()}",
-        driver=device.driver_version.strip(),
-        kind=_kind(device),
-        opencl_version=device.version.strip(),
-        compute_units=device.max_compute_units,
-        memory=device.global_mem_size,
-        local_memory=device.local_mem_size,
-        max_work_group_size=device.max_work_group_size,
-        max_work_item_sizes=tuple(device.max_work_item_sizes),
-        clock=device.max_clock_frequency,
-        extensions=tuple(device.extensions.split()),
-        uuid=_uuid(device),
-        pci=_pci(device),
-        max_allocation=device.max_mem_alloc_size,
-        compute_capability=capability,
-    )
-
-
-def _kind(device: cl.Device) -> str:
-    if device.type & cl.device_type.GPU:
-        return "gpu"
-    return "cpu" if device.type & cl.device_type.CPU else "accelerator"
-
-
-def _uuid(device: cl.Device) -> str:
-    if "cl_khr_device_uuid" not in device.extensions:
-        return ""
-    found = (ctypes.c_ubyte * 16)()
-    query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
-    query.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-    failed = query(device.int_ptr, _DEVICE_UUID, ctypes.sizeof(found), found, None)
-    digits = bytes(found).hex()
-    return "" if failed else "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
-def _pci(device: cl.Device) -> str:
-    if "cl_nv_device_attribute_query" not in device.extensions:
-        return ""
-    domain = 0
-    with suppress(cl.Error):
-        domain = device.pci_domain_id_nv
-    return f"{domain:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
 
 
 class OpenCLProgram:
@@ -171,7 +116,9 @@ class OpenCLSession:
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-            self._launched: list[cl.Event] = []
+            self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
+            self._launched: list[cl.Event] | None = []  # None: nothing is profiled
+            self._batches_ns = 0
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
             self.cache = max(floor, self._device.global_mem_cache_size)
@@ -187,10 +134,14 @@ class OpenCLSession:
             return buffer.get_sub_region(offset, nbytes, 0)
 
     def fill(self, buffer: cl.Buffer, word: int, offset: int, nbytes: int) -> None:
+        pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
         with _reported():
-            for begin in range(0, nbytes, _MOST_FILLED):
-                part = min(_MOST_FILLED, nbytes - begin)
-                cl.enqueue_fill(self._queue, buffer, np.array([word], np.uint32), part, offset=offset + begin)
+            for begin in range(0, words, _MOST_FILLED):
+                part = min(_MOST_FILLED, words - begin)
+                cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
+            for place in range(words, nbytes):
+                byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
+                cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
     def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
         with _reported():
@@ -236,8 +187,60 @@ class OpenCLSession:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
             event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
-            self._launched.append(event)
+            if self._launched is not None:
+                self._launched.append(event)
             return event
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        batch = Batch()
+        with self._gate() as release:
+            yield batch
+            self._queue.flush()
+            began = time.perf_counter_ns()
+            release()
+            self._queue.finish()
+            batch.ns = time.perf_counter_ns() - began
+            self._batches_ns += batch.ns
+
+    def holds_back(self, commands: int, patience_s: float = 1.0) -> bool:
+        scratch, found, profiling = self.allocate(4), np.zeros(1, np.uint32), self._queue
+        self.fill(scratch, 0, 0, 4)
+        with self._gate() as release:
+            watchdog = threading.Timer(patience_s, release)
+            watchdog.start()
+            for _ in range(commands):
+                self.fill(scratch, 1, 0, 4)
+            self._queue.flush()
+            cl.enqueue_copy(profiling, found, scratch, is_blocking=True)
+            waited = not watchdog.is_alive()
+            watchdog.cancel()
+            watchdog.join()
+        self.finish()
+        return not waited and int(found[0]) == 0
+
+    @contextmanager
+    def _gate(self) -> Iterator[Callable[[], None]]:
+        """Enqueue on the queue without profiling inside, held back until the function given is called or the end."""
+        self.finish()
+        with _reported():
+            self._plain = self._plain or cl.CommandQueue(self._context)
+            gate = cl.UserEvent(self._context)
+            cl.enqueue_marker(self._plain, [gate])
+        profiling, launched, self._queue, self._launched = self._queue, self._launched, self._plain, None
+        held = [gate]
+
+        def release() -> None:
+            while held:
+                held.pop().set_status(cl.command_execution_status.COMPLETE)
+
+        try:
+            with _reported():
+                yield release
+        finally:
+            release()  # a queue that is held back could not even be closed
+            self._plain.finish()
+            self._queue, self._launched = profiling, launched
 
     def wait_until_running(self, event: cl.Event) -> bool:
         # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
@@ -249,8 +252,9 @@ class OpenCLSession:
             return event.command_execution_status >= cl.command_execution_status.COMPLETE
 
     def busy_ns(self) -> int:
-        launched, self._launched = self._launched, []
-        return sum(self.span_ns(event, event) for event in launched)
+        launched, self._launched = self._launched or [], []
+        batches, self._batches_ns = self._batches_ns, 0
+        return sum(self.span_ns(event, event) for event in launched) + batches
 
     def span_ns(self, first: cl.Event, last: cl.Event) -> int:
         with _reported():
@@ -270,7 +274,7 @@ class OpenCL:
 
     def devices(self) -> list[DeviceInfo]:
         """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
-        return [_info(index, device) for index, device in enumerate(_devices())]
+        return [drivers.describe(index, device, cl._cl.__file__) for index, device in enumerate(_devices())]
 
     def traits(self, info: DeviceInfo) -> Traits:
         return drivers.traits(info)

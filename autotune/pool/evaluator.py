@@ -2,7 +2,7 @@
 
 `DeviceEvaluator` does so on real devices, in worker processes that a broken kernel may take down. On a GPU, a
 pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's. Where
-kernels share the cores with compilers they do so too, and are halted while a trial runs: building would disturb the clock.
+kernels share the cores with compilers they do so too, and are halted while a trial runs: building would disturb it.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class DeviceEvaluator:
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
             raise
-        # Where the first launch compiles, a builder launches a part of the kernel: what that does, a whole trial has to say.
+        # Where the first launch compiles, a builder launches a part: what that does, a whole trial has to say.
         ran = report.outcome is Outcome.CRASH or (report.outcome is Outcome.TIMEOUT and report.phase == "run")
         undecided = self._traits.builds_at_launch and ran
         if report.outcome is not Outcome.OK and not undecided:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autotune.bench.prepare import Compiled, build, kernels
-from autotune.devices.opencl import Program
+from autotune.devices import Program
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo
 from autotune.study.plan import Plan
