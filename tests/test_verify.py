@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.bench import trial
+from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
 from autotune.bench.report import Fault, Limits, Report, is_too_large
 from autotune.bench.timing import Rules
@@ -194,7 +194,7 @@ def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[
 def test_finalists_take_turns_of_three_runs_or_of_one_long_run(
     session: Session, monkeypatch: pytest.MonkeyPatch, length: int, samples: int
 ) -> None:
-    monkeypatch.setattr(trial, "_LONG_NS", length)
+    monkeypatch.setattr(finals, "LONG_NS", length)
     rules = Rules(maximum=5, least_s=0.0, target=0.0)
     bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
     (found,) = bench.retime([sum_plan()], None, budget_s=60.0)

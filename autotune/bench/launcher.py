@@ -83,7 +83,7 @@ class Launcher:
         for left in reversed(range(count)):
             self._put_back(built, *(() if left else poisoned))
             if built.plan.cache == "cold":
-                with _noticing_loss():
+                with noticing_loss():
                     self._flush.run()
             events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
             spans.append((events[0], events[-1]))
@@ -97,7 +97,7 @@ class Launcher:
         """
         self._allow(runs, longest_ns)
         restored = [guarded for guarded in built.buffers if guarded.restored]
-        with _noticing_loss(), self._session.batch() as batch:
+        with noticing_loss(), self._session.batch() as batch:
             for _ in range(runs if restored or not empty else 0):
                 for guarded in restored:
                     self._arena.restore(guarded)
@@ -113,7 +113,7 @@ class Launcher:
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
-        with _noticing_loss():
+        with noticing_loss():
             self._session.finish()
 
     def busy_s(self) -> float:
@@ -127,7 +127,7 @@ class Launcher:
 
     def _put_back(self, built: Built, *poisoned: str) -> None:
         """Put the buffers into the state before a run; those of the accesses named are poisoned."""
-        with _noticing_loss():
+        with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.access in poisoned:
                     self._arena.poison(guarded)
@@ -159,13 +159,9 @@ def _refusal(launch: Launch, error: BackendError) -> str:
 
 
 @contextmanager
-def _noticing_loss() -> Iterator[None]:
+def noticing_loss() -> Iterator[None]:
+    """Raise the fault of a device that is of no more use where a call inside fails."""
     try:
         yield
     except BackendError as error:
-        raise lost(error) from None
-
-
-def lost(error: BackendError) -> Fault:
-    """Return the fault of a device that is of no more use."""
-    return Fault(Outcome.CRASH, f"the device gave up while running the kernel: {error}", fatal=True)
+        raise Fault(Outcome.CRASH, f"the device gave up while running the kernel: {error}", fatal=True) from None

@@ -204,8 +204,8 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
 
     def timed(warmup: Sequence[int], samples: Sequence[int], *, stopped: bool = False) -> Timed:
         reason = _slower_text(samples, whole_ns or math.nan, runs) if stopped else ""
-        per_run = [tuple(round(ns / runs) for ns in times) for times in (samples, warmup)]
-        return Timed(Measurement(*per_run, cache), stopped, reason)
+        taken, before = (tuple(round(ns / runs) for ns in times) for times in (samples, warmup))
+        return Timed(Measurement(taken, before, cache), stopped, reason)
 
     warmup = _warm_up(source, rules, slower)
     if slower.is_hopeless(warmup):
