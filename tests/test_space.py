@@ -111,7 +111,7 @@ def brute_force(parameters: dict[str, list], constraints: list[Constraint], k: i
 
 
 @pytest.mark.parametrize("pruned_from", [0, 1_000_000])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_the_space_is_what_brute_force_finds(
     pruned_from: int, problem: tuple[dict[str, list], list[Constraint], int], random: Any

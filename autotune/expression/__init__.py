@@ -1,11 +1,11 @@
-"""The small safe language of constraints and sizes: parsed by `ast`, compiled to closures, never run by `eval`.
+"""The small safe language of constraints and sizes: parsed by `ast`, checked, compiled; its text is never run.
 
 Arithmetic, comparisons (chained), `and`, `or`, `not`, `a if c else b`, `x in (1, 2)`, text in quotes and
 the functions of `FUNCTIONS`, besides `has_extension("cl_khr_fp16")`. `and`, `or` and `not` give truth
 values; they, `if` and chained comparisons leave aside what they do not need.
 
     syntax.py   text -> tree, by an allow-list and under bounds; `read` is the part that another language can share
-    tree.py     what the tree means: operators on scalars, the tree compiled, the tree with what is known put in
+    tree.py     what the tree means, as a Python function of scalars; the tree with what is known put in
 """
 
 from __future__ import annotations

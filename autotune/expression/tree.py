@@ -215,7 +215,10 @@ def _source(node: Node, names: Mapping[str, str], texts: list[Any]) -> str:
         case "in":
             return f"{operands[0]} in [{', '.join(parts[1:])}]"
         case "+" | "-" | "*" | "/" | "//":
-            return f"bounded({operands[0]} {node.sign} {operands[1]})"
+            value = f"{operands[0]} {node.sign} {operands[1]}"
+            if "(" in value:
+                return f"bounded({value})"
+            return f"(t if {-LIMIT} <= (t := {value}) <= {LIMIT} else bounded(t))"  # no call where nothing nests
         case "%":
             return f"({operands[0]} % {operands[1]})"
         case "negative" | "positive":
