@@ -80,6 +80,54 @@ class Retime:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """To a worker of the role `once`, after its DeviceInfo: use a verified plan from nothing, twice.
+
+    Answered by EndToEnd, or a Report where that fails.
+    """
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
+    inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+
+    `next_use` is what the same costs once more, in the program that has its context and its kernels by now:
+    transfer, kernel and read back. What is compiled at the first launch is counted as build.
+    """
+
+    setup: float
+    build: float
+    transfer: float
+    kernel: float
+    read_back: float
+    next_use: float
+
+    @property
+    def total(self) -> float:
+        """The first use, in seconds: all but `next_use`."""
+        return self.setup + self.build + self.transfer + self.kernel + self.read_back
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """To a worker of the role `once`, after its DeviceInfo: build a plan. Answered by Kept, or a Report."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a build gave: the log and, if it did and the driver gives it away, the binary in a file of that suffix."""
+
+    log: str
+    binary: bytes = b""
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """From a worker: what it does now, and within how many seconds it will say the next thing.
 

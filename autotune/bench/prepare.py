@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        _set_arguments(session, plan, compiled, buffers)
+        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.view for guarded in buffers})
     except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
@@ -103,7 +103,7 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
     PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
     compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
-    _set_arguments(session, plan, compiled, arena.prepare(plan))
+    set_arguments(session, plan, compiled, {one.buffer.name: one.view for one in arena.prepare(plan)})
     for kernel, launch, _ in compiled.kernels:
         if launch.local_size is not None:
             sizes = zip(launch.global_size, launch.local_size, strict=True)
@@ -135,11 +135,11 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
         raise Fault(Outcome.LAUNCH_ERROR, too_large(items, launch.entry, most))
 
 
-def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:
-    views = {guarded.buffer.name: guarded.view for guarded in buffers}
+def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mapping[str, Memory]) -> None:
+    """Set the arguments of all kernels; `views` are the buffers on the device by name. Raises Fault."""
     for kernel, launch, _ in compiled.kernels:
         try:
-            session.set_arguments(kernel, [argument(plan, name, views) for name in launch.arguments])
+            session.set_arguments(kernel, [_argument(plan.arguments[name], views) for name in launch.arguments])
         except ArgumentError as error:
             raise _refused(plan, launch, error) from None
 
@@ -155,13 +155,10 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     return Fault(Outcome.COMPILE_ERROR, reason)
 
 
-def argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
-    """Return an argument as `Session.set_arguments` takes it; `views` are the buffers on the device by name."""
-    argument = plan.arguments[name]
+def _argument(argument: Buffer | Scalar | Local, views: Mapping[str, Memory]) -> Any:
     if isinstance(argument, Buffer):
-        return views[name]
+        return views[argument.name]
     if isinstance(argument, Local):
         return argument.nbytes
-    assert isinstance(argument, Scalar)
     dtype, width = numpy_type(argument.type)
     return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
 from autotune.bench.messages import Job, Phase, Probe, Ready, Retime, Setup, Turn
+from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
@@ -27,12 +28,16 @@ _PROBE_S = 60.0
 
 
 def serve(role: str, connection: Connection) -> None:
-    """Serve one search until it closes the connection.
+    """Serve one search until it closes the connection; in the role `once`, a single message.
 
     The device comes first: its driver starts while the search still computes the data that Setup names.
     """
     try:
-        session = open_session(connection.recv())
+        device = connection.recv()
+        if role == "once":
+            connection.send(once(device, connection.recv()))
+            return
+        session = open_session(device)
         setup = _receive(session, connection)
         if role == "builder":
             _serve_builds(session, setup, connection)

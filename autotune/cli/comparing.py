@@ -32,7 +32,7 @@ from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.reports import baselines, charts, compare
 from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
-from autotune.reports.endtoend import EndToEnd, end_to_end
+from autotune.reports.fresh import EndToEnd, end_to_end
 from autotune.reports.pictures import Extra, draw
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
