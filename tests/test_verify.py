@@ -19,7 +19,8 @@ from autotune.bench.report import Fault, Limits, Report, is_too_large
 from autotune.bench.timing import Rules
 from autotune.bench.trial import Bench
 from autotune.bench.verify import Checker, _walk
-from autotune.devices import KernelLimits, Session, list_devices, open_session
+from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
+from autotune.devices.opencl import OpenCLProgram
 from autotune.model import Measurement, Outcome
 from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 

@@ -69,7 +69,8 @@ def keep(device: DeviceInfo, plan: Plan) -> Kept:
     except BuildError as error:
         return Kept(error.detail)
     try:
-        return Kept(program.log, program.binary, program.binary_suffix)
+        suffix = program.binary_suffix
+        return Kept(program.log, program.binary.rstrip(b"\0") if suffix == "ptx" else program.binary, suffix)
     except BackendError:  # a driver need not give it away
         return Kept(program.log)
 

@@ -58,7 +58,9 @@ class OnHost:
 
     def checksum(self, guarded: Guarded) -> Any:
         """Take the CRC of its data."""
-        return lambda: np.array([zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32)
+        return lambda: np.array(
+            [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
+        )
 
     def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""

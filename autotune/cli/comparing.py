@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
+from autotune.bench.messages import EndToEnd
 from autotune.bench.report import FIRST_S, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
@@ -32,7 +33,7 @@ from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.reports import baselines, charts, compare
 from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
-from autotune.reports.fresh import EndToEnd, end_to_end
+from autotune.reports.fresh import end_to_end
 from autotune.reports.pictures import Extra, draw
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store

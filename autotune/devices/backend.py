@@ -1,7 +1,8 @@
 """What a backend is: the devices that one way of driving them finds, and one of them as a session.
 
 A backend is one file. It is named by a row of the registry, or by an entry point of an installed package, and passes
-tests/backend_contract.py. Nothing outside this room asks which one it is: `Traits` say what differs.
+tests/backend_contract.py. What its classes inherit from these is what most devices need. Nothing outside this room asks
+which backend it is: `Traits` say what differs.
 """
 
 from __future__ import annotations
@@ -181,14 +182,18 @@ class Session(Protocol):
     def batch(self) -> AbstractContextManager[Batch]:
         """Hold back what is enqueued inside, without profiling, until all of it is there; then time it.
 
-        Reading and writing would wait for ever inside: what is held back comes before them.
+        Reading and writing would wait for ever inside: what is held back comes before them. Only called on a device
+        that `holds_back`.
         """
+        raise NotImplementedError
 
     def holds_back(self, commands: int) -> bool:
         """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
+        return False
 
     def wait_until_running(self, event: Event) -> bool:
         """Wait until a launch executes: where the first launch compiles, it does then. False where it failed."""
+        return True
 
     def busy_ns(self) -> int:
         """Return the device time of all launches and batches since the last call, all finished, in nanoseconds."""
@@ -216,9 +221,12 @@ class Backend(Protocol):
 
     def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
         """Return variables of a process whose builds are kept in a folder; `worker`: it is one of many here."""
+        return {}
 
     def diagnose(self) -> list[str]:
         """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
+        return []
 
     def missing(self, info: DeviceInfo) -> list[str]:
         """Return what this machine lacks to build for a device, lines as of `diagnose`."""
+        return []
