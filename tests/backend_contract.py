@@ -164,7 +164,14 @@ class BackendContract:
         }
         launch = Launch("copy", (1,), (1,), tuple(arguments))
         plan = Plan(self.COPY, (), (launch,), arguments, {"target": Tolerance()}, cache)
-        bench = trial.Bench(session, {"source": data}, {"target": data}, Rules(), Limits(), lambda *_: None)
+        bench = trial.Bench(
+            session,
+            {"source": data},
+            {"target": data},
+            Rules(maximum=5, warmup=3, least_s=0.0),
+            Limits(),
+            lambda *_: None,
+        )
         report = bench.run(plan, None)
         assert report.outcome is outcome, report.reason
         assert reason in report.reason

@@ -77,8 +77,6 @@ kernel = "doubles.py"
 N = 64
 [parameters.VARIANT]
 values = ["GOOD", "WRONG", "INPUT", "SYNTAX", "RAISES", "ABORT", "ENDLESS"]
-[parameters.STEP]
-values = [1, 2]
 [arguments.a]
 type = "float"
 shape = ["N"]
@@ -113,9 +111,8 @@ def doubles(n, a, c, d):
     while VARIANT == "ENDLESS":
         pass
     a, c, d = a.view(np.float32), c.view(np.float32), d.view(np.int32)
-    for first in range(STEP):
-        c[first:n:STEP] = 2 * a[first:n:STEP]
-        d[first:n:STEP] += 1
+    c[:n] = 2 * a
+    d += 1
     if VARIANT == "WRONG":
         c[5] = 0
     if VARIANT == "INPUT":
@@ -148,16 +145,13 @@ def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path
         Store.open(str(tmp_path / "a.db")) as store,
         DeviceEvaluator(problem, [problem.device], settings) as evaluator,
     ):
-        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=14))
+        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=len(OUTCOMES)))
         trials = store.trials(problem.key)
-    assert {(trial.configuration["VARIANT"], trial.configuration["STEP"]) for trial in trials} == {
-        (variant, step) for variant in OUTCOMES for step in (1, 2)
-    }
+    assert sorted(str(trial.configuration["VARIANT"]) for trial in trials) == sorted(OUTCOMES)
     for trial in trials:
         outcome, reason = OUTCOMES[str(trial.configuration["VARIANT"])]
-        assert trial.outcome in ((outcome, Outcome.STOPPED) if outcome is Outcome.OK else (outcome,)), trial.reason
-        if outcome is not Outcome.OK:
-            assert reason in trial.reason
+        assert trial.outcome is outcome, trial.reason
+        assert reason in trial.reason
 
 
 def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
