@@ -24,9 +24,9 @@ BATCH_NS = 1_000_000
 """Device time of a batch: the host's clock starts and stops it to within a few microseconds."""
 
 MOST_COMMANDS = 512
-"""Launches, copies and fills in a batch; the device's queue is tried with twice as many."""
+"""Launches, copies and fills in a batch; the device's queue is tried with as many."""
 
-WAKE_NS = 20_000_000
+WAKE_NS = 10_000_000
 """Device time after which a device that was idle runs at its full clock."""
 
 _IDLE_S = 0.05
@@ -118,7 +118,7 @@ class Clocks:
     def __init__(self, session: Session, launcher: Launcher) -> None:
         self._launcher = launcher
         # A device that shares the host's cores would run the host's clock too.
-        self._queues = not session.traits.shares_cores and session.holds_back(2 * MOST_COMMANDS)
+        self._queues = not session.traits.shares_cores and session.find_gate(MOST_COMMANDS) != ""
         self._awake_s = 0.0  # when it last ran for long
 
     def choose(self, built: Built, run_ns: int) -> Clock:
