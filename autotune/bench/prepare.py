@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,25 @@ class Built:
     environment: dict[str, str | int | float]
 
 
-def compile_plan(session: Session, plan: Plan) -> Compiled:
-    """Build a plan's program and kernels. Raises Fault."""
-    program = build(session, plan)
-    return Compiled(program, kernels(session, program, plan))
+def compile_plan(session: Session, plan: Plan, program: Program | None = None) -> Compiled:
+    """Build a plan's program, unless there is one, and a kernel for each launch.
+
+    Raises Fault where it does not build, a kernel is missing or exceeds the device.
+    """
+    program = program or build(session, plan)
+    kernels = []
+    for number, launch in enumerate(plan.launches, 1):
+        try:
+            kernel = program.kernel(launch.entry)
+            limits = program.limits(kernel)
+        except BackendError as error:
+            raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
+        if kernel.num_args != len(launch.arguments):
+            takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
+            raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
+        _check_limits(session, plan, launch, limits)
+        kernels.append((kernel, launch, limits))
+    return Compiled(program, kernels)
 
 
 def build(session: Session, plan: Plan) -> Program:
@@ -62,23 +78,6 @@ def build(session: Session, plan: Plan) -> Program:
         line = first_error(log)
         outcome = Outcome.LAUNCH_ERROR if error.too_large else Outcome.COMPILE_ERROR
         raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=log) from None
-
-
-def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel, Launch, KernelLimits]]:
-    """Return a kernel with its limits for each launch. Raises Fault where one is missing or exceeds the device."""
-    found = []
-    for number, launch in enumerate(plan.launches, 1):
-        try:
-            kernel = program.kernel(launch.entry)
-            limits = program.limits(kernel)
-        except BackendError as error:
-            raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
-        if kernel.num_args != len(launch.arguments):
-            takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
-            raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
-        _check_limits(session, plan, launch, limits)
-        found.append((kernel, launch, limits))
-    return found
 
 
 def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled: Compiled) -> Built:
@@ -138,8 +137,14 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
 def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mapping[str, Memory]) -> None:
     """Set the arguments of all kernels; `views` are the buffers on the device by name. Raises Fault."""
     for kernel, launch, _ in compiled.kernels:
+        values: list[Any] = []
+        for argument in map(plan.arguments.__getitem__, launch.arguments):
+            if isinstance(argument, Buffer):
+                values.append(views[argument.name])
+            else:
+                values.append(argument.nbytes if isinstance(argument, Local) else _number(argument))
         try:
-            session.set_arguments(kernel, [_argument(plan.arguments[name], views) for name in launch.arguments])
+            session.set_arguments(kernel, values)
         except ArgumentError as error:
             raise _refused(plan, launch, error) from None
 
@@ -155,10 +160,7 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     return Fault(Outcome.COMPILE_ERROR, reason)
 
 
-def _argument(argument: Buffer | Scalar | Local, views: Mapping[str, Memory]) -> Any:
-    if isinstance(argument, Buffer):
-        return views[argument.name]
-    if isinstance(argument, Local):
-        return argument.nbytes
+@lru_cache(maxsize=1024)
+def _number(argument: Scalar) -> Any:
     dtype, width = numpy_type(argument.type)
     return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)

@@ -119,17 +119,12 @@ def environment(caches: Path, *, worker: bool) -> dict[str, str]:
     return {**variables, "CUDA_DEVICE_MAX_CONNECTIONS": "1"} if worker else variables
 
 
-def resources(log: str) -> dict[str, int]:
-    """Return registers and spilled bytes where a build log tells them (NVIDIA's, with `-cl-nv-verbose`)."""
-    found = {name: [int(number) for number in re.findall(pattern, log)] for name, pattern in _RESOURCES.items()}
-    return {name: max(numbers) for name, numbers in found.items() if numbers}
-
-
-_RESOURCES = {
-    "registers": r"Used (\d+) registers",
-    "spill_stores": r"(\d+) bytes spill stores",
-    "spill_loads": r"(\d+) bytes spill loads",
+FACTS = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "spill_stores": re.compile(r"(\d+) bytes spill stores"),
+    "spill_loads": re.compile(r"(\d+) bytes spill loads"),
 }
+"""What a build log tells of kernels: registers and spilled bytes (NVIDIA's, with `-cl-nv-verbose`)."""
 
 
 def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:

@@ -5,6 +5,7 @@ With all commands queued before the first may run, how fast the host enqueues th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -75,5 +76,8 @@ class EventGate:
             event.set_status(cl.command_execution_status.COMPLETE)
 
 
-GATES = {"kernel": KernelGate, "event": EventGate}
+GATES: Mapping[str, Callable[[cl.Context, cl.CommandQueue, cl.CommandQueue], Gate]] = {
+    "kernel": KernelGate,
+    "event": EventGate,
+}
 """Kinds of gates, the better first."""

@@ -69,12 +69,16 @@ def _devices() -> list[cl.Device]:
 class OpenCLProgram:
     """A built program: its kernels, log and binary, which is PTX on NVIDIA."""
 
-    def __init__(self, program: cl.Program, device: cl.Device, log: str, binary_suffix: str = "bin") -> None:
+    def __init__(self, program: cl.Program, device: cl.Device, binary_suffix: str = "bin") -> None:
         self._program = program
         self._device = device
-        self.log = log
         self.binary_suffix = binary_suffix
-        self.resources = drivers.resources(log)
+        self.log = ""
+        with suppress(cl.Error):
+            ask: Any = program
+            self.log = str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
+        found = {name: [int(number) for number in pattern.findall(self.log)] for name, pattern in drivers.FACTS.items()}
+        self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
 
     @property
     def binary(self) -> bytes:
@@ -97,13 +101,6 @@ class OpenCLProgram:
                 kernel.get_work_group_info(ask.LOCAL_MEM_SIZE, self._device),
                 kernel.get_work_group_info(ask.PRIVATE_MEM_SIZE, self._device),
             )
-
-
-def _build_log(program: cl.Program, device: cl.Device) -> str:
-    with suppress(cl.Error):
-        ask: Any = program
-        return str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
-    return ""
 
 
 class OpenCLSession:
@@ -167,14 +164,14 @@ class OpenCLSession:
             with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
                 program.build([*options, *verbose])
         except cl.Error as error:
-            log = _build_log(program, self._device)
+            log = OpenCLProgram(program, self._device).log
             raise BuildError(
                 _said(error.routine or "clBuildProgram", error.code),
                 name=error_name(error.code),
                 detail=log,
                 too_large="too much shared data" in log,  # NVIDIA's assembler: static local memory beyond the device
             ) from None
-        return OpenCLProgram(program, self._device, _build_log(program, self._device), "ptx" if self._nvidia else "bin")
+        return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
     def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
         for position, value in enumerate(arguments):
@@ -194,7 +191,6 @@ class OpenCLSession:
             return event
 
     def find_gate(self, commands: int) -> str:
-        kind: type[Gate]
         for name, kind in GATES.items():
             with _reported():
                 self._plain = cl.CommandQueue(self._context)
