@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autotune import devices, lookup
-from autotune.bench.report import BUILD_S, FIRST_S, Limits
+from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench.report import FIRST_S, Limits, first_error
+from autotune.bench import FIRST_S, Limits, first_error
 from autotune.cli import app
 from autotune.cli.options import (
     ChoiceOption,

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench.messages import EndToEnd
-from autotune.bench.report import FIRST_S, Limits
+from autotune.bench import FIRST_S, EndToEnd, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
     ChoiceOption,

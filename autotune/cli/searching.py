@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune import devices, text
-from autotune.bench.report import BUILD_S, FIRST_S, Limits
+from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
     ChoiceOption,

@@ -17,9 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench.messages import Job, Probe, Ready, Retime, Setup, Sound, Turn
-from autotune.bench.probe import machine_fault, unwritable
-from autotune.bench.report import Report
+from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause

@@ -18,9 +18,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Protocol, Self
 
-from autotune.bench.messages import Job, Setup
-from autotune.bench.report import Limits, Report
-from autotune.bench.timing import Rules
+from autotune.bench import Job, Limits, Report, Rules, Setup
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial

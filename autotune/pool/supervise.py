@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import autotune
-from autotune.bench.messages import DOING, Phase
+from autotune.bench import DOING, Phase
 from autotune.errors import WorkerError
 
 LONGEST_WAIT_S = 3600.0

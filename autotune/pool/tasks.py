@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 
-from autotune.bench.report import Report
+from autotune.bench import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study.plan import Plan
 

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from autotune.bench.messages import EndToEnd, Keep, Kept, Use
-from autotune.bench.report import Report
+from autotune.bench import EndToEnd, Keep, Kept, Report, Use
 from autotune.devices import environment
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from autotune.bench.report import is_too_large
+from autotune.bench import is_too_large
 from autotune.devices import traits
 from autotune.errors import SetupError, WorkerError
 from autotune.identity import clean
