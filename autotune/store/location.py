@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")

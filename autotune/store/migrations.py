@@ -148,4 +148,9 @@ def _first(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first,)
+def _made(connection: Connection) -> None:
+    """What a trial was built and launched as, for look-ups that compute nothing."""
+    _run(connection, "ALTER TABLE trials ADD COLUMN made TEXT")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made)
