@@ -314,7 +314,10 @@ def spoilt(**changes: Any) -> str:
         (lambda line: re.sub('"finished":"[^"]*"', '"finished":7', line), "line 2: finished:"),
         (lambda line: re.sub('"finished":"[^"]*"', '"finished":null', line), "line 2: finished: an instant is missing"),
         (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
-        (lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])), "line 2: made: holds what no build"),
+        (
+            lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
+            "line 2: made: holds what no build",
+        ),
         (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),

@@ -150,7 +150,8 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     try:
         line = _Whole.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # What is wrong with the trial itself comes before what is wrong with its search.
+        first = min(error.errors(include_url=False), key=lambda found: found["loc"][:1] == ("search",))
         place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
         raise StoreError(place + first["msg"].removeprefix("Value error, "), where=where, hint=HINT) from None
     trial = trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})

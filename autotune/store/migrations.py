@@ -149,8 +149,14 @@ def _first(connection: Connection) -> None:
 
 
 def _made(connection: Connection) -> None:
-    """What a trial was built and launched as, for look-ups that compute nothing."""
-    _run(connection, "ALTER TABLE trials ADD COLUMN made TEXT")
+    """What a trial was built and launched as, for look-ups that compute nothing; the fastest trials by an index."""
+    _run(
+        connection,
+        """
+        ALTER TABLE trials ADD COLUMN made TEXT;
+        CREATE INDEX trials_by_time ON trials (search_id, outcome, driver, time_ns)
+        """,
+    )
 
 
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made)

@@ -145,7 +145,7 @@ class Store(Access):
 
         def step(connection: Connection) -> None:
             columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
-            columns["driver"] = trial.driver or driver
+            columns["driver"] = columns["driver"] or driver
             if not queries.finish(connection, trial_id, columns):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
