@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
 _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
-
-_WORD = re.compile(r"[\w.+-]{1,64}", re.ASCII)
-"""What a stored value of a computed define may be; another is computed anew."""
 
 
 class Match(StrEnum):
@@ -170,7 +166,7 @@ def built(
     known = [f"-D{name}={value}" for name, value in {**asked.key.choices, **configuration}.items()]
     formulas = {name: str(formula) for name, formula in (study.get("work") or {}).items()}
     flops = made.get("flops") if made.get("work") == formulas else None
-    if type(flops) not in (int, float) or not 0 <= flops < float("inf"):
+    if not isinstance(flops, int | float) or not 0 <= flops < float("inf"):
         flops = None
     if not study.get("defines") and not study.get("options"):
         return tuple(known), flops
@@ -180,7 +176,8 @@ def built(
     rest = list(options[len(known) :])
     for name in study.get("defines") or ():
         option = str(rest.pop(0)) if rest else ""
-        if not option.startswith(f"-D{name}=") or not _WORD.fullmatch(option[len(name) + 3 :]):
+        label, _, value = option.partition("=")
+        if label != f"-D{name}" or not _is_word(value):
             return None, flops
     flags = iter(entry.get("flag") for entry in study.get("options") or ())
     if not all(
@@ -188,6 +185,14 @@ def built(
     ):  # in their order: each `in` goes on where the last one ended
         return None, flops
     return tuple(options), flops
+
+
+def _is_word(value: str) -> bool:
+    """Whether a stored value of a computed define is a number or a name; another is computed anew."""
+    return value.isascii() and value.translate(_NUMERIC).isalnum() and len(value) <= 64
+
+
+_NUMERIC = dict.fromkeys(map(ord, "_.+-"))
 
 
 def found(
