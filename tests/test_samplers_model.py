@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,10 @@ from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
 from autotune.samplers.bayes import aligned, maximin
 from autotune.samplers.features import Features, table
-from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, variance
+from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, leave_one_out, variance
 from autotune.samplers.posterior import Posterior, log_expected_improvement
-from autotune.samplers.surrogate import GROWTH_STEP, fits_at
+from autotune.samplers.rows import Codec, History
+from autotune.samplers.surrogate import GROWTH_STEP, ColdView, Surrogate, fits_at
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 
@@ -39,6 +41,15 @@ ALIKE = device({"x": 32, "y": 4, "v": "b", "pad": 0}, unit=70_000)
 CONTRARY = device({"x": 1, "y": 8, "v": "c", "pad": 1})
 
 
+ANY_TIME = np.exp(np.random.default_rng(1).uniform(9, 15, len(SPACE)))
+
+
+def unrelated(configuration: Configuration) -> Trial:
+    """A made-up device that says nothing of any other."""
+    row = SPACE.row(configuration)
+    return Trial(configuration, Outcome.OK, measurement=Measurement((int(ANY_TIME[row]),)))
+
+
 def search(measure, count: int, seed: int = 0, donors=(), space: Space = SPACE) -> list[Trial]:
     proposer = Proposer(space, "bayes", seed, donors)
     trials = []
@@ -46,6 +57,18 @@ def search(measure, count: int, seed: int = 0, donors=(), space: Space = SPACE) 
         trials.append(measure(proposer.ask()))
         proposer.tell(trials[-1])
     return trials
+
+
+def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
+    """The trials as an Optuna study."""
+    study = optuna.create_study()
+    for trial in trials:
+        row = SPACE.row(trial.configuration)
+        assert row is not None
+        study.add_trial(
+            optuna.trial.create_trial(value=trial.time_ns, params=codec.params(row), distributions=codec.distributions)
+        )
+    return study
 
 
 def evaluations_to_best(trials: list[Trial]) -> int:
@@ -138,6 +161,16 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
         assert np.sqrt(np.diag(posterior.covariance(np.arange(30)))) == pytest.approx(deviation, abs=1e-3)
 
 
+def test_each_target_is_foretold_by_the_others(points: np.ndarray) -> None:
+    hyper = guess(Prior(LENGTHS))
+    y = np.sin(points.sum(axis=1))
+    mean, variances = leave_one_out(points, y, hyper)
+    others = np.arange(12) != 5
+    alone = Posterior(points[5:6], points[others], hyper)
+    assert mean[5] == pytest.approx(alone.predict(y[others])[0][0], abs=1e-3)
+    assert variances[5] == pytest.approx(alone.predict(y[others])[1][0] ** 2 + hyper.noise, rel=1e-3)
+
+
 def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
     hyper = guess(Prior(LENGTHS))
     y = np.sin(points.sum(axis=1))
@@ -227,6 +260,28 @@ def test_a_misleading_device_does_not_prevent_the_best() -> None:
     donor = search(CONTRARY, 60, seed=9)
     needed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
     assert np.median(needed) < 50
+
+
+@pytest.mark.parametrize(("other", "misled"), [(unrelated, True), (ALIKE, False)])
+def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misled: bool) -> None:
+    codec, donor = Codec(SPACE), search(other, 60, seed=9)
+    features = Features(SPACE)
+    view = transfer_view(SPACE, features, [("other", donor)])
+    assert view is not None
+    history = History(codec)
+    history.update(study_of(search(HERE, 40), codec))
+    cold, informed = Surrogate(SPACE, ColdView(features), 0), Surrogate(SPACE, view, 0)
+    cold.update(history)
+    informed.update(history)
+    assert (cold.evidence > informed.evidence) == misled
+
+
+def test_a_donor_beside_flat_ones_stays_within_the_units() -> None:
+    flat = [("flat", search(lambda c: Trial(c, Outcome.OK, measurement=Measurement((50_000,))), 30, s)) for s in (1, 2)]
+    view = transfer_view(SPACE, Features(SPACE), [*flat, ("other", search(ALIKE, 40))])
+    assert view is not None
+    linear = view.encode(np.arange(len(SPACE)))[0][:, -3:]
+    assert np.abs(linear).max() < 5
 
 
 def test_another_size_may_list_other_values() -> None:
