@@ -186,8 +186,11 @@ def test_where_all_are_equally_fast(sampler: str, small: Space) -> None:
 
 def test_a_sampler_with_a_model_says_what_to_expect(sampler: str, small: Space) -> None:
     proposer = Proposer(small, sampler, seed=0)
-    search(proposer, 12)
-    assert (proposer.expected_gain(20) is not None) == SAMPLERS[sampler].has_model
+    said = []
+    for _ in range(12):
+        search(proposer, 1)
+        said.append(proposer.expected_gain(3) is not None)
+    assert any(said) == SAMPLERS[sampler].has_model
 
 
 def test_a_bound_of_nothing_is_no_bound(sampler: str, small: Space) -> None:

@@ -12,12 +12,12 @@ from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
-from autotune.samplers.bayes import aligned, maximin
+from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, leave_one_out, variance
 from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import Codec, History
-from autotune.samplers.surrogate import GROWTH_STEP, ColdView, Surrogate, fits_at
+from autotune.samplers.surrogate import GROWTH_STEP, ColdView, Surrogate, by_lot, fits_at
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 
@@ -248,6 +248,23 @@ def test_failures_are_learned_to_be_avoided() -> None:
     assert evaluations_to_best(trials) < 50
 
 
+@pytest.mark.parametrize("lot", [False, True])
+def test_failures_by_lot_are_told_from_those_that_follow_from_the_parameters(lot: bool) -> None:
+    features = Features(SPACE)
+    rows = SPACE.sample(np.random.default_rng(3), 40)
+    if lot:
+        failed = np.random.default_rng(4).random(40) < 0.3
+    else:
+        failed = np.array([SPACE.configuration(row)["x"] >= 32 for row in rows.tolist()])
+    assert by_lot(features.of_rows(rows), failed, Prior(features.lengths)) == lot
+
+
+def test_a_few_failures_are_not_judged() -> None:
+    features = Features(SPACE)
+    failed = np.arange(40) < 3
+    assert not by_lot(features.of_rows(SPACE.sample(np.random.default_rng(3), 40)), failed, Prior(features.lengths))
+
+
 def test_another_device_shortens_the_search() -> None:
     donor = search(ALIKE, 60, seed=9)
     cold = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(3)]
@@ -307,14 +324,24 @@ def test_a_prior_of_no_use_changes_nothing(trials: list[Trial]) -> None:
 
 def test_the_expected_gain_falls_as_the_search_goes_on() -> None:
     proposer = Proposer(SPACE, "bayes", 4)
-    assert proposer.expected_gain(20) is None
     gains = []
     for _ in range(60):
-        proposer.tell(HERE(proposer.ask()))
         gains.append(proposer.expected_gain(20))
-    assert all(0 <= gain < 1 for gain in gains[8:])
-    assert gains[8] > 0.01
+        proposer.tell(HERE(proposer.ask()))
+    assert gains[:28] == [None] * 28  # a model after 8 trials, and then as many estimates as it looks ahead
+    assert all(0 <= gain < 1 for gain in gains[28:])
+    assert gains[28] > 0.01
     assert gains[-1] < 0.002
+
+
+def test_a_single_low_estimate_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = [0.3, 0.001, 0.2, 0.05, 0.04, 0.03, 0.02]
+    monkeypatch.setattr(BayesSampler, "expected_gain", lambda sampler, trials: estimates[len(sampler.history) - 1])
+    proposer, told = Proposer(SPACE, "bayes", 4), []
+    for _ in estimates:
+        proposer.tell(HERE(proposer.ask()))
+        told.append(proposer.expected_gain(2))
+    assert told == [None, None, 0.3, 0.2, 0.2, 0.05, 0.04]
 
 
 def test_the_expected_gain_of_an_exhausted_space_is_nothing() -> None:

@@ -31,6 +31,9 @@ FITTED = 160
 POOL = 20_000
 """Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
 
+LEAST_KNOWN = 4
+"""From so many that failed and so many that worked on it is asked whether failures follow from the parameters."""
+
 GAIN_DRAWS = 256
 
 
@@ -78,7 +81,7 @@ def fits_at(finished: int, first: int) -> int:
 
 @dataclass(frozen=True)
 class Targets:
-    """Scaled log times of some trials over what was expected there; NaN for those in flight.
+    """Scaled log times of some trials over what was expected there; NaN where nothing is known.
 
     `values` has shape (n,); a difference of d means a factor of exp(d * scale). `best` is the lowest time,
     scaled alike but without the expectation.
@@ -89,23 +92,38 @@ class Targets:
     scale: float
 
 
-def targets(history: History, positions: list[int], expected: Floats, view: View) -> Targets:
+def targets(history: History, positions: list[int], expected: Floats, view: View, lot: bool = False) -> Targets:
     """The targets of the trials at these positions of the history, at least one of them timed.
 
-    Failures count as the cap. A lower bound stands for the time: a trial is stopped only where it is clearly
-    slower than the best, and of what is slow no more needs to be known.
+    Failures count as the cap; where they come by lot, as unknown like what is in flight. A lower bound stands for the
+    time: a trial is stopped only where it is clearly slower than the best, and of what is slow no more needs to be
+    known.
     """
     states = history.states[positions]
     logs = np.log(history.times[positions])
     timed = states == State.TIMED
     logs -= logs[timed].min()
     cap = max(float(np.quantile(logs[timed | (states == State.BOUNDED)], CAP)), view.least_cap)
-    values = np.where(states == State.FAILED, cap, np.minimum(logs, cap))
+    values = np.where(states == State.FAILED, np.nan if lot else cap, np.minimum(logs, cap))
     shift, scale = 0.0, view.scale
     if scale is None:
-        known = values[states != State.RUNNING]
+        known = values[~np.isnan(values)]
         shift, scale = float(known.mean()), max(float(known.std()), 1e-6)
     return Targets((values - shift - expected) / scale, -shift / scale, scale)
+
+
+def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
+    """True where failures (n,) at points (n, size) are foretold by the others no better than by their share.
+
+    They say nothing of where to go then, and must not mislead.
+    """
+    count = len(failed)
+    if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
+        return False
+    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])), prior.linear)  # of 0 and 1
+    foretold = leave_one_out(points, failed.astype(np.float64), hyper)[0]
+    share = (failed.sum() - failed) / (count - 1)
+    return bool(np.square(failed - foretold).sum() > np.square(failed - share).sum())
 
 
 class Surrogate:
@@ -117,6 +135,7 @@ class Surrogate:
         self._seed = seed
         self.due = -1
         self.evidence = 0.0
+        self._by_lot = False
         self.rows: Rows = np.arange(0)
         self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
         self._candidates, self._candidates_expected = view.encode(self.rows)
@@ -141,11 +160,14 @@ class Surrogate:
                 self._positions.append(position)
         self._considered = len(history)
         expected = self._expected[self._positions]
-        found = targets(history, self._positions, expected, self._view)
+        found = self._targets(history, self._positions)
         self._filled = self._posterior.impute(found.values)
         self.scale, self.best = found.scale, found.best
         # What is in flight and believed to be better is what is to be beaten: nothing is tried for it twice.
         self.to_beat = min(self.best, float((self._filled + expected / self.scale).min()))
+
+    def _targets(self, history: History, positions: list[int]) -> Targets:
+        return targets(history, positions, self._expected[positions], self._view, self._by_lot)
 
     def _fit(self, history: History, due: int) -> None:
         """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
@@ -157,7 +179,11 @@ class Surrogate:
         self.hyper: Hyper = guess(prior)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
-            found = targets(history, fitted, self._expected[fitted], self._view)
+            failed = history.states[fitted] == State.FAILED
+            self._by_lot = by_lot(self._points[fitted], failed, prior)
+            if self._by_lot:
+                fitted = [position for position in fitted if history.states[position] != State.FAILED]
+            found = self._targets(history, fitted)
             self.hyper = fit(self._points[fitted], found.values, prior)
             self.evidence = self._foresight(history, fitted, found)
         self._posterior = Posterior(self._candidates, self._points[learned], self.hyper)
