@@ -293,6 +293,19 @@ def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misl
     assert (cold.evidence > informed.evidence) == misled
 
 
+@pytest.mark.parametrize("done", [6, 17])
+def test_a_search_with_donors_goes_on_as_if_never_interrupted(done: int) -> None:
+    donors = [("other", search(unrelated, 60, seed=9))]
+    whole = search(HERE, 30, 2, donors)
+    proposer = Proposer(SPACE, "bayes", 2, donors)
+    proposer.add(whole[:done])
+    rest = []
+    for _ in range(30 - done):
+        rest.append(HERE(proposer.ask()))
+        proposer.tell(rest[-1])
+    assert [trial.configuration for trial in rest] == [trial.configuration for trial in whole[done:]]
+
+
 def test_a_donor_beside_flat_ones_stays_within_the_units() -> None:
     flat = [("flat", search(lambda c: Trial(c, Outcome.OK, measurement=Measurement((50_000,))), 30, s)) for s in (1, 2)]
     view = transfer_view(SPACE, Features(SPACE), [*flat, ("other", search(ALIKE, 40))])

@@ -101,7 +101,7 @@ class BayesSampler(RowSampler):
         if self._informed.due != self._judged:
             self._cold.update(self.history)
             self._judged = self._informed.due
-            self._verdict = self._cold.evidence > self._informed.evidence
+            self._verdict = self._cold.due > 0 and self._cold.evidence > self._informed.evidence
         return self._verdict
 
     def _near(self, model: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:

@@ -133,8 +133,8 @@ class Surrogate:
         self._space = space
         self._view = view
         self._seed = seed
-        self.due = -1
-        self.evidence = 0.0
+        self.due = -1  # finished trials at the last fit
+        self.evidence = 0.0  # how well that fit foretells its trials
         self._by_lot = False
         self.rows: Rows = np.arange(0)
         self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
