@@ -19,6 +19,7 @@ from autotune.study.library import did_you_mean
 from autotune.study.problem import Problem
 from autotune.study.rules import Parameter
 from autotune.study.study import Study
+from autotune.text import pairs
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -180,11 +181,6 @@ def _sizes(item: str, study: Study) -> list[dict[str, int]]:
     return [{**study.sizes, **size} for size in study.size_lists[item]]
 
 
-def size_text(size: Mapping[str, int]) -> str:
-    """`M=1024,N=512`, as the options take it."""
-    return ",".join(f"{name}={value}" for name, value in size.items())
-
-
 def command(
     name: str,
     study: str,
@@ -198,7 +194,7 @@ def command(
     if device is not None:
         words += ["-d", device.fingerprint]
     if size:
-        words += ["--size", size_text(size)]
+        words += ["--size", pairs(size, ",")]
     for choice, value in choices.items():
         words += ["--choice", f"{choice}={value}"]
     if database is not None:

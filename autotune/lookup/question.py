@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from autotune import text
 from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, key_columns, misfit
 from autotune.lookup import ranking
@@ -185,9 +186,8 @@ class Question:
         if key.device != self.key.device:
             notes.append(f"measured on {key.device}, asked for {self.key.device}")
         if dict(key.size) != dict(self.key.size):
-            notes.append(
-                f"measured at {_sizes(key.size, self.key.size)}, asked for {_sizes(self.key.size, self.key.size)}"
-            )
+            measured = {name: key.size[name] for name in self.key.size}
+            notes.append(f"measured at {text.pairs(measured)}, asked for {text.pairs(self.key.size)}")
         if key.kernel_hash != self.key.kernel_hash:
             notes.append("the kernel has changed since it was measured")
         if key.study_hash != self.key.study_hash:
@@ -283,7 +283,3 @@ def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
 def _distance(here: Size, asked: Size) -> float:
     """Return how far two sizes are apart: the sum of the doublings in each dimension."""
     return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
-
-
-def _sizes(size: Size, order: Size) -> str:
-    return " ".join(f"{name}={size[name]}" for name in order)

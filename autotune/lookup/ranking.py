@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from autotune.identity import clean
 from autotune.lookup.reader import Reader
 from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, median_interval
 from autotune.ranking import rank as rank_events
+from autotune.text import clean
 
 _TRIALS = """
 SELECT t.outcome, t.configuration_hash, t.driver, s.generation, t.id, t.time_ns

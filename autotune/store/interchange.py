@@ -21,12 +21,13 @@ from pydantic import (
 from sqlalchemy import Connection, select
 
 from autotune.errors import StoreError
-from autotune.identity import STUDY_NAME, clean, name_fault, value_fault
+from autotune.identity import STUDY_NAME, name_fault, value_fault
 from autotune.model import Outcome
 from autotune.ranking import median
 from autotune.store import queries
 from autotune.store.records import Columns, instant, ordered
 from autotune.store.tables import devices, search_devices, searches, trials
+from autotune.text import clean
 
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""

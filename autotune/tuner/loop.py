@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from autotune.bench.report import is_too_large
 from autotune.devices.opencl import understates_limits
 from autotune.errors import SetupError, WorkerError
-from autotune.identity import clean
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.store import Store
 from autotune.study import library
 from autotune.study.problem import Problem
+from autotune.text import clean
 from autotune.tuner import finalists
 from autotune.tuner.finale import Finale
 from autotune.tuner.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
