@@ -19,6 +19,8 @@ from autotune.cli.options import (
     JsonOption,
     PythonOption,
     RunLimitOption,
+    SamplerOption,
+    SeedOption,
     StudyArgument,
     load_study,
     parse_fix,
@@ -65,10 +67,8 @@ def compare_values(
             "new process, and its next use there (transfer, kernel, read back).",
         ),
     ] = False,
-    sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed: same proposals.")
-    ] = None,
+    sampler: SamplerOption = DEFAULT_SAMPLER,
+    seed: SeedOption = None,
     run_limit: RunLimitOption = f"{FIRST_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,

@@ -12,6 +12,7 @@ import typer
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
+from autotune.samplers import SAMPLERS
 from autotune.store.location import shown
 from autotune.study import library
 from autotune.study.findings import effects
@@ -61,6 +62,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 FixOption = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
+]
+
+
+def _known_sampler(name: str) -> str:
+    if name not in SAMPLERS:
+        raise UsageError(
+            f"no sampler named {name!r}{did_you_mean(name, SAMPLERS)}",
+            where="--sampler",
+            hint=f"known: {', '.join(SAMPLERS)}",
+        )
+    return name
+
+
+SamplerOption = Annotated[
+    str, typer.Option("--sampler", metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.", callback=_known_sampler)
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, max=2**32 - 1, metavar="S", help="Same seed and same results: same proposals."),
 ]
 RunLimitOption = Annotated[
     str,

@@ -18,6 +18,8 @@ from autotune.cli.options import (
     JsonOption,
     PythonOption,
     RunLimitOption,
+    SamplerOption,
+    SeedOption,
     SizeOption,
     StudyArgument,
     load_study,
@@ -53,11 +55,8 @@ def search(
         str | None,
         typer.Option(metavar="1%", help="Stop once less is expected from the next 20 trials: the sampler's estimate."),
     ] = None,
-    sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed and same results: same proposals."),
-    ] = None,
+    sampler: SamplerOption = DEFAULT_SAMPLER,
+    seed: SeedOption = None,
     fix: FixOption = None,
     start: Annotated[
         list[str] | None,
@@ -86,12 +85,6 @@ def search(
       autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
     """
-    if sampler not in SAMPLERS:
-        raise UsageError(
-            f"no sampler named {sampler!r}{library.did_you_mean(sampler, SAMPLERS)}",
-            where="--sampler",
-            hint=f"known: {', '.join(SAMPLERS)}",
-        )
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
     sizes = library.parse_size(size or [], tuned.sizes)
