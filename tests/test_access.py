@@ -7,6 +7,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +65,7 @@ def test_a_file_that_is_removed_is_written_anew(
 def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = tmp_path / "own" / "a.db"
     path.parent.mkdir()
     with Store.open(str(path)) as store:
