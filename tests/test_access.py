@@ -7,8 +7,8 @@ import shutil
 import socket
 import sqlite3
 import subprocess
-import tempfile
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.lookup.reader import open_reader
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, access, database, location, presence, process
+from autotune.store import Store, access, database, location, process
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
 from tests import postgres

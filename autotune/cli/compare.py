@@ -33,8 +33,6 @@ from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.reports import baselines, charts, compare
-from autotune.reports.charts import Extra
-from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell
 from autotune.reports.endtoend import EndToEnd, end_to_end
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
@@ -42,6 +40,9 @@ from autotune.study import library
 from autotune.study.problem import Problem
 from autotune.tuner import loop
 from autotune.tuner.result import Budget
+
+Costs = Sequence[tuple[compare.Cell, EndToEnd]]
+"""The device end to end, for the fastest cell of each size."""
 
 
 def compare_values(
@@ -129,7 +130,7 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
     if selector is not None:
         return [devices.find_device(part) for part in selector.split(",")]
     best = devices.find_device(None)
-    if by != BY_DEVICE:
+    if by != compare.BY_DEVICE:
         return [best]
     found = {best.fingerprint: best}
     for info in devices.list_devices():
@@ -155,18 +156,16 @@ def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) 
     return search
 
 
-def _baselines(
-    cells: Sequence[Cell], device: DeviceInfo, *, measure: bool
-) -> tuple[list[Extra], list[tuple[Cell, EndToEnd]]]:
+def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bool) -> tuple[list[charts.Extra], Costs]:
     """Host baselines and, for the fastest configuration of each size, the device end to end."""
-    extras: list[Extra] = []
-    costs: list[tuple[Cell, EndToEnd]] = []
+    extras: list[charts.Extra] = []
+    costs: list[tuple[compare.Cell, EndToEnd]] = []
     for size in compare.sizes_of(cells):
         here = [cell for cell in cells if cell.size == size and cell.problem is not None]
         if not here or here[0].problem is None:
             continue
         say(f"baselines at {text.size(size)}")
-        extras += [Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
+        extras += [charts.Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
         passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
         fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
         if fastest is None or fastest.problem is None or fastest.best is None or not measure:
@@ -177,13 +176,18 @@ def _baselines(
             warn(str(error))
             continue
         costs.append((fastest, cost))
-        extras.append(Extra("OpenCL, end to end", size, cost.total * 1e9))
-        extras.append(Extra("OpenCL, next use", size, cost.next_use * 1e9))
+        extras.append(charts.Extra("OpenCL, end to end", size, cost.total * 1e9))
+        extras.append(charts.Extra("OpenCL, next use", size, cost.next_use * 1e9))
     return extras, costs
 
 
-def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple[Cell, EndToEnd]], by: str) -> None:
-    place = () if by == BY_SIZE else ("size",)
+def _print(
+    cells: Sequence[compare.Cell],
+    extras: Sequence[charts.Extra],
+    costs: Costs,
+    by: str,
+) -> None:
+    place = () if by == compare.BY_SIZE else ("size",)
     headings = (*place, by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
     rows = []
     for size in compare.sizes_of(cells):
@@ -200,8 +204,8 @@ def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple
         table(names, [_cost_row(cell, cost) for cell, cost in costs], right=names[1:])
 
 
-def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
-    place = () if by == BY_SIZE else (text.size(cell.size),)
+def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
+    place = () if by == compare.BY_SIZE else (text.size(cell.size),)
     tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
     if cell.best is None or cell.problem is None:
         return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
@@ -217,16 +221,16 @@ def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
     )
 
 
-def _rates(problem: Problem, flops: float | None, ns: float, cell: Cell) -> tuple[str, str]:
+def _rates(problem: Problem, flops: float | None, ns: float, cell: compare.Cell) -> tuple[str, str]:
     chosen = cell.best.configuration if cell.best is not None else problem.default
     rates = (text.giga_rate(flops, ns), text.giga_rate(problem.bytes(chosen), ns))
     gflops, moved = ("-" if rate is None else text.number(rate) for rate in rates)
     return gflops, moved
 
 
-def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple[str, ...]:
-    label = f"{text.size(extra.size)} {extra.label}" if by == BY_SIZE else extra.label
-    place = () if by == BY_SIZE else (text.size(extra.size),)
+def _extra_row(extra: charts.Extra, known: compare.Cell | None, least: float, by: str) -> tuple[str, ...]:
+    label = f"{text.size(extra.size)} {extra.label}" if by == compare.BY_SIZE else extra.label
+    place = () if by == compare.BY_SIZE else (text.size(extra.size),)
     flops = known.problem.flops(known.problem.default) if known is not None and known.problem is not None else None
     rate = text.giga_rate(flops, extra.time_ns)
     return (
@@ -241,13 +245,13 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
     )
 
 
-def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
+def _cost_row(cell: compare.Cell, cost: EndToEnd) -> tuple[str, ...]:
     steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total, cost.next_use)
     alone = cell.best.time_ns if cell.best is not None else float("nan")
     return (text.size(cell.size), *(text.time(s * 1e9) for s in steps), text.time(alone))
 
 
-def _cell_json(cell: Cell) -> dict[str, Any]:
+def _cell_json(cell: compare.Cell) -> dict[str, Any]:
     return {
         "value": cell.value,
         "size": cell.size,
@@ -259,5 +263,5 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _extra_json(extra: Extra) -> dict[str, Any]:
+def _extra_json(extra: charts.Extra) -> dict[str, Any]:
     return {"label": extra.label, "size": extra.size, "time_ns": extra.time_ns}
