@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
-from autotune.identity import Choices, ProblemKey, Size, Value, clean, misfit
+from autotune.identity import Choices, ProblemKey, Size, Value, misfit
 from autotune.lookup.records import Records, Told, open_records, table
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
@@ -20,6 +20,7 @@ from autotune.study.library import (
     problem_key,
     space_hash,
 )
+from autotune.text import clean
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
