@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from autotune.identity import Choices as Choices
 from autotune.identity import Configuration as Configuration
@@ -152,7 +153,8 @@ class Trial:
 
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
     `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
-    could explain the result (driver, clocks, versions, registers, spills).
+    could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
+    and the work it does (study.problem.made_of), plain data; None where nobody told.
     """
 
     configuration: Configuration
@@ -171,6 +173,7 @@ class Trial:
     started: datetime | None = None
     finished: datetime | None = None
     environment: Environment = field(default_factory=dict, repr=False)
+    made: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def time_ns(self) -> float:

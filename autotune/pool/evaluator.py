@@ -31,7 +31,7 @@ from autotune.pool.sizing import capacity, count_builders
 from autotune.pool.supervise import LONGEST_WAIT_S
 from autotune.pool.tasks import Finalists, Task, Waiting, make_trial
 from autotune.study.plan import Plan
-from autotune.study.problem import Problem
+from autotune.study.problem import Problem, made_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class DeviceEvaluator:
             nothing = Plan("", (), (), {})
             self._end(Task(configuration, nothing), Report(Outcome.LAUNCH_ERROR, str(error)), self._devices[0])
             return
-        task = Task(configuration, plan)
+        task = Task(configuration, plan, made_of(self._problem, plan, configuration))
         if self._first is None and self.best_ns is None:
             self._first = task
         self._waiting.add(task, ready=not self._builders)
