@@ -136,8 +136,8 @@ class BackendContract:
             session.set_arguments(program.kernel("add"), [session.allocate(4), "text"])
         assert refused.value.position == 1
 
-    def test_a_batch_is_only_asked_of_a_device_with_a_gate(self, session: Session) -> None:
-        if not session.find_gate(8):
+    def test_a_batch_is_only_asked_of_a_device_that_holds_back(self, session: Session) -> None:
+        if not session.holds_back(8):
             return
         buffer, found = session.allocate(4), np.zeros(1, np.uint32)
         with session.batch() as batch:

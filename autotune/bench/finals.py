@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from autotune.bench.clock import Clock
+from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules
 from autotune.model import Measurement, Outcome
@@ -114,7 +114,7 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
         finalist.verified += 1
-        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns)
+        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, 2 * BATCH_NS)
         if finalist.first_ns >= LONG_NS:
             finalist.precise.add(finalist.first_ns)
 

@@ -105,6 +105,14 @@ kernel void flush(global uint *words, ulong count, uint salt) {
 """
 )
 
+FILLER = """
+kernel void filler(global uint *word, uint turns) {
+    uint v = word[0];
+    for (uint i = 0; i < turns; ++i) v = v * 1664525u + 1013904223u;
+    word[0] = v;
+}
+"""
+
 
 def common_options(session: Session) -> list[str]:
     """Return the build options that all these sources need."""

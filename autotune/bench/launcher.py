@@ -90,19 +90,21 @@ class Launcher:
         self.finish()
         return [self._session.span_ns(first, last) for first, last in spans]
 
-    def batch(self, built: Built, runs: int, longest_ns: float, *, empty: bool = False) -> int:
+    def batch(self, built: Built, runs: int, longest_ns: float, instead: Callable[[], None] | None = None) -> int:
         """Queue so many runs behind a gate, restored before each, and return the host's ns from its release to the end.
 
-        With `empty`, all but the launches: what the batch takes beside the runs.
+        `instead` enqueues something else in the place of the launches.
         """
         self._allow(runs, longest_ns)
         restored = [guarded for guarded in built.buffers if guarded.restored]
         with noticing_loss(), self._session.batch() as batch:
-            for _ in range(runs if restored or not empty else 0):
+            for _ in range(runs):
                 for guarded in restored:
                     self._arena.restore(guarded)
-                for kernel, launch in () if empty else built.kernels:
+                for kernel, launch in () if instead else built.kernels:
                     self._launch(kernel, launch)
+                if instead:
+                    instead()
         return batch.ns
 
     def enqueue(self, built: Built) -> None:

@@ -182,14 +182,14 @@ class Session(Protocol):
     def batch(self) -> AbstractContextManager[Batch]:
         """Hold back what is enqueued inside, without profiling, until all of it is there; then time it.
 
-        Reading and writing would wait for ever inside: what is held back comes before them. Only called where
-        `find_gate` has found one.
+        Reading and writing would wait for ever inside: what is held back comes before them. Only called on a device
+        that `holds_back`.
         """
         raise RuntimeError("no gate was found")
 
-    def find_gate(self, commands: int) -> str:
-        """Find a gate that holds back so many commands while the host goes on, by trying; return its name or ""."""
-        return ""
+    def holds_back(self, commands: int) -> bool:
+        """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
+        return False
 
     def wait_until_running(self, event: Event) -> bool:
         """Wait until a launch executes: where the first launch compiles, it does then. False where it failed."""

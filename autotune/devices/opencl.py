@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,6 @@ import pyopencl as cl
 
 from autotune.devices import drivers, linker
 from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
-from autotune.devices.gate import GATES, Gate
 from autotune.model import DeviceInfo
 
 _MOST_FILLED = 2**28
@@ -114,8 +113,7 @@ class OpenCLSession:
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-            self._gate: Gate | None = None
-            self._plain = self._queue  # a second queue where a gate is found
+            self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
             self._launched: list[cl.Event] | None = []  # None: nothing is profiled
             self._batches_ns = 0
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
@@ -190,59 +188,56 @@ class OpenCLSession:
                 self._launched.append(event)
             return event
 
-    def find_gate(self, commands: int) -> str:
-        for name, kind in GATES.items():
-            with _reported():
-                self._plain = cl.CommandQueue(self._context)
-                self._gate = kind(self._context, self._plain, self._queue)
-                if self._holds_back(commands):
-                    return name
-        self._gate = None
-        return ""
-
     @contextmanager
     def batch(self) -> Iterator[Batch]:
         batch = Batch()
-        with self._held_back() as gate:
+        with self._gate() as release:
             yield batch
             self._queue.flush()
             began = time.perf_counter_ns()
-            gate.release()
+            release()
             self._queue.finish()
             batch.ns = time.perf_counter_ns() - began
             self._batches_ns += batch.ns
 
-    @contextmanager
-    def _held_back(self) -> Iterator[Gate]:
-        """Enqueue on the queue without profiling inside, behind the gate; released and done at the end."""
-        gate, plain = self._gate, self._plain
-        assert gate is not None, "no gate was found"
-        self.finish()
-        profiling, launched, self._queue, self._launched = self._queue, self._launched, plain, None
-        try:
-            with _reported():
-                gate.hold()
-                yield gate
-        finally:
-            with _reported():
-                gate.release()  # a queue that is held back could not even be closed
-                plain.finish()
-            self._queue, self._launched = profiling, launched
-
-    def _holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
-        scratch, profiling, began = self.allocate(4), self._queue, time.monotonic()
-        found = np.zeros(1, np.uint32)
+    def holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
+        scratch, found, profiling = self.allocate(4), np.zeros(1, np.uint32), self._queue
         self.fill(scratch, 0, 0, 4)
-        with self._held_back() as gate:
-            watchdog = threading.Timer(patience_s, gate.release)
+        with self._gate() as release:
+            watchdog = threading.Timer(patience_s, release)
             watchdog.start()
             for _ in range(commands):
                 self.fill(scratch, 1, 0, 4)
             self._queue.flush()
             cl.enqueue_copy(profiling, found, scratch, is_blocking=True)
+            waited = not watchdog.is_alive()
             watchdog.cancel()
             watchdog.join()
-        return time.monotonic() - began < patience_s and int(found[0]) == 0
+        return not waited and int(found[0]) == 0
+
+    @contextmanager
+    def _gate(self) -> Iterator[Callable[[], None]]:
+        """Enqueue on the queue without profiling inside, held back until the function given is called or the end."""
+        self.finish()
+        with _reported():
+            plain = self._plain = self._plain or cl.CommandQueue(self._context)
+            gate = cl.UserEvent(self._context)
+            cl.enqueue_marker(plain, [gate])
+        profiling, launched, self._queue, self._launched = self._queue, self._launched, plain, None
+        held = [gate]
+
+        def release() -> None:
+            while held:
+                held.pop().set_status(cl.command_execution_status.COMPLETE)
+
+        try:
+            with _reported():
+                yield release
+        finally:
+            with _reported():
+                release()  # a queue that is held back could not even be closed
+                plain.finish()
+            self._queue, self._launched = profiling, launched
 
     def wait_until_running(self, event: cl.Event) -> bool:
         # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
