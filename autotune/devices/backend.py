@@ -187,7 +187,7 @@ class Session(Protocol):
         """
         raise RuntimeError("no gate was found")
 
-    def holds_back(self, commands: int) -> bool:
+    def holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
         """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
         return False
 
