@@ -18,10 +18,10 @@ from typing import Protocol
 
 import numpy as np
 
+from autotune.bench.kernels import FILLER, common_options
 from autotune.bench.launcher import INSENSITIVE_NS, Launcher, noticing_loss
 from autotune.bench.prepare import Built
-from autotune.bench.sources import FILLER, common_options
-from autotune.devices.opencl import Session
+from autotune.devices import Session
 from autotune.ranking import median
 
 QUEUED_NS = 500_000
@@ -85,7 +85,7 @@ class Filler:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kernel = session.build(FILLER, common_options(session.info)).kernel("filler")
+        self._kernel = session.build(FILLER, common_options(session)).kernel("filler")
         self._word = session.allocate(4)  # a kernel does not keep its arguments alive
         session.set_arguments(self._kernel, (self._word, np.uint32(4000)))
 
@@ -158,7 +158,9 @@ class Clocks:
         self._session = session
         self._launcher = launcher
         # A device that shares the host's cores would run the host's clock too.
-        self._queues = not session.shares_cores and session.holds_back(2 * MOST_COMMANDS)
+        special = session.traits
+        own = special.checks_on_device and not special.shares_cores
+        self._queues = own and session.holds_back(2 * MOST_COMMANDS)
         self._awake_s = 0.0  # when it last ran for long
 
     def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS) -> Clock:

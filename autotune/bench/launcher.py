@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.bench.arena import Arena
-from autotune.bench.flush import Flush
+from autotune.bench.kernels import Flush
 from autotune.bench.prepare import Built
 from autotune.bench.report import Fault, Limits
-from autotune.devices.opencl import Event, Kernel, OpenCLError, Session, span_ns
+from autotune.devices import BackendError, Event, Kernel, Session
 from autotune.model import Outcome
 from autotune.study.plan import Launch
 
@@ -20,7 +20,7 @@ INSENSITIVE_NS = 1_000_000
 """Runs of this length do not notice that their output was filled before."""
 
 Announce = Callable[[str, float], None]
-"""Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
+"""Called with a phase (of `messages.DOING`) and the seconds within which the next thing will be said."""
 
 
 class Stopwatch:
@@ -64,12 +64,12 @@ class Launcher:
         events = []
         for kernel, launch in built.kernels:
             events.append(self._launch(kernel, launch))
-            if self._session.builds_at_launch:
+            if self._session.traits.builds_at_launch:
                 self._await_compilation(launch, events[-1])
                 self._announce("run", limit_s)
                 self.finish()
         self.finish()
-        return span_ns(events[0], events[-1])
+        return self._session.span_ns(events[0], events[-1])
 
     def repeat(self, built: Built, count: int, longest_ns: float) -> list[int]:
         """Run all launches `count` times, restored before each, and return the spans in ns.
@@ -88,7 +88,7 @@ class Launcher:
             events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
             spans.append((events[0], events[-1]))
         self.finish()
-        return [span_ns(first, last) for first, last in spans]
+        return [self._session.span_ns(first, last) for first, last in spans]
 
     def batch(self, built: Built, runs: int, longest_ns: float, instead: Callable[[], None] | None = None) -> int:
         """Queue so many runs behind a gate, restored before each, and return the host's ns from its release to the end.
@@ -145,11 +145,11 @@ class Launcher:
     def _launch(self, kernel: Kernel, launch: Launch) -> Event:
         try:
             return self._session.launch(kernel, launch.global_size, launch.local_size)
-        except OpenCLError as error:
+        except BackendError as error:
             raise Fault(Outcome.LAUNCH_ERROR, _refusal(launch, error)) from None
 
 
-def _refusal(launch: Launch, error: OpenCLError) -> str:
+def _refusal(launch: Launch, error: BackendError) -> str:
     """Say why the driver does not launch a kernel; what it means where the error's name does not tell."""
     items = math.prod(launch.local_size or (1,))
     meaning = {
@@ -165,5 +165,5 @@ def noticing_loss() -> Iterator[None]:
     """Raise the fault of a device that is of no more use where a call inside fails."""
     try:
         yield
-    except OpenCLError as error:
+    except BackendError as error:
         raise Fault(Outcome.CRASH, f"the device gave up while running the kernel: {error}", fatal=True) from None

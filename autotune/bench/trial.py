@@ -18,7 +18,7 @@ from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_p
 from autotune.bench.report import Fault, Limits, Report
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
-from autotune.devices.opencl import Session
+from autotune.devices import Session
 from autotune.model import Measurement, Outcome
 from autotune.study.plan import Plan, numpy_type
 

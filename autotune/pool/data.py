@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.messages import Setup
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench import Limits, Rules, Setup
 from autotune.errors import SetupError
 from autotune.pool.caller import caller
 from autotune.pool.memory import available

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.bench.arena import GUARD
+from autotune.bench import GUARD
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
 from autotune.study.plan import Buffer, Plan, numpy_type

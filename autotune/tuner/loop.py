@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from autotune.bench.report import is_too_large
-from autotune.devices.opencl import understates_limits
+from autotune import __version__
+from autotune.bench import is_too_large
+from autotune.devices import traits
 from autotune.errors import SetupError, WorkerError
-from autotune.identity import clean
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.store import Store
 from autotune.study import library
 from autotune.study.problem import Problem
+from autotune.text import clean
 from autotune.tuner import finalists
 from autotune.tuner.finale import Finale
 from autotune.tuner.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
@@ -110,8 +111,9 @@ def run(
 
 def environment() -> dict[str, str | int | float]:
     """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
-    found: dict[str, str | int | float] = {"python": platform.python_version(), "system": platform.platform()}
-    for name in ("autotune", "numpy", "optuna", "pyopencl"):
+    found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
+    found["system"] = platform.platform()
+    for name in ("numpy", "optuna", "pyopencl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # run from a checkout that is not installed
@@ -139,7 +141,7 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in (own := ours(problem, trials)):
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
-    lax = understates_limits(problem.device)
+    lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]

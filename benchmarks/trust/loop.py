@@ -19,8 +19,8 @@ import pyopencl as cl
 from autotune.bench.arena import Arena
 from autotune.bench.prepare import bind, compile_plan
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import Session
-from autotune.devices.select import find_device
+from autotune.devices import find_device
+from autotune.devices.opencl import OpenCLSession
 from autotune.study import reference
 from autotune.study.problem import Problem
 from autotune.study.study import Study
@@ -33,7 +33,7 @@ _LONGEST_S = 0.2  # of a loop: long kernels are repeated less often
 def main(path: str, rounds: int = 15) -> None:
     """Print one list of nanoseconds for each configuration."""
     problem = Problem(Study.load(path), device=find_device(None))
-    session = Session(problem.device)
+    session = OpenCLSession(problem.device)
     arena, checker = Arena(session, reference.input_data(problem)), Checker(session, {})
     queue = cl.CommandQueue(session._context)
 
