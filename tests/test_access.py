@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from autotune.cli.options import command
 from autotune.errors import StoreError
@@ -105,6 +105,24 @@ def test_the_file_of_another_program_stays_as_it_is(tmp_path: Path, table: str) 
     assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
 
 
+def test_what_ends_outlasts_the_machine_and_what_begins_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with Store.open(str(tmp_path / "a.db")) as store:
+        search = put(store, [])
+        event.listen(store._engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+        begun = store.begin(search, {"A": 1})
+        store.finish(begun, ok({"A": 1}, 5))
+    modes = [line for line in said if "synchronous" in line or line.startswith(("INSERT INTO trials", "UPDATE trials"))]
+    assert [line.split()[0] if "=" not in line[:30] else line for line in modes] == [
+        "PRAGMA synchronous=NORMAL",
+        "INSERT",
+        "PRAGMA synchronous=FULL",
+        "UPDATE",
+    ]
+
+
 # The search -----------------------------------------------------------------------------------------------
 
 KILLED = """
@@ -181,8 +199,8 @@ def lose_answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = iter([True, False] * 100)
 
     @contextmanager
-    def writing() -> Iterator[Connection]:
-        with whole() as connection:
+    def writing(**options: bool) -> Iterator[Connection]:
+        with whole(**options) as connection:
             yield connection
         if next(turn):
             raise ConnectionLost("gone")

@@ -119,13 +119,16 @@ class Store(Access):
         self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
 
     def begin(self, search_id: int, configuration: Configuration) -> int:
-        """Put an attempt on record before anything can go wrong; return the trial's number."""
+        """Put an attempt on record before anything can go wrong; return the trial's number.
+
+        It outlasts this process, and the machine once the trial or a later one is finished.
+        """
         columns = trial_columns(Trial(configuration, Outcome.PENDING)) | {
             "uuid": uuid.uuid4().hex,
             "search_id": search_id,
             "started": now(),
         }
-        return self._written(lambda connection: queries.once(connection, trials, columns))
+        return self._written(lambda connection: queries.once(connection, trials, columns), durable=False)
 
     def withdraw(self, trial_id: int) -> None:
         """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""
