@@ -87,9 +87,6 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
 
 
-_C_MARKS = re.compile(r"\*/|/\*|\?\?/|\\$")
-
-
 def line(text: str) -> str:
     """Return text as one line of visible characters: breaks become spaces, other controls `\\x1b` or `\\u202e`."""
     if text.isprintable():  # controls, line and paragraph breaks, bidi marks and lone surrogates are not
@@ -118,11 +115,6 @@ def in_quotes(document: str, *, pairs: bool) -> str:
 def c_comment(text: str) -> str:
     """Return text that stays within the `/* ... */` it is put in: one line without the marks of a comment."""
     return re.sub(r"\*(?=/)|/(?=\*)", lambda mark: mark[0] + " ", line(text))
-
-
-def is_c_value(text: str) -> bool:
-    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
-    return text.isprintable() and _C_MARKS.search(text) is None
 
 
 def _visible(text: str, kept: str) -> str:

@@ -52,11 +52,11 @@ class Ranking(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is stored of one ranked time: JSON texts, and the instant at which it was taken."""
+    """What is stored of one ranked time, taken at an instant; the rest is JSON text."""
 
-    configuration: str
-    samples_ns: str
+    samples_ns: list[int]
     taken: str
+    configuration: str
     made: str
     environment: str  # of its search
 
@@ -167,7 +167,7 @@ class Database:
         configuration, samples, taken, made, environment = self._rows(TOLD, {"trial": trial})[0]
         if entry.kind == RETIMED:
             samples, taken = self._rows(TOLD_AGAIN, {"retiming": retiming})[0]
-        return Told(configuration, samples, taken or "", made or "", environment)
+        return Told(list(map(int, json.loads(samples))), taken or "", configuration, made or "", environment)
 
     def _retimed(self, problem: int, trials: int) -> list[Event]:
         """Return the re-timings of a problem: by its trials or, where those are more, by all re-timings there are."""

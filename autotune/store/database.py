@@ -36,8 +36,8 @@ SYNCHRONOUS, HASTY = "FULL", "NORMAL"
 """How SQLite commits. FULL, an fsync: a power cut loses no trial that a search has counted, where the disk keeps its
 word. NORMAL leaves it out: nothing is lost when a process is killed, only when the machine falls, and with it all that
 had begun; so a trial begins like that and ends with FULL, which puts both on the disk. Measured on two busy cores with
-a virtual disk, milliseconds a trial (python benchmarks/commits.py): 18.7 with NORMAL throughout, 24.0 so, 30.0 with FULL
-throughout, while the device is at work on others.
+a virtual disk, milliseconds a trial (python benchmarks/commits.py): 18.7 with NORMAL throughout, 24.0 so, 30.0 with
+FULL throughout, while the device is at work on others.
 """
 
 
