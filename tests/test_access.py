@@ -21,7 +21,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, access, database, location, presence, process
+from autotune.store import Store, access, database, location, presence
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
 from tests import postgres
@@ -177,16 +177,16 @@ def test_a_search_that_was_taken_for_dead_loses_nothing(place: str, monkeypatch:
 
 def test_whether_a_process_is_at_work() -> None:
     now = datetime.now(UTC)
-    new, old = (now - process.PATIENCE / 2).isoformat(), (now - process.PATIENCE - timedelta(1)).isoformat()
-    host, boot, space, number, start = process.this_process().split(":")
-    assert not process.is_dead(process.this_process(), old)
-    assert process.is_dead(f"{host}:{boot}:{space}:{number}:1{start}", new)  # its number is another's now
-    assert process.is_dead(f"{host}:{boot}:{space}:{2**40}:1", new)
-    assert process.is_dead(f"{host}:earlier:{space}:{number}:{start}", new)
+    new, old = (now - presence.PATIENCE / 2).isoformat(), (now - presence.PATIENCE - timedelta(1)).isoformat()
+    host, boot, space, number, start = presence.this_process().split(":")
+    assert not presence.is_dead(presence.this_process(), old)
+    assert presence.is_dead(f"{host}:{boot}:{space}:{number}:1{start}", new)  # its number is another's now
+    assert presence.is_dead(f"{host}:{boot}:{space}:{2**40}:1", new)
+    assert presence.is_dead(f"{host}:earlier:{space}:{number}:{start}", new)
     for elsewhere in (f"other:{boot}:{space}:{number}:{start}", f"{host}:{boot}:other:{number}:{start}", "", "x:::"):
-        assert not process.is_dead(elsewhere, new)
-        assert process.is_dead(elsewhere, old)
-    assert process.is_dead("", "no instant")
+        assert not presence.is_dead(elsewhere, new)
+        assert presence.is_dead(elsewhere, old)
+    assert presence.is_dead("", "no instant")
 
 
 # The server -----------------------------------------------------------------------------------------------

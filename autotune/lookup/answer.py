@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, clean, misfit
-from autotune.lookup.records import Records, Told, open_records, table
+from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
 from autotune.study.library import (
@@ -250,6 +251,15 @@ def found(
         trials=trials,
         database=asked.database,
     )
+
+
+def table(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; an empty one where somebody stored what is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def left_out(asked: Question) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
     database.py     how the database is opened; its failures as one clear line
-    presence.py     the file, where somebody removes or replaces it meanwhile
-    process.py      whether a search is still at work
-    tables.py       the tables as they are now (how they came to be: ../migrations.py)
+    presence.py     whether a search is still at work, and its file still there
+    schema.py       the tables as they are now, and how they came to be
+    fields.py       what a trial is kept as, each field once
+    records.py      keys and devices as columns
     queries.py      the statements
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
@@ -26,14 +27,13 @@ from sqlalchemy import Connection, Table, Update, and_, delete, func, select, te
 
 from autotune.identity import clean, digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, process, queries
+from autotune.store import importing, interchange, presence, queries
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
 from autotune.store.location import locate
-from autotune.store.migrations import migrate
 from autotune.store.records import key_of, now, ordered
-from autotune.store.tables import problems, searches, trials
+from autotune.store.schema import migrate, problems, searches, trials
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
@@ -103,7 +103,7 @@ class Store(Access):
                 "generation": queries.generation(connection, problem_id) + int(fresh),
                 "sampler": sampler,
                 "seed": seed,
-                "environment": ordered({**(environment or {}), queries.PROCESS: process.this_process()}),
+                "environment": ordered({**(environment or {}), queries.PROCESS: presence.this_process()}),
                 "started": started,
                 "reason": "",
             }
