@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.text import clean, is_c_value, plain
+from autotune.text import clean, plain
 
 Value = int | float | str
 """One value of a parameter or a choice."""
@@ -78,6 +78,7 @@ _ACTED_ON = frozenset({
     "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
     "PS2", "PS3", "PS4", "RUBYLIB", "RUBYOPT", "SHELL", "SHELLOPTS", "TMPDIR", "cdpath", "fpath", "path",
 })  # fmt: skip
+_C_MARKS = ("*/", "/*", "??/")
 _ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
 """Beginnings of names that a shell, the dynamic loader or an interpreter acts on, as on those above."""
 
@@ -102,6 +103,11 @@ def value_fault(value: object) -> str:
     if isinstance(value, str) and not is_c_value(value):
         return "cannot stand in a #define: it holds a control character, a comment mark or a line splice"
     return ""
+
+
+def is_c_value(text: str) -> bool:
+    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
+    return text.isprintable() and not text.endswith("\\") and not any(mark in text for mark in _C_MARKS)
 
 
 def require_names(names: Iterable[object], where: str) -> None:

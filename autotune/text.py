@@ -101,9 +101,6 @@ def pairs(values: Mapping[str, object], between: str = " ") -> str:
     return line(between.join(f"{name}={value}" for name, value in values.items()))
 
 
-_C_MARKS = re.compile(r"\*/|/\*|\?\?/|\\$")
-
-
 def line(text: str) -> str:
     """Return text as one line of visible characters: breaks become spaces, other controls `\\x1b` or `\\u202e`."""
     if text.isprintable():  # controls, line and paragraph breaks, bidi marks and lone surrogates are not
@@ -153,11 +150,6 @@ def plain(value: Any, *, not_finite: Callable[[float], str | None] = str) -> Any
 def c_comment(text: str) -> str:
     """Return text that stays within the `/* ... */` it is put in: one line without the marks of a comment."""
     return re.sub(r"\*(?=/)|/(?=\*)", lambda mark: mark[0] + " ", line(text))
-
-
-def is_c_value(text: str) -> bool:
-    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
-    return text.isprintable() and _C_MARKS.search(text) is None
 
 
 def _visible(text: str, kept: str) -> str:

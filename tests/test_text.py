@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from autotune import text as words
 from autotune.errors import UsageError
-from autotune.text import c_comment, in_quotes, is_c_value, line, lines
+from autotune.identity import is_c_value
+from autotune.text import c_comment, in_quotes, line, lines
 
 NASTY = "a\x1b[31mred\x07 b\r\nwarning: forged\x9b2J \u202egnp.exe \u2028x\0\x7f\ud800é µs"
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, misfit
-from autotune.lookup.answer import Best, Match, Question, built, found, left_out
-from autotune.lookup.records import Told, table
+from autotune.lookup.answer import Best, Match, Question, built, found, left_out, table
+from autotune.lookup.records import Told
 from autotune.study.library import default_configuration, space_hash
 
 if TYPE_CHECKING:
