@@ -12,6 +12,8 @@ from autotune.devices.opencl import Session
 from autotune.devices.select import list_devices
 from autotune.study.plan import Buffer, Plan
 
+pytestmark = pytest.mark.device
+
 N = 333  # no whole number of words in bytes
 OVERRUN = """
 kernel void overrun(global const T *x, global T *y, float a, float b) {

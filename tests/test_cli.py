@@ -24,6 +24,8 @@ from autotune.devices.select import find_device
 from autotune.pool import memory
 from tests.studies import SOURCE
 
+pytestmark = pytest.mark.device
+
 STUDY = """
 name = "saxpy"
 about = "y = alpha * x + y"
