@@ -10,6 +10,8 @@ from autotune.bench.verify import Checker
 from autotune.devices import Session, list_devices, open_session, opencl
 from autotune.study.plan import Buffer, Plan
 
+pytestmark = pytest.mark.device
+
 N = 333  # no whole number of words in bytes
 OVERRUN = """
 kernel void overrun(global const T *x, global T *y, float a, float b) {

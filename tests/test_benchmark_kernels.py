@@ -18,6 +18,8 @@ from benchmarks.kernels import accuracy, command, limits, peers, queued, studies
 from benchmarks.kernels.contest import Contest, Entrant
 from benchmarks.kernels.report import Report, Row
 
+pytestmark = pytest.mark.device
+
 NAN = math.nan
 
 

@@ -22,6 +22,8 @@ from autotune.pool.crew import Cancelled, Keeper
 from autotune.pool.supervise import WorkerProcess
 from autotune.study.plan import Buffer, Launch, Plan, Tolerance
 
+pytestmark = pytest.mark.device
+
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 
 

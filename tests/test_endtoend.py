@@ -11,6 +11,8 @@ from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
 from autotune.study.problem import Problem
 from tests.studies import study
 
+pytestmark = pytest.mark.device
+
 
 def test_every_step_takes_time_on_the_device() -> None:
     device = find_device(None)

@@ -31,6 +31,8 @@ from autotune.tuner import loop
 from autotune.tuner.result import Budget
 from tests.studies import study
 
+pytestmark = pytest.mark.device
+
 STUDY = """
 name = "faults"
 kernel = "faults.cl"

@@ -25,6 +25,8 @@ from autotune.study.problem import GENERIC_DEVICE, Problem
 from autotune.study.reference import expected, input_data
 from autotune.study.study import Study
 
+pytestmark = pytest.mark.device
+
 Array = NDArray[Any]
 Config = dict[str, Value]
 

@@ -26,6 +26,8 @@ from autotune.study.library import (
 )
 from tests.stored import DEVICE, newer_driver, ok, put_in
 
+pytestmark = pytest.mark.device
+
 ROOT = Path(__file__).parent.parent
 TEXT = find_study("matmul")
 SIZE = default_size(TEXT)

@@ -12,6 +12,8 @@ from autotune.reports.fresh import save_build
 from autotune.study.problem import Problem
 from tests.studies import study
 
+pytestmark = pytest.mark.device
+
 
 def test_source_options_log_and_binary_are_kept(tmp_path: Path) -> None:
     problem = Problem(study(), device=find_device(None))

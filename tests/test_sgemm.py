@@ -16,6 +16,8 @@ from autotune.study.reference import input_data
 from autotune.study.study import Study
 from tests.test_kernels import Runner
 
+pytestmark = pytest.mark.device
+
 Config = dict[str, Value]
 Shape = tuple[int, int, int]
 

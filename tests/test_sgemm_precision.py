@@ -11,6 +11,8 @@ from autotune.study.problem import GENERIC_DEVICE
 from benchmarks.kernels import precision
 from benchmarks.kernels.families import APART, FAMILIES, inputs
 
+pytestmark = pytest.mark.device
+
 H200 = replace(GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_units=132, compute_capability="9.0")
 
 

@@ -19,6 +19,8 @@ from benchmarks.kernels.accuracy import product
 from benchmarks.kernels.families import FAMILIES, inputs
 from tests.test_kernels import Runner
 
+pytestmark = pytest.mark.device
+
 Array = NDArray[Any]
 Shape = tuple[int, int, int]
 

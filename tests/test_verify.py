@@ -24,6 +24,8 @@ from autotune.devices.opencl import OpenCLProgram
 from autotune.model import Measurement, Outcome
 from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 
+pytestmark = pytest.mark.device
+
 
 @pytest.fixture(scope="module")
 def session() -> Session:
