@@ -67,7 +67,12 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Return 32 hexadecimal digits that stand for a JSON-like value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+    return text_digest(canonical(value))
+
+
+def text_digest(text: str) -> str:
+    """Return 32 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def clean(text: str) -> str:

@@ -28,7 +28,7 @@ from autotune.study.arrays.bounds import (
     shape_of_value,
 )  # fmt: skip
 from autotune.study.arrays.functions import FUNCTIONS
-from autotune.study.library import did_you_mean
+from autotune.text import did_you_mean
 
 MAX_LENGTH = 4_000
 MAX_NODES = 500
