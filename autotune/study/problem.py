@@ -174,7 +174,7 @@ class Problem:
                 raise SpaceError(what, where=self.study.name, hint=hint)
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
-            if not constraint.require.evaluate(names):
+            if not constraint.require.holds(names):
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
         return names
 
