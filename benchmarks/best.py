@@ -21,14 +21,7 @@ from pathlib import Path
 from autotune.lookup.asking import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.study.library import (
-    default_choices,
-    default_configuration,
-    default_size,
-    find_study,
-    problem_key,
-    space_hash,
-)
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 
 TARGET = 4.0
 DEVICE = DeviceInfo(

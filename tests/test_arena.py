@@ -10,7 +10,7 @@ from autotune.bench.verify import Checker
 from autotune.devices import opencl
 from autotune.devices.opencl import Session
 from autotune.devices.select import list_devices
-from autotune.study.plan import Buffer, Plan
+from autotune.study import Buffer, Plan
 
 N = 333  # no whole number of words in bytes
 OVERRUN = """

@@ -18,7 +18,7 @@ from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.study.library import StudyText, problem_key, space_hash
+from autotune.study import StudyText, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
 from tests.studies import SOURCE, table

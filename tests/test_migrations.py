@@ -16,7 +16,7 @@ from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
 from autotune.store.migrations import MIGRATIONS
 from autotune.store.tables import metadata
-from autotune.study.library import find_study
+from autotune.study import find_study
 from tests.stored import KEY, ok, put_in
 
 DATA = Path(__file__).parent / "data"

@@ -9,7 +9,7 @@ import pytest
 from autotune.devices.select import find_device
 from autotune.errors import UsageError
 from autotune.reports.savebuild import save_build
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from tests.studies import study
 
 

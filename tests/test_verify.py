@@ -22,7 +22,7 @@ from autotune.bench.verify import Checker, _walk
 from autotune.devices.opencl import KernelLimits, OpenCLError, Program, Session
 from autotune.devices.select import list_devices
 from autotune.model import Measurement, Outcome
-from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
+from autotune.study import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from autotune.bench.arena import Arena, Guarded, round_up
 from autotune.bench.report import Fault, first_error, located, resources, too_large
@@ -19,13 +17,12 @@ from autotune.devices.opencl import (
     Event,
     Kernel,
     KernelLimits,
-    Memory,
     OpenCLError,
     Program,
     Session,
 )
 from autotune.model import Outcome
-from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
+from autotune.study import Launch, Plan
 
 _MOST_ON_NVIDIA = 228 * 1024
 """Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0)."""
@@ -127,7 +124,7 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
     lax = session.understates_limits
     allowed = _MOST_ON_NVIDIA if lax else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
-    needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
+    needed = limits.local_memory + sum(argument.local_bytes for argument in arguments)
     if needed > allowed:
         raise Fault(
             Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
@@ -141,10 +138,11 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
 
 
 def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:
-    views = {guarded.buffer.name: guarded.view for guarded in buffers}
+    values: dict[str, Any] = {guarded.buffer.name: guarded.view for guarded in buffers}
+    values |= {name: each.create(session) for name, each in plan.arguments.items() if name not in values}
     for kernel, launch, _ in compiled.kernels:
         try:
-            session.set_arguments(kernel, [argument(plan, name, views) for name in launch.arguments])
+            session.set_arguments(kernel, [values[name] for name in launch.arguments])
         except ArgumentError as error:
             raise _refused(plan, launch, error) from None
 
@@ -153,20 +151,7 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     """The fault of an argument that the kernel does not take: the study and the kernel do not fit each other."""
     name = launch.arguments[error.position]
     argument = plan.arguments[name]
-    kind = "a scalar" if isinstance(argument, Scalar) else "a buffer"
-    if isinstance(argument, Local):  # may be too large for this device only
+    if argument.local_bytes:  # may be too large for this device only
         return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
-    reason = f"{launch.entry} does not take {kind} of {argument.type} as argument {error.position + 1}, {name}: {error}"
-    return Fault(Outcome.COMPILE_ERROR, reason)
-
-
-def argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
-    """Return an argument as `Session.set_arguments` takes it; `views` are the buffers on the device by name."""
-    argument = plan.arguments[name]
-    if isinstance(argument, Buffer):
-        return views[name]
-    if isinstance(argument, Local):
-        return argument.nbytes
-    assert isinstance(argument, Scalar)
-    dtype, width = numpy_type(argument.type)
-    return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)
+    given = f"{argument.kind} of {argument.type} as argument {error.position + 1}, {name}"
+    return Fault(Outcome.COMPILE_ERROR, f"{launch.entry} does not take {given}: {error}")

@@ -14,7 +14,7 @@ from autotune.bench.arena import POISON, Guarded
 from autotune.bench.sources import CHECKS, COMPARE, common_options
 from autotune.devices.opencl import Kernel, Memory, Session
 from autotune.errors import StudyError
-from autotune.study.plan import Buffer, Tolerance, numpy_type
+from autotune.study import Buffer, Tolerance, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
@@ -173,12 +173,11 @@ class Checker:
         extent, stride = _walk(buffer)
         index = int(~slot[2])
         place = np.unravel_index(index, extent)
-        dtype, width = numpy_type(buffer.type)
+        dtype, shape = numpy_type(buffer.type)[0], buffer.data_shape
         found = np.empty(1, dtype)
         offset = sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
         expected = np.asarray(self._expected[buffer.name]).reshape(-1)[index]
-        shape = (*buffer.shape, width) if width > 1 else buffer.shape
         where = ", ".join(str(int(i)) for i in np.unravel_index(index, shape))
         unwritten = " (never written)" if _is_poison(found) else ""
         nans = f", {int(slot[1])} of them NaN" if slot[1] else ""

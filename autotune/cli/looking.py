@@ -20,9 +20,7 @@ from autotune.model import DeviceInfo, Outcome
 from autotune.ranking import median_interval
 from autotune.reports.compare import size_label
 from autotune.store import Row, Store
-from autotune.study import library
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study, find_study, study_paths
 from autotune.text import line
 
 
@@ -115,7 +113,7 @@ def studies(database: DatabaseOption = None, as_json: JsonOption = False) -> Non
     info = _any_device()
     with Store.open(database) as store:
         counts = store.counts()
-    rows = [_study(name, info, counts) for name in sorted(library.study_paths())]
+    rows = [_study(name, info, counts) for name in sorted(study_paths())]
     if as_json:
         write_json(rows)
         return
@@ -170,7 +168,7 @@ def history(
     """Rows of the store as a table or as JSON."""
     with Store.open(database) as store:
         # A study whose file is not here, but whose trials are, has a history all the same.
-        name = study if study is None or study in store.counts() else library.find_study(study).name
+        name = study if study is None or study in store.counts() else find_study(study).name
         rows = store.history(name, None if failed else limit)
     rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
     if as_json:

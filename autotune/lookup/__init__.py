@@ -21,7 +21,8 @@ from autotune.lookup.answer import Best, Match
 from autotune.lookup.question import DEVICES, Question
 from autotune.lookup.reader import open_reader
 from autotune.store.location import locate
-from autotune.study.library import StudyText, default_choices, default_size, did_you_mean, problem_key
+from autotune.study import StudyText, default_choices, default_size, problem_key
+from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo

@@ -16,9 +16,8 @@ from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup import Best, Match
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
 from autotune.store.location import shown
-from autotune.study import library
-from autotune.study.library import StudyText
-from autotune.text import line
+from autotune.study import StudyText, default_size, find_study, offered_choices
+from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -104,13 +103,13 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
     if asked.format not in FORMATS:
         raise UsageError(
-            f"no format {asked.format!r}{library.did_you_mean(asked.format, FORMATS)}",
+            f"no format {asked.format!r}{did_you_mean(asked.format, FORMATS)}",
             where="--format",
             hint=f"formats: {', '.join(FORMATS)}",
         )
-    text = library.find_study(asked.study)
-    size = library.parse_size(asked.sizes, library.default_size(text))
-    choices = library.parse_choices(asked.choices, text)
+    text = find_study(asked.study)
+    size = parse_size(asked.sizes, default_size(text))
+    choices = parse_choices(asked.choices, offered_choices(text))
     device = device_meant(asked.device, asked.database)
     found = lookup.best(
         text,

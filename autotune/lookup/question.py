@@ -14,11 +14,11 @@ from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.reader import Reader
 from autotune.ranking import Event, median_interval
-from autotune.study.library import StudyText, default_configuration, parameter_values, space_hash
+from autotune.study import StudyText, default_configuration, parameter_values, space_hash
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
-    from autotune.study.problem import Problem
+    from autotune.study import Problem
 
 
 class _Candidate(NamedTuple):
@@ -253,8 +253,7 @@ class Question:
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
         from autotune.store.records import device_of
-        from autotune.study.problem import Problem
-        from autotune.study.study import Study
+        from autotune.study import Problem, Study
 
         device = self.device
         if device is None and (facts := self._stored(self.key.device)):

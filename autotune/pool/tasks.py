@@ -9,7 +9,7 @@ from threading import Lock
 
 from autotune.bench.report import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 
 @dataclass(eq=False)

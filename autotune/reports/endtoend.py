@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from autotune.bench.prepare import argument
 from autotune.devices.opencl import Session
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.supervise import python_path
-from autotune.study.plan import Buffer, Plan, numpy_type
+from autotune.study import Buffer, Plan, numpy_type
 
 LIMIT_S = 300.0
 
@@ -75,34 +74,33 @@ def _in_fresh_process(plan: Plan, device: DeviceInfo, caches: dict[str, str]) ->
 
 def run_once(plan: Plan, device: DeviceInfo) -> EndToEnd:
     """Do it here: set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
-    buffers = {name: buffer for name, buffer in plan.arguments.items() if isinstance(buffer, Buffer)}
-    inputs = {name: _random(buffer) for name, buffer in buffers.items() if buffer.access in ("in", "inout")}
-    outputs = {name: np.empty(buffers[name].nbytes, np.uint8) for name in plan.outputs}
+    inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
+    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.name in plan.outputs}
     begun = time.perf_counter()
     session = Session(device)
-    memory = {name: session.allocate(buffer.nbytes) for name, buffer in buffers.items()}
+    arguments = {name: argument.create(session) for name, argument in plan.arguments.items()}
     ready = time.perf_counter()
     program = session.build(plan.source, plan.options)
     kernels = [program.kernel(launch.entry) for launch in plan.launches]
     for kernel, launch in zip(kernels, plan.launches, strict=True):
-        session.set_arguments(kernel, [argument(plan, name, memory) for name in launch.arguments])
+        session.set_arguments(kernel, [arguments[name] for name in launch.arguments])
     built = time.perf_counter()
 
     def use() -> tuple[float, float, float]:
         """Seconds for transfer, kernel and read back."""
         since = time.perf_counter()
-        for name, buffer in buffers.items():
+        for buffer in plan.buffers:
             if buffer.access == "zeroed":
-                session.fill(memory[name], 0, 0, buffer.nbytes // 4 * 4)
+                session.fill(arguments[buffer.name], 0, 0, buffer.nbytes // 4 * 4)
         for name, data in inputs.items():
-            session.write(memory[name], data)
+            session.write(arguments[name], data)
         there = time.perf_counter()
         for kernel, launch in zip(kernels, plan.launches, strict=True):
             session.launch(kernel, launch.global_size, launch.local_size)
         session.finish()
         ran = time.perf_counter()
         for name, data in outputs.items():
-            session.read(memory[name], data)
+            session.read(arguments[name], data)
         return there - since, ran - there, time.perf_counter() - ran
 
     transfer, running, read_back = use()

@@ -15,7 +15,7 @@ from autotune.devices.opencl import BuildError, OpenCLError, Session
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.supervise import python_path
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 LIMIT_S = 300.0
 

@@ -21,7 +21,7 @@ from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices.opencl import Event, Kernel, Session
 from autotune.model import DeviceInfo
-from autotune.study.plan import Plan, numpy_type
+from autotune.study import Plan, numpy_type
 
 Run = Callable[[int], None]
 """Called with n, runs n times and waits for the last."""
