@@ -15,37 +15,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autotune.study.arguments import Argument as Argument
-    from autotune.study.arguments import Buffer as Buffer
-    from autotune.study.arguments import Local as Local
-    from autotune.study.arguments import Scalar as Scalar
-    from autotune.study.imports import files_of as files_of
-    from autotune.study.library import StudyText as StudyText
-    from autotune.study.library import default_choices as default_choices
-    from autotune.study.library import default_configuration as default_configuration
-    from autotune.study.library import default_size as default_size
-    from autotune.study.library import find_study as find_study
-    from autotune.study.library import offered_choices as offered_choices
-    from autotune.study.library import parameter_values as parameter_values
-    from autotune.study.library import problem_key as problem_key
-    from autotune.study.library import space_hash as space_hash
-    from autotune.study.library import study_paths as study_paths
-    from autotune.study.plan import Launch as Launch
-    from autotune.study.plan import Plan as Plan
-    from autotune.study.plan import Tolerance as Tolerance
-    from autotune.study.problem import GENERIC_DEVICE as GENERIC_DEVICE
-    from autotune.study.problem import Problem as Problem
-    from autotune.study.reference import PythonCaller as PythonCaller
-    from autotune.study.reference import check_reference as check_reference
-    from autotune.study.reference import expected_data as expected_data
-    from autotune.study.reference import input_data as input_data
-    from autotune.study.study import Parameter as Parameter
-    from autotune.study.study import Study as Study
-    from autotune.study.study import check_entries as check_entries
-    from autotune.study.study import effects as effects
-    from autotune.study.types import numpy_type as numpy_type
+    from autotune.study.arguments import Argument, Buffer, Local, Scalar
+    from autotune.study.imports import files_of
+    from autotune.study.library import (
+        StudyText,
+        default_choices,
+        default_configuration,
+        default_size,
+        find_study,
+        offered_choices,
+        parameter_values,
+        problem_key,
+        space_hash,
+        study_paths,
+    )
+    from autotune.study.plan import Launch, Plan, Tolerance
+    from autotune.study.problem import GENERIC_DEVICE, Problem
+    from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
+    from autotune.study.study import Parameter, Study, check_entries, effects
+    from autotune.study.types import numpy_type
 
-_EXPORTS = {
+__all__ = [
+    "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller", "Scalar",
+    "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
+    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "numpy_type",
+    "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
+]  # fmt: skip
+
+_HOMES = {
     "arguments": "Argument Buffer Local Scalar",
     "imports": "files_of",
     "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
@@ -56,10 +53,10 @@ _EXPORTS = {
     "study": "Parameter Study check_entries effects",
     "types": "numpy_type",
 }
-_HOMES = {name: home for home, names in _EXPORTS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{home}"), name)
