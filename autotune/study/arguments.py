@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -40,6 +40,7 @@ class Data(NamedTuple):
 
 
 _UNIFORM = Data()
+_READ, _WRITTEN = {"in", "inout"}, {"out", "inout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,11 @@ class Buffer(Argument):
 
     @property
     def reads(self) -> bool:
-        return self.access in ("in", "inout")
+        return self.access in _READ
 
     @property
     def writes(self) -> bool:
-        return self.access in ("out", "inout")
+        return self.access in _WRITTEN
 
     @property
     def data_shape(self) -> tuple[int, ...]:
@@ -145,22 +146,22 @@ class Buffer(Argument):
 
     @classmethod
     def declare(cls, name: str, table: ArgumentTable, given: Scope, tuned: Scope) -> Self:
-        buffer = cls(name, "", (), (), table.access or "", Data(**dict(table.data or {})))
-        where, shaped = f"arguments.{name}", tuned
-        if buffer.reads or buffer.writes:  # every configuration solves the same problem
+        where, access, shaped = f"arguments.{name}", table.access or "", tuned
+        if access in _READ | _WRITTEN:  # every configuration solves the same problem
             _require_no_parameter(table, where, given, tuned)
             shaped = given
         shape = shaped.expressions(table.shape or (), f"{where}.shape")
+        kind = _declared_type(table.type, where, shaped, tuned)
         allocate = shape if table.allocate is None else tuned.expressions(table.allocate, f"{where}.allocate")
-        return replace(buffer, type=_declared_type(table.type, where, shaped, tuned), shape=shape, allocate=allocate)
+        return cls(name, kind, shape, allocate, access, Data(**dict(table.data or {})))
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         where = f"arguments.{self.name}"
-        shape = tuple(extent(each, names, f"{where}.shape") for each in self.shape)
-        allocate = tuple(extent(each, names, f"{where}.allocate") for each in self.allocate) if padded else shape
-        if any(whole < part for whole, part in zip(allocate, shape, strict=True)):
+        kind, shape = concrete_type(self.type, names), extents(self.shape, names, f"{where}.shape")
+        allocate = extents(self.allocate, names, f"{where}.allocate") if padded else shape
+        if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
-        return replace(self, type=concrete_type(self.type, names), shape=shape, allocate=allocate)
+        return type(self)(self.name, kind, shape, allocate, self.access, self.data)
 
     def create(self, session: Session) -> Any:
         return session.allocate(self.nbytes)
@@ -188,7 +189,7 @@ class Scalar(Argument):
         kind, value = concrete_type(self.type, names), self.value.evaluate(names)
         if isinstance(value, str):
             raise StudyError(f"gives the text {value!r}, not a number", where=f"arguments.{self.name}")
-        return replace(self, type=kind, value=value)
+        return type(self)(self.name, kind, value)
 
     def create(self, session: Session) -> Any:
         dtype, width = numpy_type(self.type)
@@ -213,8 +214,8 @@ class Local(Argument):
         return (self.count,)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
-        count = extent(self.count, names, f"arguments.{self.name}.local")
-        return replace(self, type=concrete_type(self.type, names), count=count)
+        (count,) = extents((self.count,), names, f"arguments.{self.name}.local")
+        return type(self)(self.name, concrete_type(self.type, names), count)
 
     def create(self, session: Session) -> Any:
         return self.nbytes
@@ -228,12 +229,15 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     return [argument for argument in arguments if isinstance(argument, Buffer)]
 
 
-def extent(expression: Extent, names: Mapping[str, Any], where: str) -> int:
-    """Return the whole number that an expression of a study gives. Raises StudyError below 1, and for others."""
-    value = expression.evaluate(names)
-    if isinstance(value, str) or int(value) != value or value < 1:
-        raise StudyError(f"{expression.text} gives {value}, not a whole number of at least 1", where=where)
-    return int(value)
+def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str) -> tuple[int, ...]:
+    """Return the whole numbers that expressions of a study give. Raises StudyError below 1, and for others."""
+    found = []
+    for expression in expressions:
+        value = expression.evaluate(names)
+        if isinstance(value, str) or int(value) != value or value < 1:
+            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least 1", where=where)
+        found.append(int(value))
+    return tuple(found)
 
 
 def filled(text: str, names: Mapping[str, Any]) -> str:

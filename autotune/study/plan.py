@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.study.arguments import Argument, Buffer, Extent, buffers_of, extent
+from autotune.study.arguments import Argument, Buffer, Extent, buffers_of, extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Launch:
 
     def concrete(self, names: Mapping[str, Any]) -> Launch:
         """Return what a plan holds where the names have these values. Raises StudyError."""
-        place, local = f"launch {self.entry}", self.local_size
-        whole = tuple(extent(each, names, f"{place}: global") for each in self.global_size)
-        part = None if local is None else tuple(extent(each, names, f"{place}: local") for each in local)
-        return replace(self, global_size=whole, local_size=part, when=None)
+        whole, part = extents(self.global_size, names, f"launch {self.entry}: global"), None
+        if self.local_size is not None:
+            part = extents(self.local_size, names, f"launch {self.entry}: local")
+        return Launch(self.entry, whole, part, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,7 @@ class Problem:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
         names = self._valid(configuration)
         return Plan(
-            # The compiler's messages then name the author's file, as they do for its includes.
-            f'#line 1 "{self.study.text.kernel_path.name}"\n{self.study.text.source}',
+            self.study.source,
             self._options(configuration, names),
             *self._concrete(self.study.launches, names),
             outputs=dict.fromkeys(self.outputs, self.tolerance),
@@ -212,20 +211,25 @@ class Problem:
             value = expression.evaluate(names)
             defined[name] = int(value) if isinstance(value, bool) else value
         options = [f"-D{name}={value}" for name, value in defined.items()]
-        options += [filled(option.flag, names) for option in self.study.options if option.when.evaluate(names)]
-        check_options(options, f"{self.study.text.path}: options")
+        for option in self.study.options:
+            if option.when.evaluate(names):
+                options.append(filled(option.flag, names))
+        check_options(options, f"{self.study.path}: options")
         return tuple(options)
 
     def _concrete(
         self, launches: Sequence[Launch], names: Mapping[str, Any], *, padded: bool = True
     ) -> tuple[tuple[Launch, ...], dict[str, Argument]]:
         """Return the launches that take place, and their arguments and the outputs."""
-        made = [launch for launch in launches if launch.when.evaluate(names)]
+        made, used = [], dict[str, None]()
+        for launch in launches:
+            if launch.when.evaluate(names):
+                made.append(launch.concrete(names))
+                used |= dict.fromkeys(launch.arguments)
         if not made:
             raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
-        used = dict.fromkeys([name for launch in made for name in launch.arguments] + list(self.outputs))
-        arguments = {name: self.arguments[name].concrete(names, padded=padded) for name in used}
-        return tuple(launch.concrete(names) for launch in made), arguments
+        used |= dict.fromkeys(self.outputs)
+        return tuple(made), {name: self.arguments[name].concrete(names, padded=padded) for name in used}
 
 
 def _generic(study: Study) -> DeviceInfo:

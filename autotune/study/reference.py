@@ -52,7 +52,7 @@ def expected_data(
     try:
         return _expected(problem, inputs, python, room)
     except StudyError as error:
-        raise error.at(str(problem.study.text.path)) from None
+        raise error.at(problem.study.path) from None
 
 
 def _expected(
@@ -87,7 +87,7 @@ def check_reference(problem: Problem) -> None:
     names: dict[str, Any] = {**problem.size, **_scalars(problem)}
     names |= {name: np.broadcast_to(np.zeros(()), buffer.data_shape) for name, buffer in problem.inputs.items()}
     for name, text in (problem.study.reference.numpy or {}).items():
-        where = f"{problem.study.text.path}: reference.numpy.{name}"
+        where = f"{problem.study.path}: reference.numpy.{name}"
         check_names(text, names, where)
         shape = shape_of(text, names, where)
         if shape is not None:

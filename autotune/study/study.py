@@ -127,7 +127,9 @@ class Study:
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
         table = schema.validate(text.table, str(text.path))
-        self.text = text
+        self.text, self.path = text, str(text.path)
+        # The compiler's messages then name the author's file, as they do for its includes.
+        self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
         self.about = table.about
         self.sizes = dict(table.sizes)
@@ -141,7 +143,7 @@ class Study:
             self._build_rules(table, function)
             self._check_outputs()
         except UsageError as error:  # an expression's error too
-            raise error.at(str(text.path)) from None
+            raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
         given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS})
@@ -250,7 +252,7 @@ def check_entries(study: Study) -> None:
         if launch.entry not in words:
             raise StudyError(
                 f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
-                where=f"{study.text.path}: launch.{number}.entry",
+                where=f"{study.path}: launch.{number}.entry",
                 hint=f"it has {', '.join(kernels)}" if kernels else "",
             )
 
