@@ -84,7 +84,7 @@ kernel void victim(global const float *a, global float *c) {
 SEARCH = """
 import sys
 from autotune import api
-from autotune.result import Budget
+from autotune.tuner.result import Budget
 path, database, seed, trials = sys.argv[1:]
 def say(progress):
     print(progress.done, flush=True)
@@ -129,7 +129,7 @@ class Place:
     def start(self, mark: str, *command: str, **options: Any) -> subprocess.Popen[str]:
         """Start Python with these arguments, marked."""
         folder = str(self.root)
-        environment = {**os.environ, MARK: mark, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
+        environment = {**os.environ, MARK: mark, "TMPDIR": folder, "AUTOTUNE_LOCKS": folder}
         return subprocess.Popen(
             [sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True, **options
         )

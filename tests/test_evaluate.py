@@ -138,7 +138,7 @@ def evaluator(
     problem: Problem, device: DeviceInfo, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeviceEvaluator]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("AUTOTUNE_LOCKS", str(tmp_path_factory.mktemp("runtime")))
         evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0))
     with evaluator:
         assert run(evaluator, "GOOD").outcome is Outcome.OK
@@ -148,7 +148,7 @@ def evaluator(
 @pytest.fixture
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the test's own: neither `evaluator` nor a search beside the tests holds it up."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
 
 
 def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
@@ -336,9 +336,9 @@ def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInf
 
 SEARCH = """
 import sys
-from autotune.device import list_devices
-from autotune.evaluate import DeviceEvaluator
-from autotune.problem import Problem
+from autotune.devices.select import list_devices
+from autotune.pool.evaluator import DeviceEvaluator
+from autotune.study.problem import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])

@@ -22,7 +22,7 @@ import numpy as np
 from pathlib import Path
 from autotune import linker
 linker._GCC = [Path(os.environ["GCC"])]
-from autotune.opencl import Session, list_devices
+from autotune.devices.opencl import Session, list_devices
 SOURCE = '''
 constant float table[] = {1, 2, 3, 5};
 kernel void f(global float *y, float z) {
