@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import lookup
+from autotune import devices, lookup
 from autotune.bench.report import BUILD_S, FIRST_S, Limits
-from autotune.devices import select as devices
 from autotune.errors import UsageError
 from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value

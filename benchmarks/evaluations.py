@@ -16,7 +16,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.model import Outcome
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.store import Store

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, text
 from autotune.cli.options import command
 from autotune.errors import StoreError
 from autotune.lookup import asking
-from autotune.lookup.reader import open_reader
+from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, access, database, location, presence, process
 from autotune.store.database import ConnectionLost
@@ -99,7 +99,7 @@ def test_the_file_of_another_program_stays_as_it_is(tmp_path: Path, table: str) 
     before = path.read_bytes()
     with pytest.raises(StoreError, match="tables of another program"):
         Store.open(str(path))
-    with pytest.raises(StoreError, match="tables of another program"), open_reader(Location(str(path))):
+    with pytest.raises(StoreError, match="tables of another program"), open_records(Location(str(path))):
         pass
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]

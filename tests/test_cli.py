@@ -19,8 +19,7 @@ from typer.testing import CliRunner, Result
 
 import autotune
 from autotune.cli import app
-from autotune.devices import linker
-from autotune.devices.select import find_device
+from autotune.devices import find_device, linker
 from autotune.pool import memory
 from tests.studies import SOURCE
 

@@ -18,7 +18,7 @@ import pytest
 
 from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.errors import StudyError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import data
@@ -338,7 +338,7 @@ SEARCH = """
 import sys
 from autotune.devices.select import list_devices
 from autotune.pool.evaluator import DeviceEvaluator
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
+from autotune import devices, text
 from autotune.bench.report import FIRST_S, Limits, first_error
 from autotune.cli import app
 from autotune.cli.options import (
@@ -27,11 +27,10 @@ from autotune.cli.options import (
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.progress import configuration as shown
 from autotune.cli.result import rates_text, timing_text, trial_json
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool.evaluator import DeviceEvaluator, Settings
-from autotune.reports.savebuild import save_build
+from autotune.reports.fresh import save_build
 from autotune.study import Problem, check_entries, check_reference
 from autotune.text import parse_choices, parse_size
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
+from autotune import devices, text
+from autotune.bench.messages import EndToEnd
 from autotune.bench.report import FIRST_S, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
@@ -27,13 +28,12 @@ from autotune.cli.options import (
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.cli.progress import configuration
 from autotune.cli.result import trial_json
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.reports import baselines, charts, compare
 from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
-from autotune.reports.endtoend import EndToEnd, end_to_end
+from autotune.reports.fresh import end_to_end
 from autotune.reports.pictures import Extra, draw
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store

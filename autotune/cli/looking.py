@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
+from autotune import devices, text
 from autotune.cli import app
 from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, JsonOption, SizeOption, StudyArgument
 from autotune.cli.output import facts, say, table, write, write_json
 from autotune.cli.progress import configuration
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, SetupError, UsageError
 from autotune.lookup import asking
 from autotune.lookup.formats import FORMATS

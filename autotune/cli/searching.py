@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autotune import text
+from autotune import devices, text
 from autotune.bench.report import BUILD_S, FIRST_S, Limits
 from autotune.cli import app, progress
 from autotune.cli.options import (
@@ -28,7 +28,6 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool.evaluator import DeviceEvaluator, Settings

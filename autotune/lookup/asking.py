@@ -11,9 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autotune import lookup
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
-from autotune.lookup import Best, Match
+from autotune.lookup.answer import Best, Match, best, stored_devices
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
 from autotune.store.location import shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
@@ -111,7 +110,7 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
     device = device_meant(asked.device, asked.database)
-    found = lookup.best(
+    found = best(
         text,
         size,
         choices,
@@ -158,7 +157,7 @@ def device_meant(selector: str | None, database: str | None) -> Meant:
         return _device_here(database)
     if re.fullmatch(r"\d{1,3}", selector):
         return _asked_of_opencl(selector)
-    stored = dict(lookup.stored_devices(database))
+    stored = dict(stored_devices(database))
     if selector in stored:
         return Meant(selector)
     part = selector.lower()
@@ -177,7 +176,7 @@ def _device_here(database: str | None) -> Meant:
     try:
         return _asked_of_opencl(None)
     except SetupError:
-        stored = dict(lookup.stored_devices(database))
+        stored = dict(stored_devices(database))
         if len(stored) > 1:
             raise DeviceError("no OpenCL device here, and several are stored", hint=_choose(stored)) from None
         if not stored:
@@ -189,7 +188,7 @@ def _device_here(database: str | None) -> Meant:
 
 
 def _asked_of_opencl(selector: str | None) -> Meant:
-    from autotune.devices.select import find_device
+    from autotune.devices import find_device
 
     info = find_device(selector)
     return Meant(info.fingerprint, info)

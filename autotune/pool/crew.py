@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench.messages import Built, Job, Probe, Ready, Retime, Setup, Sound
+from autotune.bench.messages import Job, Probe, Ready, Retime, Setup, Sound, Turn
 from autotune.bench.probe import machine_fault, unwritable
 from autotune.bench.report import Report
 from autotune.errors import AutotuneError, WorkerError
@@ -158,7 +158,7 @@ class Keeper(threading.Thread):
         on_built: Callable[[], object] | None = None,
         makes_way: Callable[[float], bool] | None = None,
     ) -> Any:
-        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Built on the way.
+        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Turn on the way.
 
         `makes_way` is asked whether a kernel that has run for so many seconds should be given up.
 
@@ -170,7 +170,7 @@ class Keeper(threading.Thread):
                 self._set_up(self)
             assert self._worker is not None
             answer = self._exchange(self._worker, message, limit_s, makes_way)
-            if isinstance(answer, Built):
+            if isinstance(answer, Turn):
                 if on_built is not None:
                     on_built()
                 answer = self._exchange(self._worker, None, limit_s, makes_way)

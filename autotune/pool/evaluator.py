@@ -1,8 +1,8 @@
 """Evaluators put configurations through compile, verify and time: always one Trial with exactly one outcome.
 
 `DeviceEvaluator` does so on real devices, in worker processes that a broken kernel may take down. On a GPU, a
-pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's. On a CPU
-device under PoCL they do so too, and are halted while a trial runs: building would disturb the clock.
+pool of builders works ahead of the device and leaves the binaries in a private cache of the driver's. Where
+kernels share the cores with compilers they do so too, and are halted while a trial runs: building would disturb it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol, Self
 from autotune.bench.messages import Job, Setup
 from autotune.bench.report import Limits, Report
 from autotune.bench.timing import Rules
-from autotune.devices.select import require_usable
+from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import data
@@ -32,7 +32,7 @@ from autotune.pool.runtime import RunFolder, lock_devices
 from autotune.pool.sizing import capacity, count_builders
 from autotune.pool.supervise import LONGEST_WAIT_S
 from autotune.pool.tasks import Finalists, Task, Waiting, make_trial
-from autotune.study import Plan, Problem
+from autotune.study import Plan, Problem, made_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class DeviceEvaluator:
 
     def __init__(self, problem: Problem, devices: Sequence[DeviceInfo], settings: Settings | None = None) -> None:
         require_usable(devices[0])
+        self._traits = traits(devices[0])
         require_room(problem.plan(problem.default), devices[0], on_host=problem.reference_plan() is None)
         self._problem = problem
         self._devices = list(devices)
@@ -139,7 +140,7 @@ class DeviceEvaluator:
             nothing = Plan("", (), (), {})
             self._end(Task(configuration, nothing), Report(Outcome.LAUNCH_ERROR, str(error)), self._devices[0])
             return
-        task = Task(configuration, plan)
+        task = Task(configuration, plan, made_of(self._problem, plan, configuration))
         if self._first is None and self.best_ns is None:
             self._first = task
         self._waiting.add(task, ready=not self._builders)
@@ -270,18 +271,18 @@ class DeviceEvaluator:
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
         with self._reference_turn if alone else nullcontext():
-            ready = keeper.start_worker(device, setup, self._folder.environment())
+            ready = keeper.start_worker(device, setup, self._folder.environment(device))
             self._expected = ready.expected
         self._running_since.setdefault(keeper, time.monotonic())  # not again where a worker is replaced
 
     def _builder(self, device: DeviceInfo) -> Keeper:
         nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
-        setup = self._data.result if device.kind == "cpu" else lambda: nothing
+        setup = self._data.result if self._traits.builds_at_launch else lambda: nothing
 
         def set_up(keeper: Keeper) -> None:
-            keeper.start_worker(device, setup, self._folder.environment())
+            keeper.start_worker(device, setup, self._folder.environment(device))
 
-        pause = self._pause if device.kind == "cpu" else None
+        pause = self._pause if self._traits.shares_cores else None
         return Keeper("builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause)
 
     # -- in the keepers' threads ----------------------------------------------------------------
@@ -295,9 +296,9 @@ class DeviceEvaluator:
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
             raise
-        # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
+        # Where the first launch compiles, a builder launches a part: what that does, a whole trial has to say.
         ran = report.outcome is Outcome.CRASH or (report.outcome is Outcome.TIMEOUT and report.phase == "run")
-        undecided = self._devices[0].kind == "cpu" and ran
+        undecided = self._traits.builds_at_launch and ran
         if report.outcome is not Outcome.OK and not undecided:
             task.built = report
             if self._waiting.claim(task):
@@ -310,7 +311,7 @@ class DeviceEvaluator:
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
         for builder in self._builders:  # a context in the making disturbs what runs
             builder.started.wait()
-        best, shared = self.best_ns, device.kind == "cpu" and bool(self._builders)
+        best, shared = self.best_ns, self._traits.shares_cores and bool(self._builders)
         if (known := task.made_way) is not None and known.made_way_s >= self._settings.limits.run_s(best):
             if self._stop(keeper, task):
                 self._end(task, replace(known, verify_s=0.0), device)  # its last run is in `lost_s`

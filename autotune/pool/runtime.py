@@ -13,10 +13,11 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from autotune.devices import environment, traits
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.text import line
@@ -62,7 +63,7 @@ def lock_devices(devices: Iterable[DeviceInfo]) -> list[DeviceLock]:
 
 def lock_key(device: DeviceInfo) -> str:
     """Return what names the hardware: all CPU devices are one, whatever driver shows them."""
-    if device.kind == "cpu":
+    if traits(device).shares_cores:
         return "cpu"
     return device.uuid or device.pci or f"{device.fingerprint}-{device.index}"
 
@@ -175,20 +176,12 @@ class RunFolder:
                 hint="make room, or set TMPDIR to a folder that can be written",
             ) from None
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, device: DeviceInfo) -> Mapping[str, str]:
         """Return the variables of a worker: private caches, through which the builders hand over their work.
 
         A worker that dies in the middle of writing leaves nothing behind for the next search.
         """
-        return {
-            "POCL_CACHE_DIR": str(self.path / "pocl"),
-            "CUDA_CACHE_PATH": str(self.path / "cuda"),
-            "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
-            "CUDA_CACHE_DISABLE": "0",
-            # One queue needs one channel instead of eight, and the context is made and destroyed in a third of the
-            # time: 16 at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
-            "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        }
+        return environment(device, self.path, worker=True)
 
     def remove(self) -> None:
         """Delete the folder."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import autotune
-from autotune.bench.messages import Phase
+from autotune.bench.messages import DOING, Phase
 from autotune.errors import WorkerError
 
 LONGEST_WAIT_S = 3600.0
@@ -55,19 +55,6 @@ class WorkerOverran(WorkerError):
         self.limit_s = limit_s
         self.made_way = made_way
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
-
-
-DOING = {
-    "start": "started",
-    "probe": "ran a kernel that is known to be good",
-    "idle": "waited",
-    "build": "built the kernel",
-    "launch": "compiled or first ran the kernel",
-    "run": "ran the kernel for the first time",
-    "verify": "verified the outputs",
-    "time": "timed the kernel",
-}
-"""What a worker says it does, by the name of the phase."""
 
 
 class WorkerProcess:

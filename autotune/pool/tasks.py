@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
+from typing import Any
 
 from autotune.bench.report import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
@@ -21,6 +23,7 @@ class Task:
 
     configuration: Configuration
     plan: Plan
+    made: Mapping[str, Any] | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
     made_way: Report | None = None
@@ -106,4 +109,5 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
         started=task.started,
         finished=datetime.now(UTC),
         environment={**report.environment, **built.environment},
+        made=task.made,
     )

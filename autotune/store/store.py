@@ -29,9 +29,10 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Prob
 from autotune.store import importing, interchange, process, queries
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
+from autotune.store.fields import trial_columns, trial_of
 from autotune.store.location import locate
 from autotune.store.migrations import migrate
-from autotune.store.records import key_of, now, ordered, trial_columns, trial_of
+from autotune.store.records import key_of, now, ordered
 from autotune.store.tables import problems, searches, trials
 
 _IN_MEMORY = 16 * 2**20
@@ -122,8 +123,6 @@ class Store(Access):
         columns = trial_columns(Trial(configuration, Outcome.PENDING)) | {
             "uuid": uuid.uuid4().hex,
             "search_id": search_id,
-            "configuration": ordered(configuration),
-            "configuration_hash": digest(configuration),
             "started": now(),
         }
         return self._written(lambda connection: queries.once(connection, trials, columns))
@@ -139,15 +138,14 @@ class Store(Access):
 
         Raises ValueError where the trial was not begun or has been finished before.
         """
-        columns = trial_columns(trial)
-        if trial.started is None:
-            del columns["started"]
+        kept = {"configuration", "configuration_hash"} | ({"started"} if trial.started is None else set())
+        columns = {name: value for name, value in trial_columns(trial).items() if name not in kept}
         columns["finished"] = columns["finished"] or now()
         name = uuid.uuid4().hex
 
         def step(connection: Connection) -> None:
             columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
-            columns["driver"] = trial.driver or driver
+            columns["driver"] = columns["driver"] or driver
             if not queries.finish(connection, trial_id, columns):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:

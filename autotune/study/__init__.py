@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         study_paths,
     )
     from autotune.study.plan import Launch, Plan, Tolerance
-    from autotune.study.problem import GENERIC_DEVICE, Problem
+    from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller", "Scalar",
     "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
-    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "numpy_type",
+    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
     "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ _HOMES = {
     "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
     "parameter_values problem_key space_hash study_paths",
     "plan": "Launch Plan Tolerance",
-    "problem": "GENERIC_DEVICE Problem",
+    "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "PythonCaller check_reference expected_data input_data",
     "study": "Parameter Study check_entries effects",
     "types": "numpy_type",

@@ -19,7 +19,7 @@ from autotune.errors import StudyError
 from autotune.study.types import numpy_type
 
 if TYPE_CHECKING:
-    from autotune.devices.opencl import Session
+    from autotune.devices import Session
     from autotune.study.schema import ArgumentTable, Scope
 
 Extent = Any

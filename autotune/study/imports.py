@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
-from autotune.study.includes import is_file
+from autotune.study.library import is_file
 
 if TYPE_CHECKING:
     import ast

@@ -206,7 +206,7 @@ class Study:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
         path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
-        source = inline(path, folders_of(self.text.table, self.text.path))
+        source = library.source_of(path, self.text.table, self.text.path)
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune.bench.report import is_too_large
-from autotune.devices.opencl import understates_limits
+from autotune.devices import traits
 from autotune.errors import SetupError, WorkerError
 from autotune.identity import clean
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
@@ -138,7 +138,7 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in (own := ours(problem, trials)):
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
-    lax = understates_limits(problem.device)
+    lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]

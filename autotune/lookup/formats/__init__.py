@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from autotune.lookup import Best
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 
 FORMATS = ("table", "json", "defines", "header", "shell", "toml")
 """The formats, each the name of a file in this folder with a function `render`."""

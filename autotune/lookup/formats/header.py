@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 import re
 
 from autotune import text
 from autotune.errors import StudyError
-from autotune.lookup import Best
 from autotune.lookup.formats import choices_text, defined, flags, size_text
 from autotune.text import c_comment, is_c_value
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 from autotune import text
-from autotune.lookup import Best
 from autotune.lookup.formats import choices_text, flags, size_text
 from autotune.text import line
 
