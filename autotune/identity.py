@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.text import is_c_value
+from autotune.text import clean, is_c_value, plain
 
 Value = int | float | str
 """One value of a parameter or a choice."""
@@ -73,24 +72,6 @@ def digest(value: Any) -> str:
 def text_digest(text: str) -> str:
     """Return 32 hexadecimal digits that stand for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def clean(text: str) -> str:
-    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: text that UTF-8 can, and numbers that are not finite as text."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return value
 
 
 STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"

@@ -92,8 +92,8 @@ def fill(place: Path, study: str, count: int) -> None:
                 with store._writing() as connection:
                     connection.execute(table.insert(), rows)
                 rows = []
-        for start, configuration in fastest:
-            store.retime(search, configuration, Measurement(tuple(range(int(start) + 100, int(start) + 130))))
+        for at, configuration in fastest:
+            store.retime(search, configuration, Measurement(tuple(range(int(at) + 100, int(at) + 130))))
         store.end_search(search, "done")
 
 

@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, access, database, location, presence, process
+from autotune.store import Store, access, database, location, process
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
 from tests import postgres
@@ -64,7 +65,7 @@ def test_a_file_that_is_removed_is_written_anew(
 def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = tmp_path / "own" / "a.db"
     path.parent.mkdir()
     with Store.open(str(path)) as store:

@@ -6,6 +6,7 @@ import json
 import math
 import tomllib
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -122,3 +123,17 @@ def test_choices_are_read_over_the_first() -> None:
 def test_bad_choices_are_one_clear_line(choice: str) -> None:
     with pytest.raises(UsageError, match=r"^--choice: "):
         words.parse_choices(choice, {"T": ["float", "int"]})
+
+
+def test_sizes_and_configurations() -> None:
+    assert words.size({"M": 8, "N": 8}) == "M=N=8"
+    assert words.size({"M": 8, "N": 9}) == "M=8 N=9"
+    assert words.size({"N": 9}) == "N=9"
+    assert words.pairs({"M": 8, "N": 8}, ",") == "M=8,N=8"
+    assert words.pairs({"TS": 16, "KIND": "a\n\x1b"}) == "TS=16 KIND=a \\x1b"
+
+
+def test_what_json_holds() -> None:
+    given = {1: (math.nan, 2.5, True, None), "t\ud800": [Path("x")]}
+    assert words.plain(given) == {"1": ["nan", 2.5, True, None], "t?": [Path("x")]}
+    assert words.plain(given["t\ud800"] + [math.inf], not_finite=lambda _: None) == [Path("x"), None]

@@ -185,7 +185,7 @@ class Session(Protocol):
         Reading and writing would wait for ever inside: what is held back comes before them. Only called where
         `find_gate` has found one.
         """
-        raise NotImplementedError
+        raise RuntimeError("no gate was found")
 
     def find_gate(self, commands: int) -> str:
         """Find a gate that holds back so many commands while the host goes on, by trying; return its name or ""."""

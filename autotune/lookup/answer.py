@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
-from autotune.identity import Choices, ProblemKey, Size, Value, clean, misfit
+from autotune.identity import Choices, ProblemKey, Size, Value, misfit
 from autotune.lookup.records import Records, Told, open_records, table
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
-from autotune.text import did_you_mean
+from autotune.text import clean, did_you_mean
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo

@@ -17,10 +17,11 @@ from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr
 from sqlalchemy import Column, Double, Integer
 from sqlalchemy import Text as TextColumn
 
-from autotune.identity import clean, digest, name_fault, value_fault
+from autotune.identity import digest, name_fault, value_fault
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
 from autotune.store.records import Columns, instant, mapping, number, ordered, text
+from autotune.text import clean
 
 # Entries of a line of JSON, as pydantic checks them --------------------------------------------------------
 

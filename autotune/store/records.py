@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.errors import StoreError
-from autotune.identity import ProblemKey, canonical, clean, digest, plain
+from autotune.identity import ProblemKey, canonical, digest
 from autotune.model import DeviceInfo
+from autotune.text import clean, plain
 
 Columns = Mapping[Any, Any]
 """A row by the names of its columns."""

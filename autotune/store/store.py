@@ -24,7 +24,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
-from autotune.identity import clean, digest, key_columns
+from autotune.identity import digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
 from autotune.store import importing, interchange, process, queries
 from autotune.store.access import Access
@@ -34,6 +34,7 @@ from autotune.store.location import locate
 from autotune.store.migrations import migrate
 from autotune.store.records import key_of, now, ordered
 from autotune.store.tables import problems, searches, trials
+from autotune.text import clean
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""

@@ -7,7 +7,6 @@ runs it, holds it to this list. A function given to `Study()`: its code, and wha
 from __future__ import annotations
 
 import hashlib
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -159,7 +158,8 @@ def _referred(function: FunctionType) -> Iterator[Any]:
     for name in sorted(names & function.__globals__.keys()):
         value = function.__globals__[name]
         yield value
-        if isinstance(value, ModuleType) and not _is_installed(getattr(value, "__file__", None) or sys.prefix):
+        file = getattr(value, "__file__", None)
+        if isinstance(value, ModuleType) and file is not None and not _is_installed(file):
             yield from (vars(value)[each] for each in sorted(names & vars(value).keys()))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -26,6 +27,7 @@ MAX_TEXT = 4 * 2**20
 """Characters of a kernel with its includes, counted while they are put in."""
 
 _MAX_LEVELS = 20
+_LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
 
 
 class _StudyFields(NamedTuple):
@@ -137,8 +139,10 @@ def bundled_folder() -> Path:
 
 def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    text = read_text(path)
+    _require_short_keys(text, path)
     try:
-        table = tomllib.loads(read_text(path))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
     except (ValueError, RecursionError) as error:  # Python's own limits
@@ -188,6 +192,13 @@ def is_file(path: Path) -> bool:
 def too_large(path: Path) -> StudyError:
     """Return the error for a kernel beyond MAX_TEXT."""
     return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
+
+
+def _require_short_keys(text: str, path: Path) -> None:
+    """Raise StudyError for `a.a.a...`, before it is parsed: time and memory grow with the square of its parts."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{path}:{number}")
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:

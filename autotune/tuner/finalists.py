@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autotune.identity import clean, digest
+from autotune.identity import digest
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import (
     FAILED,
@@ -18,6 +18,7 @@ from autotune.ranking import (
     median_interval,
     rank,
 )
+from autotune.text import clean
 
 
 def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from autotune import __version__
 from autotune.bench.report import is_too_large
 from autotune.devices import traits
 from autotune.errors import SetupError, WorkerError
-from autotune.identity import clean
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem, space_hash
+from autotune.text import clean
 from autotune.tuner import finalists
 from autotune.tuner.finale import Finale
 from autotune.tuner.result import GAIN_TRIALS, Budget, Progress, ProgressCallback, Result
@@ -109,8 +110,9 @@ def run(
 
 def environment() -> dict[str, str | int | float]:
     """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
-    found: dict[str, str | int | float] = {"python": platform.python_version(), "system": platform.platform()}
-    for name in ("autotune", "numpy", "optuna", "pyopencl"):
+    found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
+    found["system"] = platform.platform()
+    for name in ("numpy", "optuna", "pyopencl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # run from a checkout that is not installed

@@ -124,7 +124,7 @@ class Contest:
         middle = _middle(entrant.winners, rates)
         error = None
         if middle is not None:
-            (output,) = (name for name, one in entrant.problem.study.arguments.items() if one.access == "out")
+            (output,) = entrant.problem.outputs
             error = self._error(inputs, planned[_key(entrant, middle)].output(output))
         measured = {**ratios, **({"limit": shares} if shares else {})}
         kind = entrant.problem.device.kind

@@ -19,7 +19,7 @@ import pyopencl as cl
 from autotune.bench.arena import Arena
 from autotune.bench.prepare import bind, compile_plan
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import Session
+from autotune.devices.opencl import OpenCLSession as Session
 from autotune.devices.select import find_device
 from autotune.study import Problem, Study, input_data
 
