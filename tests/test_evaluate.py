@@ -25,8 +25,7 @@ from autotune.pool import data
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.pool.pause import Pause
 from autotune.store import Store
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from autotune.tuner import loop
 from autotune.tuner.result import Budget
 from tests.studies import study
@@ -344,7 +343,7 @@ SEARCH = """
 import sys
 from autotune.devices.select import list_devices
 from autotune.pool.evaluator import DeviceEvaluator
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])

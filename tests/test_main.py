@@ -16,14 +16,7 @@ from autotune.errors import SetupError
 from autotune.lookup import asking
 from autotune.lookup.asking import Asked, parse
 from autotune.model import DeviceInfo
-from autotune.study.library import (
-    default_choices,
-    default_configuration,
-    default_size,
-    find_study,
-    problem_key,
-    space_hash,
-)
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.stored import DEVICE, newer_driver, ok, put_in
 
 pytestmark = pytest.mark.device

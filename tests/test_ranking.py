@@ -20,7 +20,7 @@ from autotune.lookup import Best, Match
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, interval_rank, median, median_interval, rank
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner import loop
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.result import Budget, Result

@@ -9,7 +9,7 @@ import pytest
 from autotune.devices import find_device
 from autotune.errors import UsageError
 from autotune.reports.fresh import save_build
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from tests.studies import study
 
 pytestmark = pytest.mark.device

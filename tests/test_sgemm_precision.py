@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.study.problem import GENERIC_DEVICE
+from autotune.study import GENERIC_DEVICE
 from benchmarks.kernels import precision
 from benchmarks.kernels.families import APART, FAMILIES, inputs
 
