@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import autotune.devices.select
+import autotune.devices
 from autotune.errors import SetupError
 from autotune.lookup import asking
 from autotune.lookup.asking import Asked, parse
@@ -214,7 +214,7 @@ def have(monkeypatch: pytest.MonkeyPatch, device: DeviceInfo | None) -> None:
             raise SetupError("no OpenCL device")
         return device
 
-    monkeypatch.setattr(autotune.devices.select, "find_device", find)
+    monkeypatch.setattr(autotune.devices, "find_device", find)
 
 
 def answered_for(capsys: pytest.CaptureFixture[str], place: str, *words: str) -> str:
