@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
-from autotune.identity import ProblemKey, Size, Value, key_columns, misfit
+from autotune.identity import ProblemKey, Size, Value, digest, key_columns, misfit
 from autotune.lookup import ranking
 from autotune.lookup.answer import Best, Match
 from autotune.lookup.reader import Reader
-from autotune.ranking import Event, median_interval
+from autotune.ranking import Event, median, median_interval
 from autotune.study.library import StudyText, default_configuration, parameter_values, space_hash
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class Question:
         if reason:
             self.left_out.append(reason)
             return None
+        if digest(stored) != entry.configuration:
+            raise ValueError("a configuration is not the one that it is ranked as")
         return {name: stored[name] for name in self.values}
 
     def _is_known(self, candidate: _Candidate, entry: Event) -> bool:
@@ -134,6 +136,9 @@ class Question:
 
     def _found(self, candidate: _Candidate, ranked: list[Event], configuration: Mapping[str, Value]) -> Best:
         entry, key = ranked[0], candidate.key
+        samples = ranking.samples(self.reader, entry)
+        if median(samples) != entry.time_ns:
+            raise ValueError("a time is not the median of its samples")
         match, notes = candidate.match, self._differences(key)
         on_device = key.device == self.key.device
         if on_device and self.driver and entry.driver != self.driver:
@@ -152,7 +157,7 @@ class Question:
             match,
             notes,
             time_ns=entry.time_ns,
-            interval_ns=median_interval(ranking.samples(self.reader, entry)),
+            interval_ns=median_interval(samples),
             measured_on=key.device,
             device_name=names.get(key.device, ""),
             measured_size={name: key.size[name] for name in self.key.size},
