@@ -103,3 +103,29 @@ def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) ->
     connection.commit()
     connection.close()
     assert answers(tmp_path / "x.db") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE retimings SET time_ns = 1",
+        "UPDATE retimings SET samples_ns = '[1]'",
+        """UPDATE trials SET configuration = replace(configuration, '"GROUP_SIZE":64', '"GROUP_SIZE":128')""",
+    ],
+)
+def test_a_time_is_served_only_with_its_samples_and_its_configuration(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "x.db"
+    text = find_study(STUDY)
+    key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
+    default = default_configuration(text)
+    with Store.open(str(path)) as store:
+        store.retime(put(store, [ok(default, 5, 6, 7)], key=key), default, Measurement((5, 6), (9,)))
+    ask = ["best", STUDY, "-d", DEVICE.fingerprint, "--json", "--db", str(path)]
+    assert CliRunner().invoke(app, ask).exit_code == 0
+    connection = sqlite3.connect(path)
+    assert connection.execute(change).rowcount
+    connection.commit()
+    connection.close()
+    result = CliRunner().invoke(app, ask)
+    assert result.exit_code == 2, result.output
+    assert "damaged" in result.stderr

@@ -347,5 +347,5 @@ def test_reasons_look_at_little_of_what_is_there() -> None:
     assert [reason[:3] for reason in reasons] == ["Q=2", "Q=3"]
     assert all("A0 <= B0" in reason and "Q needs A0" in reason and "B0 is small" in reason for reason in reasons)
     excluded = len(built.exclusions())
-    # What names none of a value's parameters is not looked at; what was found for one is tried first for the next.
+    # What does not name a value's parameter is not looked at alone; what was found for one is tried first for others.
     assert looks.call_count < 10 * excluded

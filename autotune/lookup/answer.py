@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
-from autotune.identity import Choices, ProblemKey, Size, Value, misfit
+from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
 from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
@@ -211,6 +211,8 @@ def found(
 ) -> Best:
     """Return the answer that the first of `ranked`, stored for the problem `key`, is."""
     entry, notes = ranked[0], []
+    if digest(configuration) != entry.configuration:
+        raise ValueError("a configuration is not the one that it is ranked as")
     if key.device == asked.key.device and not asked.driver:
         notes.append(f"measured with driver {entry.driver}; the driver here was not asked for (-d INDEX does)")
     elif key.device == asked.key.device and entry.driver != asked.driver:

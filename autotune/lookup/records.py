@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from autotune.identity import ProblemKey, key_columns
-from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, rank
+from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, median, rank
 from autotune.store.location import (
     SCHEMA_VERSION,
     Location,
@@ -167,7 +167,10 @@ class Database:
         configuration, samples, taken, made, environment = self._rows(TOLD, {"trial": trial})[0]
         if entry.kind == RETIMED:
             samples, taken = self._rows(TOLD_AGAIN, {"retiming": retiming})[0]
-        return Told(list(map(int, json.loads(samples))), taken or "", configuration, made or "", environment)
+        taken_ns = list(map(int, json.loads(samples)))
+        if median(taken_ns) != entry.time_ns:
+            raise ValueError("a time is not the median of its samples")
+        return Told(taken_ns, taken or "", configuration, made or "", environment)
 
     def _retimed(self, problem: int, trials: int) -> list[Event]:
         """Return the re-timings of a problem: by its trials or, where those are more, by all re-timings there are."""
