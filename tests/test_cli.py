@@ -21,7 +21,7 @@ import autotune
 from autotune.cli import app
 from autotune.devices import linker
 from autotune.devices.select import find_device
-from autotune.pool import memory
+from autotune.pool import sizing
 from tests.studies import SOURCE
 
 STUDY = """
@@ -540,7 +540,7 @@ def test_bad_words_are_one_line(words: str) -> None:
 
 @pytest.mark.parametrize("command", ["search", "check"])
 def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1000.0)
+    monkeypatch.setattr(sizing, "available", lambda: 1000.0)
     assert "of host memory" in one_error(run(command, "./saxpy.toml", code=2))
 
 

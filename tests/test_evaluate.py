@@ -16,19 +16,18 @@ from typing import Any
 
 import pytest
 
+from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
 from autotune.devices.select import list_devices
 from autotune.errors import StudyError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.pool import data
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import DeviceEvaluator, Settings, Stopped, data
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study.problem import Problem
 from autotune.study.study import Study
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 from tests.studies import study
 
 STUDY = """
@@ -139,7 +138,7 @@ def evaluator(
     problem: Problem, device: DeviceInfo, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeviceEvaluator]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("AUTOTUNE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0))
     with evaluator:
         assert run(evaluator, "GOOD").outcome is Outcome.OK
@@ -149,7 +148,7 @@ def evaluator(
 @pytest.fixture
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of the test's own: neither `evaluator` nor a search beside the tests holds it up."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
 
 
 def run(evaluator: DeviceEvaluator, variant: str) -> Trial:
@@ -259,6 +258,19 @@ def test_a_worker_killed_among_the_finalists_is_forgiven_once(evaluator: DeviceE
     assert all(isinstance(answer, Measurement) for answer in answers), answers
 
 
+def test_who_waits_for_the_finalists_can_stop(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    stop = threading.Event()
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+
+        def end() -> None:
+            worker_of(evaluator, "time")
+            stop.set()
+
+        threading.Thread(target=end).start()
+        with pytest.raises(Stopped):
+            evaluator.retime([{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}], 3600.0, stop)
+
+
 def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator) -> None:
     usage = evaluator.usage()
     assert set(usage) == {"build", "verify", "time", "idle", "built_ahead", "device"}
@@ -337,10 +349,10 @@ def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInf
 
 SEARCH = """
 import sys
-from autotune.device import list_devices
-from autotune.evaluate import DeviceEvaluator
-from autotune.problem import Problem
-from autotune.study import Study
+from autotune.devices.select import list_devices
+from autotune.pool import DeviceEvaluator
+from autotune.study.problem import Problem
+from autotune.study.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])
 evaluator.submit({"VARIANT": "ENDLESS"})
@@ -523,7 +535,8 @@ def test_a_kernel_that_is_wrong_now_and_then_is_never_named(device: DeviceInfo, 
         device=device,
     )
     with DeviceEvaluator(flaky, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
-        result = loop.run(flaky, evaluator, store, sampler="grid", seed=1, budget=Budget(trials=3))
+        request = Request(flaky, database=store.where, sampler="grid", seed=1, budget=Budget(trials=3))
+        result = tuner.run(request, evaluator=evaluator)
     assert result.failures[Outcome.WRONG_RESULT] == 2
     assert result.best is not None
     assert result.best.configuration == {"EVERY": 0}

@@ -18,7 +18,7 @@ from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
 from autotune.devices.select import list_devices
 from autotune.pool.pause import Pause
-from autotune.pool.supervise import WorkerDied, WorkerOverran, WorkerProcess
+from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 
 
 class Noted:
@@ -104,12 +104,12 @@ SEARCH = """
 import os, sys, threading
 from pathlib import Path
 from queue import SimpleQueue
-from autotune.device import list_devices
-from autotune.pool.crew import Keeper
+from autotune.devices.select import list_devices
+from autotune.pool.keeper import Keeper
 from autotune.bench.messages import Setup
 from autotune.pool.pause import Pause
 from autotune.bench.report import Limits
-from autotune.timing import Rules
+from autotune.bench.timing import Rules
 device = next(device for device in list_devices() if device.kind == "cpu")
 setup = Setup("", {}, {}, None, Rules(), Limits())
 pause = Pause()

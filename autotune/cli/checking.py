@@ -30,7 +30,7 @@ from autotune.cli.result import rates_text, timing_text, trial_json
 from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.savebuild import save_build
 from autotune.study import library, reference
 from autotune.study.findings import check_entries

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
+from autotune import text, tuner
 from autotune.bench.report import FIRST_S, Limits
-from autotune.cli import app, progress
+from autotune.cli import app, interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -30,7 +30,7 @@ from autotune.cli.result import trial_json
 from autotune.devices import select as devices
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare
 from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
 from autotune.reports.endtoend import EndToEnd, end_to_end
@@ -39,8 +39,7 @@ from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import library
 from autotune.study.problem import Problem
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 
 
 @app.command(
@@ -111,7 +110,7 @@ def compare_values(
     limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings = Settings(limits=limits, allow_python=allow_python)
     with Store.open(database) as store:
-        search = None if no_search else _searcher(store, settings, sampler, seed)
+        search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
             tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)
         )
@@ -143,18 +142,16 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
     return list(found.values())
 
 
-def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
+def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, size_label(problem.size), *fixed])
         say(f"{what}: {text.count(trials, 'trial')} on {problem.device.name}")
-        with (
-            DeviceEvaluator(problem, [problem.device], settings) as evaluator,
-            progress.show(stderr(), problem.flops) as report,
-        ):
-            result = loop.run(
-                problem, evaluator, store, sampler=sampler, seed=seed, budget=Budget(trials=trials), on_progress=report
-            )
+        request = Request(
+            problem, database=database, sampler=sampler, seed=seed, budget=Budget(trials=trials), settings=settings
+        )
+        with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
+            result = tuner.run(request, stop, on_progress=report)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
 

@@ -11,7 +11,7 @@ from autotune.cli.progress import configuration
 from autotune.model import Measurement, Trial
 from autotune.ranking import median_interval
 from autotune.study.problem import Problem
-from autotune.tuner.result import Result
+from autotune.tuner import Result
 
 
 def print_result(result: Result, study: str, database: str | None) -> None:

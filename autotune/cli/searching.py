@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from autotune import text
+from autotune import text, tuner
 from autotune.bench.report import BUILD_S, FIRST_S, Limits
-from autotune.cli import app, progress
+from autotune.cli import app, interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -31,13 +31,11 @@ from autotune.cli.result import as_json, print_result
 from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
-from autotune.store import Store
 from autotune.study import library
 from autotune.study.problem import Problem
-from autotune.tuner import loop
-from autotune.tuner.result import DEFAULT_SECONDS, Budget, Result
+from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
 
 EXAMPLE = """
 Search the parameters of a study on a device, store every trial, and print the best.
@@ -106,31 +104,16 @@ def search(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
-    with Store.open(database) as store:
-        chosen = _devices(device)
-        problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
-        starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
-        for configuration in starts:
-            problem.plan(configuration)  # raises SpaceError with the constraint it breaks
-        _announce(problem, len(chosen))
-        with (
-            DeviceEvaluator(problem, chosen, Settings(limits=limits, allow_python=allow_python)) as evaluator,
-            progress.show(stderr(), problem.flops) as report,
-        ):
-            result = loop.run(
-                problem,
-                evaluator,
-                store,
-                sampler=sampler,
-                seed=seed,
-                budget=budget,
-                start=starts,
-                retry_failed=retry_failed,
-                fresh=fresh,
-                cold=cold,
-                devices=chosen,
-                on_progress=report,
-            )
+    chosen = _devices(device)
+    problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
+    starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
+    for configuration in starts:
+        problem.plan(configuration)  # raises SpaceError with the constraint it breaks
+    _announce(problem, len(chosen))
+    settings = Settings(limits=limits, allow_python=allow_python)
+    request = Request(problem, chosen, database, sampler, seed, budget, starts, retry_failed, fresh, cold, settings)
+    with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
+        result = tuner.run(request, stop, on_progress=report)
     if as_json_:
         write_json(as_json(result))
     else:

@@ -22,7 +22,7 @@ from autotune.bench.prepare import argument
 from autotune.devices.opencl import Session
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool.supervise import python_path
+from autotune.pool import python_path
 from autotune.study.plan import Buffer, Plan, numpy_type
 
 LIMIT_S = 300.0

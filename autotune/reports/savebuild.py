@@ -14,7 +14,7 @@ from pathlib import Path
 from autotune.devices.opencl import BuildError, OpenCLError, Session
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool.supervise import python_path
+from autotune.pool import python_path
 from autotune.study.plan import Plan
 
 LIMIT_S = 300.0
