@@ -569,7 +569,7 @@ def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
 
 
 def test_a_line_that_is_no_trial_names_its_number() -> None:
-    assert "line 1" in one_error(run("import", code=2, stdin="{}\n"))
+    assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
 
 
 # Help ------------------------------------------------------------------------------------------------------

@@ -23,4 +23,5 @@ def test_exit_codes_are_those_of_the_readme() -> None:
         "StoreError": 2,
         "SetupError": 3,
         "WorkerError": 4,
+        "OutputError": 1,
     }

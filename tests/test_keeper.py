@@ -14,6 +14,7 @@ import pytest
 from autotune.bench.messages import Job, Setup
 from autotune.bench.report import Limits, Report
 from autotune.bench.timing import Rules
+from autotune.devices import linker
 from autotune.devices.select import list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Outcome
@@ -87,6 +88,10 @@ def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:
     assert "in handle" in told[0].detail
 
 
+NO_LINKER = {"PATH": linker._OURS + os.pathsep, "AUTOTUNE_TCC": "/bin/false"}
+"""The environment of a machine whose linker fails at every kernel."""
+
+
 def cpu() -> DeviceInfo:
     return next(device for device in list_devices() if device.kind == "cpu")
 
@@ -118,7 +123,7 @@ def plan(body: str) -> Plan:
 
 def test_a_machine_that_runs_no_kernel_is_said_before_any_trial(tmp_path: Path) -> None:
     with (
-        closing(kept(tmp_path, "device", {"PATH": ""})) as keeper,
+        closing(kept(tmp_path, "device", NO_LINKER)) as keeper,
         pytest.raises(SetupError, match="a kernel known to be good fails on this machine: the worker died while it"),
     ):
         keeper._set_up(keeper)
@@ -142,7 +147,7 @@ LOST = "__builtin_trap();"
 
 def test_a_build_that_is_lost_on_a_broken_machine_is_no_trial(tmp_path: Path) -> None:
     with (
-        closing(kept(tmp_path, "builder", {}, {"PATH": ""})) as keeper,
+        closing(kept(tmp_path, "builder", {}, NO_LINKER)) as keeper,
         pytest.raises(SetupError, match="a kernel known to be good fails"),
     ):
         keeper.attempt(Job(plan(LOST)), 60.0)

@@ -1,20 +1,147 @@
-"""The small safe language of constraints and sizes: parsed by `ast`, never run by `eval`.
+"""The small safe language of constraints and sizes: parsed by `ast`, checked, compiled; its text is never run.
 
 Arithmetic, comparisons (chained), `and`, `or`, `not`, `a if c else b`, `x in (1, 2)`, text in quotes and
-the functions of `operators.FUNCTIONS`, besides `has_extension("cl_khr_fp16")`. `and`, `or` and `not` give
-truth values; they, `if` and chained comparisons leave aside what they do not need, row by row in `mask`.
+the functions of `FUNCTIONS`, besides `has_extension("cl_khr_fp16")`. `and`, `or` and `not` give truth
+values; they, `if` and chained comparisons leave aside what they do not need.
 
-    language.py    Expression: parse, evaluate, mask
-    syntax.py      text -> tree, by an allow-list and under bounds
-    nodes.py       the tree on scalars and on columns
-    scalars.py     what the operators mean
-    operators.py   the same on columns, and the table of all operators
-    columns.py     the columns of one evaluation, and which rows have failed
-    bounds.py      what the tree may give where some names are only known to lie between bounds
-    partial.py     the tree with what is known already put in
+    syntax.py   text -> tree, by an allow-list and under bounds; `read` is the part that another language can share
+    tree.py     what the tree means, as a Python function of scalars; the tree with what is known put in
 """
 
-from autotune.expression.language import Expression, unknown_name
-from autotune.expression.operators import FUNCTIONS
+from __future__ import annotations
 
-__all__ = ["FUNCTIONS", "Expression", "unknown_name"]
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from autotune.errors import ExpressionError
+from autotune.expression.syntax import EXTENSIONS, MAX_LENGTH, MAX_NODES, parse, read
+from autotune.expression.tree import (
+    FUNCTIONS,
+    Compiled,
+    FaultError,
+    Node,
+    bounded,
+    compiled,
+    fault,
+    operand,
+    put_in,
+    reduced,
+)
+
+__all__ = [
+    "FUNCTIONS",
+    "MAX_LENGTH",
+    "MAX_NODES",
+    "Expression",
+    "Node",
+    "compiled",
+    "operand",
+    "put_in",
+    "read",
+    "reduced",
+    "unknown_name",
+]
+
+
+class Expression:
+    """One expression; immutable, equal and hashable by its text. Make one with `Expression.parse`."""
+
+    text: str
+    where: str
+    """Where the text stands, for messages: `sgemm.toml: constraints[2]`."""
+    names: frozenset[str]
+    """The free names; `extensions` among them where `has_extension` is used."""
+    tree: Node
+
+    def __init__(self, text: str, where: str) -> None:
+        tree = parse(text, where)
+        self.__dict__.update(text=text, where=where, tree=tree, names=tree.names)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an expression does not change ({name})")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., Expression], tuple[str, str]]:
+        return Expression, (self.text, self.where)
+
+    @classmethod
+    def parse(cls, text: str | int | float, *, where: str = "") -> Expression:
+        """Return the expression of a text, or of a number.
+
+        ExpressionError, placed at `where`, for what is not part of the language, is too long, too deep or
+        has a constant part that cannot be computed (`9**9**9`, `1 / 0`).
+        """
+        return cls(text.strip() if isinstance(text, str) else repr(text), where)
+
+    @cached_property
+    def _function(self) -> Compiled:
+        return compiled(self.tree)
+
+    def evaluate(self, names: Mapping[str, Any]) -> int | float | bool | str:
+        """Return the value for some `names`; ExpressionError for an unknown name, a zero divisor, a bound."""
+        value = self._computed(names, lambda value: value)
+        return str(value) if isinstance(value, str) else value
+
+    def holds(self, names: Mapping[str, Any]) -> bool:
+        """Like `evaluate`: whether the value is true (a number: non-zero); text is an ExpressionError."""
+        return bool(self._computed(names, bool))
+
+    def usable(self, names: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the free names among `names`, NumPy's as Python's; ExpressionError for what is no value."""
+        known = {name: operand(names[name]) for name in sorted(self.names & names.keys())}
+        for name, value in known.items():
+            unusable = _unusable(name, value)
+            if unusable:
+                raise self._error(unusable, known)
+        return known
+
+    def _computed(self, names: Mapping[str, Any], form: Callable[[Any], Any]) -> Any:
+        for name in sorted(self.names - names.keys()):
+            raise unknown_name(self.text, name, names, where=self.where)
+        known = self.usable(names)
+        try:
+            return form(self._function(*known.values()))
+        except ArithmeticError as error:
+            raise self._error(fault(error), known) from None
+
+    def _error(self, fault: str, names: Mapping[str, Any]) -> ExpressionError:
+        shown = ", ".join(f"{n}={v!r}" for n, v in names.items() if not isinstance(v, tuple))
+        what = f"`{self.text}` {fault}"
+        return ExpressionError(f"{what} ({shown})" if shown else what, where=self.where)
+
+
+def unknown_name(text: str, name: str, known: Iterable[str], *, where: str = "") -> ExpressionError:
+    """Return the error for a name that `text` uses and nobody defines, with the names it may have meant."""
+    listed = sorted(known)
+    by_capitals = {each.upper(): each for each in listed}
+    close = difflib.get_close_matches(name.upper(), by_capitals, n=3, cutoff=0.5)
+    if close:
+        hint = f"did you mean {' or '.join(by_capitals[each] for each in close)}?"
+    else:
+        hint = f"known are {', '.join(listed) or 'none'}"
+    return ExpressionError(f"`{text}` uses {name}, which is not defined", where=where, hint=hint)
+
+
+def _unusable(name: str, value: Any) -> str:
+    """What keeps a name's value from being used; empty for numbers within bounds, text, and the tuple `extensions`."""
+    if isinstance(value, str) or (isinstance(value, tuple) and name == EXTENSIONS):
+        return ""
+    if isinstance(value, tuple):
+        return f"uses the list {name} as a value"
+    if not isinstance(value, int | float):
+        return f"uses {name}, which is neither a number nor text"
+    try:
+        bounded(value)
+    except FaultError:
+        return f"uses {name}, which is out of bounds"
+    return ""

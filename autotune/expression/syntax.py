@@ -1,4 +1,4 @@
-"""Text -> tree of nodes, by an allow-list, with every cost bounded before anything is computed."""
+"""Text -> tree, by an allow-list, with every cost bounded before anything is computed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import ast
 import difflib
 import re
 import warnings
+from collections.abc import Iterable
 from itertools import pairwise
 
 from autotune.errors import ExpressionError
-from autotune.expression import nodes
-from autotune.expression.nodes import Node
-from autotune.expression.operators import BINARY, COMPARISONS, FUNCTIONS, NOT, UNARY
-from autotune.expression.scalars import FaultError, bounded
+from autotune.expression.tree import FUNCTIONS, Node, bounded, compiled, constant, fault
+
+EXTENSIONS = "extensions"
+"""The name in which `has_extension` looks: a tuple of text."""
 
 MAX_LENGTH = 4_000
 MAX_NODES = 500
@@ -32,8 +33,9 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.LtE: "<=",
     ast.Gt: ">",
     ast.GtE: ">=",
-    ast.USub: "-",
-    ast.UAdd: "+",
+    ast.USub: "negative",
+    ast.UAdd: "positive",
+    ast.Not: "not",
 }
 _INSTEAD = {
     "BitAnd": "use `and`",
@@ -61,34 +63,44 @@ class _NotAllowedError(Exception):
 
 def parse(text: str, where: str) -> Node:
     """Return the tree of a text; ExpressionError, placed at `where`, where it is not of the language."""
-    shown = text if len(text) <= 80 else text[:77] + "..."
+    syntax = read(text, where)
+    try:
+        return _Builder().build(syntax)
+    except _NotAllowedError as error:
+        what, hint = str(error), error.hint
+    except ArithmeticError as error:
+        what, hint = fault(error), ""
+    raise ExpressionError(f"`{_shown(text)}` {what}", where=where, hint=hint)
+
+
+def read(text: str, where: str) -> ast.expr:
+    """Return Python's syntax of a text of bounded length, size and nesting; else ExpressionError, placed at `where`."""
     if not text:
         raise ExpressionError("an expression is empty", where=where)
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"`{shown}` is longer than {MAX_LENGTH} characters", where=where)
+        raise ExpressionError(f"`{_shown(text)}` is longer than {MAX_LENGTH} characters", where=where)
+    # Parentheses let a text run over several lines of a study.
+    source = f"(\n{text}\n)" if "\n" in text else text
+    hint = ""
     try:
-        return _tree(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # `1if x else 2` and "\d" are doubtful, so refused
+            syntax = ast.parse(source, mode="eval").body
+        _check_size(syntax)
+        return syntax
     except SyntaxError as error:
         what, hint = f"is no expression: {error.msg}", _C_HINT if re.search(r"&&|\|\||!(?!=)|\?", text) else ""
     except (ValueError, OverflowError):
-        what, hint = "is no expression: it holds a character or a number that cannot be read", ""
+        what = "is no expression: it holds a character or a number that cannot be read"
     except (RecursionError, MemoryError):
-        what, hint = "is nested too deeply", ""
+        what = "is nested too deeply"
     except _NotAllowedError as error:
-        what, hint = str(error), error.hint
-    except FaultError as fault:
-        what, hint = str(fault), ""
-    raise ExpressionError(f"`{shown}` {what}", where=where, hint=hint)
+        what = str(error)
+    raise ExpressionError(f"`{_shown(text)}` {what}", where=where, hint=hint)
 
 
-def _tree(text: str) -> Node:
-    # Parentheses let a text run over several lines of a study.
-    source = f"(\n{text}\n)" if "\n" in text else text
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # `1if x else 2` and "\d" are doubtful, so refused
-        syntax = ast.parse(source, mode="eval").body
-    _check_size(syntax)
-    return _Builder().build(syntax)
+def _shown(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _check_size(syntax: ast.AST) -> None:
@@ -117,41 +129,39 @@ class _Builder:
     def _constant(self, syntax: ast.Constant) -> Node:
         value = syntax.value
         if isinstance(value, int | float):
-            return nodes.Constant(bounded(value))
+            return constant(bounded(value))
         if isinstance(value, str):
-            return nodes.Constant(value)
+            return constant(value)
         raise _NotAllowedError(f"holds {value!r}, which is neither a number nor text")
 
     def _name(self, syntax: ast.Name) -> Node:
         if syntax.id in _CALLABLE:
             raise _NotAllowedError(f"uses the function {syntax.id} without parentheses")
-        return nodes.Name(syntax.id)
+        name = Node("name", value=syntax.id)
+        return Node("unlisted", (name,)) if syntax.id == EXTENSIONS else name
 
     def _binop(self, syntax: ast.BinOp) -> Node:
-        sign = _sign(syntax.op)
-        return _fold(nodes.Apply(BINARY[sign], (self.build(syntax.left), self.build(syntax.right))))
+        return _applied(_sign(syntax.op), self._all([syntax.left, syntax.right]))
 
     def _unaryop(self, syntax: ast.UnaryOp) -> Node:
-        operator = NOT if isinstance(syntax.op, ast.Not) else UNARY[_sign(syntax.op)]
-        return _fold(nodes.Apply(operator, (self.build(syntax.operand),)))
+        return _applied(_sign(syntax.op), self._all([syntax.operand]))
 
     def _boolop(self, syntax: ast.BoolOp) -> Node:
-        parts = tuple(self.build(value) for value in syntax.values)
-        return nodes.Both(parts) if isinstance(syntax.op, ast.And) else nodes.Either(parts)
+        return Node("and" if isinstance(syntax.op, ast.And) else "or", self._all(syntax.values))
 
     def _ifexp(self, syntax: ast.IfExp) -> Node:
-        return nodes.Choice((self.build(syntax.test), self.build(syntax.body), self.build(syntax.orelse)))
+        return Node("if", self._all([syntax.test, syntax.body, syntax.orelse]))
 
     def _compare(self, syntax: ast.Compare) -> Node:
         if any(isinstance(sign, ast.In | ast.NotIn) for sign in syntax.ops):
             return self._membership(syntax)
-        operators = tuple(COMPARISONS[_sign(sign)] for sign in syntax.ops)
-        parts = tuple(self.build(part) for part in [syntax.left, *syntax.comparators])
-        if len(operators) > 1 and not all(isinstance(part, nodes.Leaf) for part in parts[1:-1]):
-            return nodes.Chain(parts, operators)
+        signs = tuple(_sign(sign) for sign in syntax.ops)
+        parts = self._all([syntax.left, *syntax.comparators])
+        if any(part.parts for part in parts[1:-1]):
+            return Node("chain", parts, signs)
         # What stands between costs nothing to look at twice: `a < b < c` is `a < b and b < c`.
-        links = [_fold(nodes.Apply(o, pair)) for o, pair in zip(operators, pairwise(parts), strict=True)]
-        return nodes.Both(tuple(links)) if len(links) > 1 else links[0]
+        links = [_applied(sign, pair) for sign, pair in zip(signs, pairwise(parts), strict=True)]
+        return Node("and", tuple(links)) if len(links) > 1 else links[0]
 
     def _membership(self, syntax: ast.Compare) -> Node:
         if len(syntax.ops) > 1:
@@ -159,9 +169,8 @@ class _Builder:
         listed = syntax.comparators[0]
         if not isinstance(listed, ast.Tuple | ast.List) or not listed.elts:
             raise _NotAllowedError("has no list after `in`", "write `x in (1, 2)` or `x in ('A', 'B')`")
-        parts = (self.build(syntax.left), *(self.build(element) for element in listed.elts))
-        node = nodes.Member(parts)
-        return nodes.Apply(NOT, (node,)) if isinstance(syntax.ops[0], ast.NotIn) else node
+        node = Node("in", self._all([syntax.left, *listed.elts]))
+        return Node("not", (node,)) if isinstance(syntax.ops[0], ast.NotIn) else node
 
     def _call(self, syntax: ast.Call) -> Node:
         name = syntax.func.id if isinstance(syntax.func, ast.Name) else None
@@ -177,13 +186,16 @@ class _Builder:
         if not function.least <= len(syntax.args) <= function.most:
             wanted = f"{function.least}" if function.least == function.most else f"at least {function.least}"
             raise _NotAllowedError(f"gives {name} {len(syntax.args)} values; it takes {wanted}")
-        return _fold(nodes.Apply(function, tuple(self.build(argument) for argument in syntax.args)))
+        return _applied(name, self._all(syntax.args))
+
+    def _all(self, parts: Iterable[ast.AST]) -> tuple[Node, ...]:
+        return tuple(self.build(part) for part in parts)
 
 
 def _extension(syntax: ast.Call) -> Node:
     match syntax.args:
         case [ast.Constant(value=str(extension))]:
-            return nodes.Extension(extension)
+            return Node("has_extension", (Node("name", value=EXTENSIONS), constant(extension)))
     raise _NotAllowedError("gives has_extension no name", 'write `has_extension("cl_khr_fp16")`')
 
 
@@ -199,8 +211,7 @@ def _foreign(syntax: ast.AST) -> _NotAllowedError:
     return _NotAllowedError(f"uses Python's {name}, which is not part of the language", _INSTEAD.get(name, language))
 
 
-def _fold(node: nodes.Apply) -> Node:
-    """Compute what has only constant operands."""
-    if all(isinstance(part, nodes.Constant) for part in node.parts):
-        return nodes.Constant(node.scalar({}))
-    return node
+def _applied(sign: str, parts: tuple[Node, ...]) -> Node:
+    """An operator on its parts; where they are all constant, what it gives."""
+    node = Node(sign, parts)
+    return constant(compiled(node)()) if all(part.is_constant for part in parts) else node

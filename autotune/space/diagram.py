@@ -1,9 +1,14 @@
-"""The decision diagram of a space: row <-> value indices, and the rows near one."""
+"""The decision diagram of a space: row <-> value indices, the rows near one; the order of its levels.
+
+And columns of values, whose equal rows become one state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +17,11 @@ from autotune.errors import SpaceError
 
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int16]
+Column = NDArray[Any]
+"""Python's values, one per row: truth values, whole numbers, floats, text; objects where they are of several types."""
 
 MAX_ROWS = 2**62
+_RADIX_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -122,3 +130,101 @@ def _branches(level: Level, state: Integers, free: NDArray[np.bool_], value: int
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     fanned = np.repeat(begin, length) + within
     return np.concatenate([closed[exists], np.repeat(open_paths, length)]), np.concatenate([at[exists], fanned])
+
+
+def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the parameters in the order to bind them.
+
+    `sizes` gives the number of values of each parameter, `scopes` the parameters of each constraint as
+    they stand in its text. Greedy: next is the parameter that leaves the fewest combinations of bound
+    parameters which unfinished constraints still need; then the one that finishes more constraints, has
+    fewer values, stands earlier in a constraint and in the study. Parameters linked by constraints, directly
+    or through others, stay together.
+    """
+    names = list(sizes)
+    bit = {name: 1 << position for position, name in enumerate(names)}
+    masks = [sum(bit[name] for name in set(scope)) for scope in scopes]
+    place = {name: min((list(s).index(name) for s in scopes if name in s), default=0) for name in names}
+    bound = 0
+    order: list[str] = []
+
+    def cost(name: str) -> tuple[float, int, int, int, int]:
+        after = bound | bit[name]
+        needed = 0
+        for mask in masks:
+            if mask & ~after:
+                needed |= mask & after
+        width = sum(math.log(sizes[each]) for each in names if bit[each] & needed)
+        finished = sum(1 for mask in masks if mask & bit[name] and not mask & ~after)
+        return round(width, 9), -finished, sizes[name], place[name], names.index(name)
+
+    while len(order) < len(names):
+        begun = 0
+        for mask in masks:
+            if mask & bound and mask & ~bound:
+                begun |= mask & ~bound
+        rest = [name for name in names if not bit[name] & bound]
+        name = min([name for name in rest if bit[name] & begun] or rest, key=cost)
+        order.append(name)
+        bound |= bit[name]
+    return tuple(order)
+
+
+def column_of(values: Sequence[Any]) -> Column:
+    """Python values as a column: objects where they are of several types, so that each keeps its own."""
+    if len(set(map(type, values))) > 1:
+        column: Column = np.empty(len(values), dtype=object)
+        column[:] = values
+        return column
+    return np.array(values)
+
+
+def joined(columns: Sequence[Column]) -> Column:
+    """Columns one below the other; objects where they are of several kinds."""
+    return np.concatenate(columns if len({c.dtype.kind for c in columns}) == 1 else [c.astype(object) for c in columns])
+
+
+def merge(columns: Sequence[Column], length: int) -> tuple[Integers, Integers]:
+    """Return the first position of each distinct row, and for every row which of these it equals.
+
+    The distinct rows stand in ascending order of their columns, so the result does not depend on the
+    order in which equal rows came.
+    """
+    code, radix = np.zeros(length, dtype=np.int64), 1
+    for column in columns:
+        codes, count = _codes(column)
+        if radix * count > _RADIX_LIMIT:
+            distinct, code = np.unique(code, return_inverse=True)
+            radix = len(distinct)
+        code, radix = code * count + codes, radix * count
+    if radix > 4 * length + 1000:
+        _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+        return first, inverse
+    last = np.full(radix, -1, dtype=np.int64)
+    last[code[::-1]] = np.arange(length - 1, -1, -1)
+    present = last >= 0
+    return last[present], (np.cumsum(present) - 1)[code]
+
+
+def narrow(column: Column) -> Column:
+    """The column with whole numbers in the smallest signed type that holds them."""
+    if column.dtype != np.int64 or not len(column):
+        return column
+    low, high = int(column.min()), int(column.max())
+    fits = (t for t in (np.int8, np.int16, np.int32) if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+    return column.astype(next(fits, np.int64))
+
+
+def _codes(column: Column) -> tuple[Integers, int]:
+    """A column as numbers from 0 in the order of its values, and how many there may be."""
+    if column.dtype == np.bool_:
+        return column.astype(np.int64), 2
+    if column.dtype.kind == "i" and len(column):
+        low, high = int(column.min()), int(column.max())
+        if high - low < 2**31:
+            return column.astype(np.int64) - low, high - low + 1
+    if column.dtype.kind == "O":
+        seen: dict[tuple[type, object], int] = {}
+        return np.array([seen.setdefault((type(v), v), len(seen)) for v in column.tolist()], dtype=np.int64), len(seen)
+    distinct, inverse = np.unique(column, return_inverse=True)
+    return inverse.astype(np.int64), len(distinct)

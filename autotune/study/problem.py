@@ -179,7 +179,7 @@ class Problem:
                 )
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
-            if not constraint.require.evaluate(names):
+            if not constraint.require.holds(names):
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
 
     def _limits(self, rule: LaunchRule, number: int) -> list[Constraint]:
