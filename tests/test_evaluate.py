@@ -21,13 +21,14 @@ from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
 from autotune.devices.select import list_devices
 from autotune.errors import StudyError
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study.problem import Problem
 from autotune.study.study import Study
 from autotune.tuner import Budget, Request
+from tests.contracts.evaluator import EvaluatorContract
 from tests.studies import study
 
 STUDY = """
@@ -198,6 +199,16 @@ def test_a_python_reference_that_ends_is_said(
         pytest.raises(StudyError, match=r"the reference (function )?failed: \w+: 3"),
     ):
         run(evaluator, "GOOD")
+
+
+class TestDeviceEvaluator(EvaluatorContract):
+    @pytest.fixture
+    def passing(self) -> list[Configuration]:
+        return [{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}]
+
+    @pytest.fixture
+    def failing(self) -> Configuration:
+        return {"VARIANT": "WRONG"}
 
 
 def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: DeviceInfo) -> None:

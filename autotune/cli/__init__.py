@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +11,7 @@ from typer.core import TyperGroup
 
 from autotune import __version__
 from autotune.cli.output import report, say, write
-from autotune.errors import AutotuneError, OutputError
+from autotune.errors import AutotuneError, OutputError, UsageError
 
 
 class Commands(TyperGroup):
@@ -45,6 +47,17 @@ app = typer.Typer(
 )
 
 
+def _log() -> None:
+    """Have what search and workers say to each other printed, where AUTOTUNE_LOG names a level."""
+    level = os.environ.get("AUTOTUNE_LOG", "").upper()
+    if not level:
+        return
+    if level not in logging.getLevelNamesMapping():
+        raise UsageError(f"{level!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
+    logging.basicConfig(format="%(relativeCreated)d ms %(threadName)s %(name)s: %(message)s")
+    logging.getLogger("autotune").setLevel(level)
+
+
 @app.callback()
 def main(
     version: Annotated[
@@ -52,6 +65,7 @@ def main(
     ] = False,
 ) -> None:
     """Options before a command."""
+    _log()
 
 
 # Importing a group registers its commands with `app`, in the order in which --help lists them.

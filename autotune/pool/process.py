@@ -101,7 +101,7 @@ class WorkerProcess:
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
         self._place = 0
-        log.debug("to worker %d: %r", self.pid, message)
+        log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
         except OSError:
@@ -127,7 +127,7 @@ class WorkerProcess:
                 raise
             except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
                 raise self._died() from None
-            log.debug("worker %d says %r", self.pid, message)
+            log.debug("worker %d: %.300r", self.pid, message)
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
                 self._said = self._log.stat().st_size
