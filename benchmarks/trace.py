@@ -39,7 +39,7 @@ from autotune.study.study import Study
 from autotune.tuner import Budget, Request
 
 STUDY, SIZE = "matmul", 64
-TRIALS = 14
+TRIALS = 12
 """Enough for the model of the default sampler to propose the last few."""
 
 ROOT = str(Path(autotune.__file__).parent)
@@ -113,7 +113,7 @@ def trace_search(problem: Problem, database: str) -> Calls:
     request = Request(problem, database=database, seed=1, budget=Budget(trials=TRIALS))
     with DeviceEvaluator(problem, [problem.device], Settings(builders=0)) as evaluator, trace.on():
         tuner.run(request, evaluator=evaluator)
-    return trace.typical(skip=TRIALS - 4)
+    return trace.typical(skip=TRIALS - 2)
 
 
 def trace_worker(problem: Problem, folder: Path) -> Calls:
@@ -131,7 +131,7 @@ def trace_worker(problem: Problem, folder: Path) -> Calls:
     for message in (problem.device, setup):
         ours.send(message)
     _answer(ours)
-    for row in range(6):
+    for row in range(4):
         ours.send(messages.Job(problem.plan(problem.space.configuration(row))))
         answer = _answer(ours)
         if answer.outcome is not Outcome.OK:

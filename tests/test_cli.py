@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
-from autotune.cli import app
+from autotune.cli import app, interrupt
 from autotune.devices import linker
 from autotune.devices.select import find_device
 from autotune.pool import sizing
@@ -250,7 +250,7 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
 
 def test_the_log_is_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_LOG", "all")
-    assert one_error(run("list", code=2)) == "error: AUTOTUNE_LOG: 'ALL' is no level; set it to debug"
+    assert one_error(run("devices", code=2)) == "error: AUTOTUNE_LOG: 'ALL' is no level; set it to debug"
 
 
 def test_what_search_and_workers_say_can_be_read_and_their_files_kept(tmp_path: Path) -> None:
@@ -295,6 +295,14 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     assert children
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
     assert run("history", "saxpy").stdout.count(" ok ") >= 1
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupt.stopping() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A trial, and a look-up, pass through few files: bounds that only fall (`benchmarks/trace.py` shows and lists them)."""
+"""A trial, and a look-up, pass through few files: bounds that only fall (`benchmarks/trace.py --list` names them)."""
 
 from __future__ import annotations
 

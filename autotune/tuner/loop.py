@@ -148,8 +148,12 @@ class Search:
     def settle(self) -> None:
         """Have the fastest timed again, and with that name the best. Raises Stopped."""
         budget_s = min(RETIME_S, RETIME_SHARE * (self._budget.seconds or math.inf))
-        finale = Finale(self._evaluator, self._ledger, self._collect, self._report, self._stop, budget_s)
-        self.best = finale.settle()
+
+        def report(phase: str) -> None:
+            if self._reporter is not None:
+                self._reporter(phase, self._ledger.new, self.best)
+
+        self.best = Finale(self._evaluator, self._ledger, self._collect, report, self._stop, budget_s).settle()
 
     def abandon(self) -> None:
         """Take off the record what is in flight; the best is that of what is known now."""
@@ -204,11 +208,8 @@ class Search:
         self._since_best += 1
         if trial.outcome is Outcome.OK and (self.best is None or trial.time_ns < first_median(self.best)):
             self.best, self._since_best = trial, 0
-        self._report(SEARCH)
-
-    def _report(self, phase: str) -> None:
         if self._reporter is not None:
-            self._reporter(phase, self._ledger.new, self.best)
+            self._reporter(SEARCH, self._ledger.new, self.best)
 
     def _withdraw(self) -> None:
         """Take back what no device has begun; a search that would end with nothing at all keeps its first."""
