@@ -68,7 +68,19 @@ def search(
         build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
     )
     settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
-    request = Request(problem, chosen, database, sampler, seed, budget, start, retry_failed, fresh, cold, settings)
+    request = Request(
+        problem,
+        chosen,
+        database,
+        sampler,
+        seed,
+        budget,
+        start,
+        retry_failed=retry_failed,
+        fresh=fresh,
+        cold=cold,
+        settings=settings,
+    )
     return tuner.run(request, on_progress=on_progress)
 
 

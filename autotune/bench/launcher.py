@@ -20,7 +20,7 @@ _INSENSITIVE_NS = 1_000_000
 """Runs of this length do not notice that their output was filled before."""
 
 Announce = Callable[[str, float], None]
-"""Called with a phase (of `supervise.DOING`) and the seconds within which the next thing will be said."""
+"""Called with a phase (of `DOING` in pool/process.py) and the seconds within which the next thing will be said."""
 
 
 class Clock:

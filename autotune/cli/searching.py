@@ -111,7 +111,19 @@ def search(
         problem.plan(configuration)  # raises SpaceError with the constraint it breaks
     _announce(problem, len(chosen))
     settings = Settings(limits=limits, allow_python=allow_python)
-    request = Request(problem, chosen, database, sampler, seed, budget, starts, retry_failed, fresh, cold, settings)
+    request = Request(
+        problem,
+        chosen,
+        database,
+        sampler,
+        seed,
+        budget,
+        starts,
+        retry_failed=retry_failed,
+        fresh=fresh,
+        cold=cold,
+        settings=settings,
+    )
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = tuner.run(request, stop, on_progress=report)
     if as_json_:

@@ -1,12 +1,14 @@
 """The search: a Request goes in, a Result comes out. Nothing here prints, handles signals or waits for good.
 
-request.py   Request and Budget
-start.py     run: opens store and evaluator, and recalls what is stored
-loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
-recall.py    what of the stored counts
-finale.py    the fastest are timed again; who is fastest, who ties
-result.py    Progress and Result
-replay.py    searching without a device
+    request.py   Request and Budget
+    start.py     run: opens store and evaluator, and recalls what is stored
+    loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
+    recall.py    what of the stored counts
+    finale.py    the fastest are timed again; who is fastest, who ties
+    result.py    Progress and Result
+    replay.py    searching without a device
+
+Enter by `run(Request(...))`.
 """
 
 from autotune.tuner.finale import fastest
