@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AutotuneError", "Study", "__version__", "best", "search"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {"search": "api", "best": "api", "Study": "study.study", "AutotuneError": "errors"}
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import lookup, tuner
-from autotune.bench.report import BUILD_S, FIRST_S, Limits
-from autotune.devices import select as devices
+from autotune import devices, lookup, tuner
+from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.text import is_c_value
+from autotune.text import clean, plain
 
 Value = int | float | str
 """One value of a parameter or a choice."""
@@ -70,24 +69,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
 
 
-def clean(text: str) -> str:
-    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: text that UTF-8 can, and numbers that are not finite as text."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return value
-
-
 STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"
 """Pattern of a study's name."""
 
@@ -97,6 +78,7 @@ _ACTED_ON = frozenset({
     "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
     "PS2", "PS3", "PS4", "RUBYLIB", "RUBYOPT", "SHELL", "SHELLOPTS", "TMPDIR", "cdpath", "fpath", "path",
 })  # fmt: skip
+_C_MARKS = ("*/", "/*", "??/")
 _ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
 """Beginnings of names that a shell, the dynamic loader or an interpreter acts on, as on those above."""
 
@@ -121,6 +103,11 @@ def value_fault(value: object) -> str:
     if isinstance(value, str) and not is_c_value(value):
         return "cannot stand in a #define: it holds a control character, a comment mark or a line splice"
     return ""
+
+
+def is_c_value(text: str) -> bool:
+    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
+    return text.isprintable() and not text.endswith("\\") and not any(mark in text for mark in _C_MARKS)
 
 
 def require_names(names: Iterable[object], where: str) -> None:

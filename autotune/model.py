@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from autotune.identity import Choices as Choices
 from autotune.identity import Configuration as Configuration
@@ -78,6 +79,12 @@ class DeviceInfo:
     pci: str = ""
     max_allocation: int = 0
     compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
+    backend: str = "opencl"
+
+    @property
+    def number(self) -> str:
+        """What selects the device on this machine as it is now: its index, `numpy:0` where OpenCL does not drive it."""
+        return str(self.index) if self.backend == "opencl" else f"{self.backend}:{self.index}"
 
     @property
     def fingerprint(self) -> str:
@@ -146,7 +153,8 @@ class Trial:
 
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
     `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
-    could explain the result (driver, clocks, versions, registers, spills).
+    could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
+    and the work it does (study.problem.made_of), plain data; None where nobody told.
     """
 
     configuration: Configuration
@@ -165,6 +173,7 @@ class Trial:
     started: datetime | None = None
     finished: datetime | None = None
     environment: Environment = field(default_factory=dict, repr=False)
+    made: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def time_ns(self) -> float:

@@ -1,4 +1,4 @@
-"""How people write and read: durations, run times, rates; and text of others made safe where it is shown.
+"""How people write and read: durations, run times, rates, sizes, configurations; and text of others made safe.
 
 What a database, a study, a driver or a compiler says may hold escape sequences that move a terminal's cursor,
 line breaks that forge a line of ours, or marks that show text in another order than it stands in. Standard library
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from autotune.errors import UsageError
 
@@ -87,7 +89,16 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
 
 
-_C_MARKS = re.compile(r"\*/|/\*|\?\?/|\\$")
+def size(values: Mapping[str, int]) -> str:
+    """`M=N=K=1024` where all are equal, else `M=1600 N=1600 K=1007`."""
+    if len(values) > 1 and len(set(values.values())) == 1:
+        return "=".join(values) + f"={next(iter(values.values()))}"
+    return pairs(values)
+
+
+def pairs(values: Mapping[str, object], between: str = " ") -> str:
+    """A configuration, choices or a size, `TS=16 WPT=4`, on one line whatever was stored; options take `,` between."""
+    return line(between.join(f"{name}={value}" for name, value in values.items()))
 
 
 def line(text: str) -> str:
@@ -115,14 +126,30 @@ def in_quotes(document: str, *, pairs: bool) -> str:
     return "".join(char if char.isprintable() or char == "\n" else _escaped(char, pairs) for char in document)
 
 
+def clean(text: str) -> str:
+    """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def plain(value: Any, *, not_finite: Callable[[float], str | None] = str) -> Any:
+    """Return `value` in what JSON holds: mappings, lists, text that UTF-8 can, and numbers.
+
+    `not_finite` gives what stands for NaN and the infinities: text, or None for null. What JSON has no form for stays.
+    """
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return not_finite(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): plain(entry, not_finite=not_finite) for key, entry in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(entry, not_finite=not_finite) for entry in value]
+    return value
+
+
 def c_comment(text: str) -> str:
     """Return text that stays within the `/* ... */` it is put in: one line without the marks of a comment."""
     return re.sub(r"\*(?=/)|/(?=\*)", lambda mark: mark[0] + " ", line(text))
-
-
-def is_c_value(text: str) -> bool:
-    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
-    return text.isprintable() and _C_MARKS.search(text) is None
 
 
 def _visible(text: str, kept: str) -> str:

@@ -41,7 +41,7 @@ FIXED_EVERYWHERE = {
 
 def make_problem(device: str | None, size: int, *, whole: bool = False) -> Any:
     """Return the sgemm problem both tuners work on: part of the space, or the `whole`."""
-    from autotune.devices.select import find_device
+    from autotune.devices import find_device
     from autotune.study.problem import Problem
     from autotune.study.study import Study
 

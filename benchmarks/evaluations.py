@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from autotune import tuner
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.model import Outcome
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.store import Store

@@ -7,7 +7,8 @@ end, and some bring their worker down.
 
     searches     killed with SIGKILL in their first seconds
     workers      builders and the device's, killed with SIGKILL under one search, also while they start; it goes on
-    interrupts   Ctrl-C (SIGINT) to the command, half of them among the finalists: exit 130, or 0 where it had ended
+    interrupts   Ctrl-C (SIGINT to the command and, as a terminal sends it, to its whole process group), half of them
+                 among the finalists: exit 130, or 0 where it had ended
 
 After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every
 trial that was announced as finished is stored. A last search is left to end by itself.
@@ -129,7 +130,7 @@ class Place:
     def start(self, mark: str, *command: str, **options: Any) -> subprocess.Popen[str]:
         """Start Python with these arguments, marked."""
         folder = str(self.root)
-        environment = {**os.environ, MARK: mark, "TMPDIR": folder, "XDG_RUNTIME_DIR": folder}
+        environment = {**os.environ, MARK: mark, "TMPDIR": folder, "AUTOTUNE_LOCKS": folder}
         return subprocess.Popen(
             [sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True, **options
         )
@@ -177,11 +178,16 @@ def kill_searches(place: Place, count: int, draw: random.Random) -> Row:
             said = search.stdout.readline() if draw.random() < 0.8 else ""  # some die while they start
             time.sleep(draw.uniform(0.0, 2.0))
             search.send_signal(signal.SIGKILL)
-            announced = len(set((said + search.stdout.read()).split()) - {"0"})
+            announced = most(said + search.stdout.read())
         known = place.kept
         slowest = max(slowest, place.check(mark, announced))
         without += place.kept == known
     return Row("searches", count, place.kept - before, slowest, f"{without} before their first trial ended")
+
+
+def most(said: str) -> int:
+    """Return the highest number of trials done that a search has announced; 0 before the first."""
+    return max((int(line) for line in said.splitlines() if line.isdigit()), default=0)
 
 
 class Announced(threading.Thread):
@@ -200,7 +206,7 @@ class Announced(threading.Thread):
     @property
     def count(self) -> int:
         """How many trials it has announced."""
-        return len({line for line in self.lines if line.isdigit()} - {"0"})
+        return most("\n".join(self.lines))
 
     def wait_for(self, count: int) -> None:
         """Wait until so many are announced; no more than two minutes."""
@@ -269,7 +275,8 @@ def interrupt(place: Place, count: int, draw: random.Random) -> Row:
         mark = f"{os.getpid()}-interrupt-{number}"
         command = ["-m", "autotune", "search", str(place.root / "victim.toml"), "--db", str(place.database)]
         options = ["--sampler", "random", "--seed", str(number), "--trials", "3", "--run-limit", "2s"]
-        with place.start(mark, *command, *options, stderr=subprocess.PIPE) as search, ending(search):
+        started = place.start(mark, *command, *options, stderr=subprocess.PIPE, start_new_session=True)
+        with started as search, ending(search):
             assert search.stdout is not None
             assert search.stderr is not None
             finale = number % 2 == 0
@@ -279,7 +286,7 @@ def interrupt(place: Place, count: int, draw: random.Random) -> Row:
                 if "re-timing" in line if finale else "valid configurations" in line:
                     break
             time.sleep(draw.uniform(0.0, 0.3) if finale else draw.uniform(0.0, 3.0))
-            search.send_signal(signal.SIGINT)
+            os.killpg(search.pid, signal.SIGINT)
             output, errors = search.communicate(timeout=60)
         assert "Traceback" not in said + errors, said + errors
         allowed = (130, 0, 1) if output and "interrupted" not in output else (130,)

@@ -1,6 +1,6 @@
 """What each stop rule costs and loses on recorded spaces, and how true the expected gain comes.
 
-python benchmarks/stop_rules.py DIR [--seeds 5]
+python benchmarks/stop_rules.py DIR ... [--seeds 5]
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def stale(best: NDArray[np.float64]) -> NDArray[np.int64]:
 def main() -> None:
     """Print one row per rule, then expected beside realised gain."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     rules: dict[str, list[tuple[int, float]]] = {}
     pairs = []
-    for path in sorted(options.folder.glob("*__*.npz")):
+    for path in [path for folder in options.folders for path in sorted(folder.glob("*__*.npz"))]:
         recording = Recording.load(path)
         for seed in range(options.seeds):
             best, gains = search(recording, seed)

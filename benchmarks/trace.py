@@ -31,7 +31,7 @@ from autotune.__main__ import main as command
 from autotune.bench import messages, serve
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, data
 from autotune.study.problem import Problem
@@ -142,7 +142,7 @@ def trace_worker(problem: Problem, folder: Path) -> Calls:
 
 
 def _answer(connection: Any) -> Any:
-    while isinstance(answer := connection.recv(), messages.Phase | messages.Built):
+    while isinstance(answer := connection.recv(), messages.Phase | messages.Turn):
         pass
     return answer
 

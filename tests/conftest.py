@@ -14,6 +14,13 @@ from tests import postgres
 from tests.studies import study
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who asks for the server's fixture needs a server; which modules need a device they say themselves."""
+    for item in items:
+        if "postgres_url" in getattr(item, "fixturenames", ()):
+            item.add_marker("server")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_locks() -> Iterator[None]:
     """Devices are locked for these tests alone: others may be run beside them."""

@@ -7,9 +7,7 @@ import pytest
 
 from autotune.bench.arena import Arena, Guarded
 from autotune.bench.verify import Checker
-from autotune.devices import opencl
-from autotune.devices.opencl import Session
-from autotune.devices.select import list_devices
+from autotune.devices import Session, list_devices, open_session, opencl
 from autotune.study.plan import Buffer, Plan
 
 N = 333  # no whole number of words in bytes
@@ -23,7 +21,7 @@ kernel void overrun(global const T *x, global T *y, float a, float b) {
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    return Session(next(device for device in list_devices() if device.kind == "cpu"))
+    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 def prepared(session: Session, kind: str, access: str) -> tuple[Arena, list[Guarded]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import SetupError, UsageError
 from autotune.study.problem import Problem
 from autotune.study.study import Study

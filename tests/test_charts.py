@@ -1,5 +1,7 @@
 """Charts: every value, label and reason is in the picture, and a bad path is refused before any work."""
 
+from xml.etree import ElementTree
+
 import pytest
 
 from autotune.errors import UsageError
@@ -91,3 +93,22 @@ def test_axes_write_numbers_out(tmp_path, scale):
     assert not [text for text in texts(path) if "e+" in text or "1e" in text]
     bar_chart(path, [Panel("p", (Bar("a", 3e7),))], title="t", subtitle="", axis="Time (ms)")
     assert "20000000" in texts(path)
+
+
+NASTY = "$\\frac{1}$ \x1b[31m</text><script> \u202e\u6c49 &\n$x$"
+SHOWN = r"$\frac{1}$ \x1b[31m</text><script> \u202e" + "\u6c49 & $x$"
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_labels_of_others_are_text_and_nothing_else(tmp_path, kind):
+    bars, lines = tmp_path / f"bars.{kind}", tmp_path / f"lines.{kind}"
+    bar_chart(bars, [Panel(NASTY, (Bar(NASTY, 1.0), Bar("$", None, NASTY)))], title=NASTY, subtitle=NASTY, axis="GB/s")
+    line_chart(lines, [Line(NASTY, ((1, 1), (2, 50)))], title=NASTY, subtitle=NASTY, x_axis="N", y_axis="GB/s")
+    if kind == "svg":
+        assert [drawn(bars).count(SHOWN), drawn(lines).count(SHOWN)] == [4, 3]
+        assert "$" in drawn(bars)
+
+
+def drawn(path):
+    """The texts of a picture as a browser shows them; well-formed XML or an error."""
+    return [element.text for element in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]

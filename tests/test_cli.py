@@ -19,8 +19,7 @@ from typer.testing import CliRunner, Result
 
 import autotune
 from autotune.cli import app, interrupt
-from autotune.devices import linker
-from autotune.devices.select import find_device
+from autotune.devices import find_device, linker
 from autotune.pool import sizing
 from tests.studies import SOURCE
 
@@ -132,7 +131,7 @@ VALID = 6  # of 9: no device here takes a work-group of 8192
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "own.db"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # wait for no search outside these tests
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))  # wait for no search outside these tests
     (tmp_path / "saxpy.toml").write_text(STUDY)
     (tmp_path / "saxpy.cl").write_text(SOURCE)
 
@@ -145,7 +144,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     (folder / "saxpy.cl").write_text(SOURCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        patch.setenv("AUTOTUNE_LOCKS", str(folder))
         found = run("search", "./saxpy.toml", "--trials", "2", "--json", "--db", str(folder / "own.db"))
     return folder / "own.db", json.loads(found.stdout)
 

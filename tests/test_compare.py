@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import tuner
+from autotune import text, tuner
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.reports import compare
@@ -133,7 +133,7 @@ def test_by_size_and_by_device(store: Store) -> None:
     sizes = [dict.fromkeys(tuned.sizes, n) for n in (64, 128)]
     search = searcher(store, [])
     cells = compare.compare(tuned, "size", sizes, {}, [GENERIC_DEVICE], store, trials=2, search=search)
-    assert [cell.value for cell in cells] == [compare.size_label(size) for size in sizes]
+    assert [cell.value for cell in cells] == [text.size(size) for size in sizes]
     assert compare.sizes_of(cells) == sizes
     compared(store, "device", trials=2, search=search, devices=[OTHER])
     here = compared(store, "device", devices=[GENERIC_DEVICE])
@@ -145,12 +145,6 @@ def test_by_size_and_by_device(store: Store) -> None:
 def test_what_cannot_be_compared_by_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match=r"did you mean 'WPT'.*known: .*device, size"):
         compared(store, "WPTT")
-
-
-def test_size_labels() -> None:
-    assert compare.size_label({"M": 8, "N": 8}) == "M=N=8"
-    assert compare.size_label({"M": 8, "N": 9}) == "M=8 N=9"
-    assert compare.size_label({"N": 9}) == "N=9"
 
 
 def test_trials_of_another_driver_only_are_told(store: Store) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices import linker, opencl
-from autotune.devices import select as devices
+from autotune.devices import diagnose, drivers, find_device, find_devices, linker, list_devices, opencl, require_usable
 from autotune.devices.opencl import error_name
-from autotune.devices.select import diagnose, find_device, find_devices, list_devices, require_usable
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 
@@ -32,7 +30,7 @@ NEWER = replace(
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     here = [H200, replace(H200, index=1, uuid="bb"), RTX, POCL, NEWER]
-    monkeypatch.setattr(opencl, "list_devices", lambda: here)
+    monkeypatch.setattr(opencl.BACKEND, "devices", lambda: here)
 
 
 def test_this_machine_has_a_device_that_says_what_it_is() -> None:
@@ -78,11 +76,11 @@ def test_of_two_pocls_the_newer_is_used_and_said(capsys: pytest.CaptureFixture[s
 
 
 def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(opencl, "list_devices", list)
-    monkeypatch.setattr(devices, "_VENDORS", tmp_path)
+    monkeypatch.setattr(opencl.BACKEND, "devices", list)
+    monkeypatch.setattr(drivers, "_VENDORS", tmp_path)
     with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
         find_device(None)
-    monkeypatch.setattr(devices, "_loadable", lambda library: True)
+    monkeypatch.setattr(drivers, "_loadable", lambda library: True)
     with pytest.raises(SetupError, match=r"echo libnvidia-opencl.so.1 > .*/nvidia.icd"):
         find_device(None)
     (tmp_path / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
@@ -91,7 +89,7 @@ def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_pocl_on_a_machine_that_cannot_link_is_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl, "list_devices", lambda: [POCL])
+    monkeypatch.setattr(opencl.BACKEND, "devices", lambda: [POCL])
     monkeypatch.setattr(linker, "missing", list)
     assert diagnose() == []
     require_usable(POCL)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import WorkerError
-from autotune.reports.endtoend import end_to_end
+from autotune.reports.fresh import end_to_end
 from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
 from autotune.study.problem import Problem
 from tests.studies import study

@@ -19,7 +19,7 @@ import pytest
 from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.errors import StudyError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data
@@ -227,6 +227,9 @@ def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: Dev
     assert trial.finished is not None
     assert trial.started < trial.finished
     assert evaluator.best_ns == trial.time_ns
+    assert trial.made is not None
+    assert "-DVARIANT=GOOD" in trial.made["options"]
+    assert trial.made["launches"]
 
 
 def test_a_wait_without_end_is_one(evaluator: DeviceEvaluator) -> None:

@@ -14,8 +14,7 @@ import pytest
 from autotune.bench.messages import Job, Setup
 from autotune.bench.report import Limits, Report
 from autotune.bench.timing import Rules
-from autotune.devices import linker
-from autotune.devices.select import list_devices
+from autotune.devices import linker, list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import keeper as module

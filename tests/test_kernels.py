@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena, Guarded
-from autotune.devices.opencl import Kernel, Session, list_devices
+from autotune.devices import Kernel, list_devices, open_session
 from autotune.model import Value
 from autotune.study.includes import inline
 from autotune.study.plan import Buffer, Local, Plan, Scalar, numpy_type
@@ -77,7 +77,7 @@ class Runner:
 
     def __init__(self) -> None:
         self.device = next(device for device in list_devices() if device.kind == "cpu")
-        self._session = Session(self.device)
+        self._session = open_session(self.device)
         self._kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
 
     def build(self, source: str, options: tuple[str, ...], entry: str) -> Kernel:

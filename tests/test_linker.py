@@ -13,16 +13,16 @@ import pytest
 from autotune.devices import linker
 
 ROOT = Path(__file__).parent.parent
-BIN = ROOT / "autotune" / "linker" / "bin"
+BIN = ROOT / "autotune" / "devices" / "linker" / "bin"
 
 # Kernels whose object needs tables, a jump table, printf, libgcc's division and vectors of constants.
 BUILD = r"""
 import json, os, sys
 import numpy as np
 from pathlib import Path
-from autotune import linker
+from autotune.devices import linker
 linker._GCC = [Path(os.environ["GCC"])]
-from autotune.opencl import Session, list_devices
+from autotune.devices import list_devices, open_session
 SOURCE = '''
 constant float table[] = {1, 2, 3, 5};
 kernel void f(global float *y, float z) {
@@ -37,7 +37,7 @@ kernel void f(global float *y, float z) {
     }
 }'''
 device = next(device for device in list_devices() if device.kind == "cpu")
-session = Session(device)
+session = open_session(device)
 memory = session.allocate(32)
 session.write(memory, np.zeros(8, np.float32))
 kernel = session.build(SOURCE, ()).kernel("f")

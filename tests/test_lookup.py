@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +20,12 @@ import pytest
 from autotune.errors import StoreError, UsageError
 from autotune.identity import ProblemKey, Value
 from autotune.lookup import Best, Match, best, stored_devices
-from autotune.lookup.architecture import architecture, compute_units, kind, vendor
+from autotune.lookup import records as sql
+from autotune.lookup.nearest import architecture, compute_units, kind, vendor
+from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
+from autotune.store.location import locate
 from autotune.study.library import StudyText, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
@@ -351,6 +359,96 @@ def test_what_the_study_computes_for_a_configuration(place: Path) -> None:
     assert found.options == ("-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math")
     assert found.flops == 2000
     assert ask(place, n=999, rated=True).flops is None  # the time is of another size
+
+
+OPTIONS = ["-DT=float", "-DWPT=2", "-DWG=64", "-DFAST=1", "-DSPAN=128", "-cl-fast-relaxed-math"]
+MADE = {"options": OPTIONS, "launches": [["saxpy", [512], [64]]], "flops": 2000.0, "bytes": None}
+
+
+def put_made(place: Path, **changes: Any) -> None:
+    """Store one trial as a search does, with what it was built as."""
+    made = MADE | {"work": dict(text().table["work"])} | changes
+    trial = replace(ok({"WPT": 2, "WG": 64, "FAST": 1}, 50), made=made)
+    put_in(place, [trial], key=key(), environment={"space": space_hash(text())})
+
+
+def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_made(place)
+    monkeypatch.setattr("autotune.study.study.Study.from_text", None)  # the slow way would fail
+    found = ask(place, rated=True)
+    assert (found.options, found.flops, found.match) == (tuple(OPTIONS), 2000, Match.EXACT)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        "-DT=float",
+        [*OPTIONS, "-I/tmp/evil"],
+        [*OPTIONS[:-1], "-cl-std=CL9"],
+        [*OPTIONS, OPTIONS[-1]],
+        ["-DT=float", "-DWPT=4", *OPTIONS[2:]],
+        [*OPTIONS[:4], "-DSPAN=system(1)", *OPTIONS[5:]],
+        [*OPTIONS[:4], "-DOTHER=1", *OPTIONS[5:]],
+        [*OPTIONS[:4], 7],
+    ],
+)
+def test_options_that_the_study_cannot_have_made_are_computed_anew(place: Path, options: object) -> None:
+    put_made(place)
+    spoil(place, "UPDATE trials SET made = ?", json.dumps(MADE | {"options": options}))
+    assert ask(place).options == tuple(OPTIONS)
+
+
+def test_the_rate_follows_the_formula_of_today(place: Path) -> None:
+    put_made(place, flops=7.0)
+    assert ask(place, rated=True).flops == 7
+    assert ask(place, text(work={"flops": "3 * N"}), rated=True).flops == 3000
+
+
+def test_the_few_that_are_read_are_the_best_of_all(place: Path) -> None:
+    """Beside a rank over every trial: re-timed ones, failures, wrong results, earlier generations and drivers."""
+    drawn = random.Random(5)
+    with Store.open(str(place)) as store:
+        for turn in range(12):
+            few = [{"WPT": drawn.randrange(70), "WG": drawn.randrange(3)} for _ in range(25)]
+            search = put(store, [trial_of(drawn, one) for one in few], key=key(), fresh=turn in (4, 9),
+                         device=newer_driver(drawn.choice(("1", "2"))))  # fmt: skip
+            for one in few[:4]:
+                with suppress(ValueError):  # it failed
+                    store.retime(search, one, Measurement((drawn.randrange(50, 400),)))
+            with open_records(locate(str(place))) as records:
+                number = records.problem(key())
+                assert number is not None
+                for driver in ("", "1", "2", "3"):
+                    few_, whole = records.ranking(number, driver), records.ranking(number, driver, whole=True)
+                    assert whole.entries[: len(few_.entries)] == few_.entries
+                    assert few_.trials == whole.trials
+                    seen = few_.whole or bool(few_.entries)
+                    assert seen
+    assert not few_.whole, "some of them are answered by the few"
+
+
+def trial_of(drawn: random.Random, configuration: dict[str, int | float | str]) -> Trial:
+    outcome = drawn.choice([Outcome.OK] * 12 + [Outcome.CRASH, Outcome.WRONG_RESULT, Outcome.STOPPED])
+    time = drawn.randrange(50, 400)
+    return ok(configuration, time) if outcome is Outcome.OK else Trial(configuration, outcome)
+
+
+QUERIES = [name for name, value in vars(sql).items() if name.isupper() and "SELECT" in str(value)]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_question_reads_all_trials(place: Path, name: str) -> None:
+    put_in(place, [])
+    connection = sqlite3.connect(place)
+    query = vars(sql)[name]
+    names = dict.fromkeys(re.findall(r":(\w+)", query), 1)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", names)]
+    connection.close()
+    assert plan
+    assert not [step for step in plan if re.match(r"SCAN (t|trials|s|searches)\b", step)]
+    if name == "FASTEST":
+        assert not [step for step in plan if "TEMP B-TREE" in step]
 
 
 @pytest.mark.parametrize(("size", "choices"), [({"M": 1}, CHOICES), ({}, CHOICES), (SIZE, {}), (SIZE, {"U": "float"})])

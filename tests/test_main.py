@@ -219,7 +219,7 @@ def have(monkeypatch: pytest.MonkeyPatch, device: DeviceInfo | None) -> None:
             raise SetupError("no OpenCL device")
         return device
 
-    monkeypatch.setattr(autotune.device, "find_device", find)
+    monkeypatch.setattr(autotune.devices.select, "find_device", find)
 
 
 def answered_for(capsys: pytest.CaptureFixture[str], place: str, *words: str) -> str:

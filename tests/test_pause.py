@@ -16,7 +16,7 @@ import pytest
 from autotune.bench.messages import Ready, Setup
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
-from autotune.devices.select import list_devices
+from autotune.devices import list_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 

@@ -30,12 +30,13 @@ def trial(ns):
 
 
 def shown(reports, *, terminal, times=None, width=100):
-    console = Console(file=StringIO(), force_terminal=terminal, width=width)
+    written = StringIO()
+    console = Console(file=written, force_terminal=terminal, width=width)
     clock = iter(times) if times else repeat(0.0)
     with show(console, lambda configuration: 2e6, clock=lambda: next(clock)) as report:
         for progress in reports:
             report(progress)
-    return console.file.getvalue()
+    return written.getvalue()
 
 
 def test_a_terminal_shows_counts_best_failures_rate_and_time_left():
@@ -66,14 +67,15 @@ def test_before_the_first_trial_a_terminal_shows_that_it_starts():
 
 def test_the_time_left_runs_on_between_two_reports():
     now = [0.0]
-    console = Console(file=StringIO(), force_terminal=True, width=100)
+    written = StringIO()
+    console = Console(file=written, force_terminal=True, width=100)
     with show(console, lambda configuration: 2e6, clock=lambda: now[0]) as report:
         report(Progress(left_s=75.0))
         now[0] = 15.0
         console.print(report)
         now[0] = 99.0
         console.print(report)
-    text = console.file.getvalue()
+    text = written.getvalue()
     assert "1 min 00 s left" in text
     assert " 0 s left" in text
 

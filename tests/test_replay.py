@@ -109,7 +109,8 @@ def test_the_benchmark_runs_on_any_folder_of_recordings(tmp_path: Path) -> None:
         np.savez(tmp_path / name, parameters=["x", "y"], configs=configs, time_ms=time_ms, outcome=outcome)
     root = Path(__file__).parent.parent
     out = tmp_path / "out.json"
-    command = [sys.executable, root / "benchmarks/search.py", tmp_path, "--json", out, "--seeds", "2"]
+    keep = ["--keep", tmp_path / "kept"]
+    command = [sys.executable, root / "benchmarks/search.py", tmp_path, "--json", out, "--seeds", "2", *keep]
     samplers = ["--samplers", "bayes", "bayes+transfer", "random+2"]
     done = subprocess.run([*command, *samplers], env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -118,3 +119,22 @@ def test_the_benchmark_runs_on_any_folder_of_recordings(tmp_path: Path) -> None:
     assert found["random+2"]["blur__A"]["at"]["50"] == 1.0  # all 32 tried by then
     assert found["bayes"]["blur__B"]["seeds"] == 2
     assert set(found["aggregate"]["bayes"]["at"]) == {"25", "50", "100", "200"}
+    assert len(list((tmp_path / "kept").rglob("*blur__A.*.json"))) == 8  # 2 seeds of 3 samplers, and 2 donors
+
+
+def test_the_benchmark_chooses_on_the_kernels_that_are_left(tmp_path: Path) -> None:
+    def report(by_family: dict[str, int]) -> dict:
+        figures = {
+            f"{family}__A": {"budget": 60, "by_seed": {"to_5pct": [count] * 3}} for family, count in by_family.items()
+        }
+        return {"aggregate": {}, "bayes": figures}
+
+    (tmp_path / "old.json").write_text(json.dumps(report({"blur": 20, "gemm": 20, "pnpoly": 10})))
+    (tmp_path / "new.json").write_text(json.dumps(report({"blur": 10, "gemm": 10, "pnpoly": 11})))
+    root = Path(__file__).parent.parent
+    command = [sys.executable, root / "benchmarks/figures.py", "choose", tmp_path / "old.json", tmp_path / "new.json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    chosen = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[1:4]}
+    assert chosen == {"blur": "new", "gemm": "new", "pnpoly": "new"}
+    assert "x 0.650 evaluations" in done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,11 +12,12 @@ from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
-from autotune.samplers.bayes import aligned, maximin
+from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
-from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, variance
+from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, leave_one_out, variance
 from autotune.samplers.posterior import Posterior, log_expected_improvement
-from autotune.samplers.surrogate import GROWTH_STEP, fits_at
+from autotune.samplers.rows import Codec, History
+from autotune.samplers.surrogate import GROWTH_STEP, ColdView, Surrogate, by_lot, fits_at
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 
@@ -39,6 +41,15 @@ ALIKE = device({"x": 32, "y": 4, "v": "b", "pad": 0}, unit=70_000)
 CONTRARY = device({"x": 1, "y": 8, "v": "c", "pad": 1})
 
 
+ANY_TIME = np.exp(np.random.default_rng(1).uniform(9, 15, len(SPACE)))
+
+
+def unrelated(configuration: Configuration) -> Trial:
+    """A made-up device that says nothing of any other."""
+    row = SPACE.row(configuration)
+    return Trial(configuration, Outcome.OK, measurement=Measurement((int(ANY_TIME[row]),)))
+
+
 def search(measure, count: int, seed: int = 0, donors=(), space: Space = SPACE) -> list[Trial]:
     proposer = Proposer(space, "bayes", seed, donors)
     trials = []
@@ -46,6 +57,18 @@ def search(measure, count: int, seed: int = 0, donors=(), space: Space = SPACE) 
         trials.append(measure(proposer.ask()))
         proposer.tell(trials[-1])
     return trials
+
+
+def study_of(trials: list[Trial], codec: Codec) -> optuna.Study:
+    """The trials as an Optuna study."""
+    study = optuna.create_study()
+    for trial in trials:
+        row = SPACE.row(trial.configuration)
+        assert row is not None
+        study.add_trial(
+            optuna.trial.create_trial(value=trial.time_ns, params=codec.params(row), distributions=codec.distributions)
+        )
+    return study
 
 
 def evaluations_to_best(trials: list[Trial]) -> int:
@@ -138,6 +161,16 @@ def test_points_added_one_by_one_predict_as_all_at_once(points: np.ndarray, line
         assert np.sqrt(np.diag(posterior.covariance(np.arange(30)))) == pytest.approx(deviation, abs=1e-3)
 
 
+def test_each_target_is_foretold_by_the_others(points: np.ndarray) -> None:
+    hyper = guess(Prior(LENGTHS))
+    y = np.sin(points.sum(axis=1))
+    mean, variances = leave_one_out(points, y, hyper)
+    others = np.arange(12) != 5
+    alone = Posterior(points[5:6], points[others], hyper)
+    assert mean[5] == pytest.approx(alone.predict(y[others])[0][0], abs=1e-3)
+    assert variances[5] == pytest.approx(alone.predict(y[others])[1][0] ** 2 + hyper.noise, rel=1e-3)
+
+
 def test_what_is_in_flight_is_believed_to_come_as_predicted(points: np.ndarray) -> None:
     hyper = guess(Prior(LENGTHS))
     y = np.sin(points.sum(axis=1))
@@ -215,6 +248,23 @@ def test_failures_are_learned_to_be_avoided() -> None:
     assert evaluations_to_best(trials) < 50
 
 
+@pytest.mark.parametrize("lot", [False, True])
+def test_failures_by_lot_are_told_from_those_that_follow_from_the_parameters(lot: bool) -> None:
+    features = Features(SPACE)
+    rows = SPACE.sample(np.random.default_rng(3), 40)
+    if lot:
+        failed = np.random.default_rng(4).random(40) < 0.3
+    else:
+        failed = np.array([SPACE.configuration(row)["x"] >= 32 for row in rows.tolist()])
+    assert by_lot(features.of_rows(rows), failed, Prior(features.lengths)) == lot
+
+
+def test_a_few_failures_are_not_judged() -> None:
+    features = Features(SPACE)
+    failed = np.arange(40) < 3
+    assert not by_lot(features.of_rows(SPACE.sample(np.random.default_rng(3), 40)), failed, Prior(features.lengths))
+
+
 def test_another_device_shortens_the_search() -> None:
     donor = search(ALIKE, 60, seed=9)
     cold = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(3)]
@@ -227,6 +277,41 @@ def test_a_misleading_device_does_not_prevent_the_best() -> None:
     donor = search(CONTRARY, 60, seed=9)
     needed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
     assert np.median(needed) < 50
+
+
+@pytest.mark.parametrize(("other", "misled"), [(unrelated, True), (ALIKE, False)])
+def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misled: bool) -> None:
+    codec, donor = Codec(SPACE), search(other, 60, seed=9)
+    features = Features(SPACE)
+    view = transfer_view(SPACE, features, [("other", donor)])
+    assert view is not None
+    history = History(codec)
+    history.update(study_of(search(HERE, 40), codec))
+    cold, informed = Surrogate(SPACE, ColdView(features), 0), Surrogate(SPACE, view, 0)
+    cold.update(history)
+    informed.update(history)
+    assert (cold.evidence > informed.evidence) == misled
+
+
+@pytest.mark.parametrize("done", [6, 17])
+def test_a_search_with_donors_goes_on_as_if_never_interrupted(done: int) -> None:
+    donors = [("other", search(unrelated, 60, seed=9))]
+    whole = search(HERE, 30, 2, donors)
+    proposer = Proposer(SPACE, "bayes", 2, donors)
+    proposer.add(whole[:done])
+    rest = []
+    for _ in range(30 - done):
+        rest.append(HERE(proposer.ask()))
+        proposer.tell(rest[-1])
+    assert [trial.configuration for trial in rest] == [trial.configuration for trial in whole[done:]]
+
+
+def test_a_donor_beside_flat_ones_stays_within_the_units() -> None:
+    flat = [("flat", search(lambda c: Trial(c, Outcome.OK, measurement=Measurement((50_000,))), 30, s)) for s in (1, 2)]
+    view = transfer_view(SPACE, Features(SPACE), [*flat, ("other", search(ALIKE, 40))])
+    assert view is not None
+    linear = view.encode(np.arange(len(SPACE)))[0][:, -3:]
+    assert np.abs(linear).max() < 5
 
 
 def test_another_size_may_list_other_values() -> None:
@@ -252,14 +337,24 @@ def test_a_prior_of_no_use_changes_nothing(trials: list[Trial]) -> None:
 
 def test_the_expected_gain_falls_as_the_search_goes_on() -> None:
     proposer = Proposer(SPACE, "bayes", 4)
-    assert proposer.expected_gain(20) is None
     gains = []
     for _ in range(60):
-        proposer.tell(HERE(proposer.ask()))
         gains.append(proposer.expected_gain(20))
-    assert all(0 <= gain < 1 for gain in gains[8:])
-    assert gains[8] > 0.01
+        proposer.tell(HERE(proposer.ask()))
+    assert gains[:28] == [None] * 28  # a model after 8 trials, and then as many estimates as it looks ahead
+    assert all(0 <= gain < 1 for gain in gains[28:])
+    assert gains[28] > 0.01
     assert gains[-1] < 0.002
+
+
+def test_a_single_low_estimate_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimates = [0.3, 0.001, 0.2, 0.05, 0.04, 0.03, 0.02]
+    monkeypatch.setattr(BayesSampler, "expected_gain", lambda sampler, trials: estimates[len(sampler.history) - 1])
+    proposer, told = Proposer(SPACE, "bayes", 4), []
+    for _ in estimates:
+        proposer.tell(HERE(proposer.ask()))
+        told.append(proposer.expected_gain(2))
+    assert told == [None, None, 0.3, 0.2, 0.2, 0.05, 0.04]
 
 
 def test_the_expected_gain_of_an_exhausted_space_is_nothing() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import UsageError
-from autotune.reports.savebuild import save_build
+from autotune.reports.fresh import save_build
 from autotune.study.problem import Problem
 from tests.studies import study
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from autotune.devices.opencl import Session, list_devices
+from autotune.devices import list_devices, open_session
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo, Value
 from autotune.study.problem import GENERIC_DEVICE, Problem
@@ -93,7 +93,7 @@ def parts_of(matrix: Array, tile: int, tile_k: int) -> Array:
     tiles, panels = -(-rows // tile), -(-depth // tile_k) * tile_k // 8
     source = HEAD + (STUDY.text.kernel_path.parent / "sgemm_parts.cl").read_text()
     options = (f"-DTILE_M={tile}", f"-DTILE_N={tile}", f"-DTILE_K={tile_k}")
-    session = Session(list_devices()[0])
+    session = open_session(list_devices()[0])
     kernel = session.build(source, [*options, "-cl-std=CL1.2", "-Werror"]).kernel("decompose")
     out = np.full((2, tiles, panels, 3, tile, 8), 0xFFFF, np.uint16)
     data = [np.ascontiguousarray(matrix), np.ascontiguousarray(matrix.T), out[0], out[1]]  # B is A's transpose
@@ -138,7 +138,7 @@ class Nvidia(Runner):
 
     def __init__(self, device: DeviceInfo) -> None:
         self.device = device
-        self._session = Session(device)
+        self._session = open_session(device)
         self._kernels = {}
 
 

@@ -48,6 +48,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 # What is stored comes back --------------------------------------------------------------------------------
 
+MADE = {
+    "options": ["-DA=1", "-cl-mad-enable"],
+    "launches": [["scale", [64, 32], [8, 8]], ["sum", [64], None]],
+    "flops": 2e9,
+    "bytes": None,
+    "work": {"flops": "2 * M * N"},
+}
 texts = st.text(max_size=20)
 names = st.text("ABCxyz_", min_size=1, max_size=5)
 values = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text("abc", max_size=5)
@@ -72,6 +79,7 @@ trials = st.builds(
     started=instants,
     finished=instants,
     environment=st.dictionaries(names, values, max_size=3),
+    made=st.none() | st.just(MADE),
 )
 
 
@@ -279,6 +287,17 @@ def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
     assert {trial.configuration["A"] for trial in store.trials(KEY)} == {1, 2}
 
 
+def test_a_line_without_what_a_trial_was_made_of_is_of_an_older_version(store: Store, tmp_path: Path) -> None:
+    line = json.loads(exported(tmp_path)[0])
+    del line["made"]
+    assert store.import_lines([json.dumps(line)]) == 1
+    assert store.trials(KEY)[0].made is None
+
+
+def spoilt(**changes: Any) -> str:
+    return json.dumps(MADE | changes)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -294,6 +313,12 @@ def test_lines_may_be_cut_and_mixed(store: Store, tmp_path: Path) -> None:
         (lambda line: line.replace('"started":"20', '"started":"x'), "line 2: started:"),
         (lambda line: re.sub('"finished":"[^"]*"', '"finished":7', line), "line 2: finished:"),
         (lambda line: re.sub('"finished":"[^"]*"', '"finished":null', line), "line 2: finished: an instant is missing"),
+        (lambda line: line.replace('"made":null', '"made":{}'), "line 2: made: is not options, launches"),
+        (
+            lambda line: line.replace('"made":null', '"made":' + spoilt(options=[1])),
+            "line 2: made: holds what no build",
+        ),
+        (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),

@@ -6,6 +6,7 @@ import json
 import math
 import tomllib
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from autotune import text as words
 from autotune.errors import UsageError
-from autotune.text import c_comment, in_quotes, is_c_value, line, lines
+from autotune.identity import is_c_value
+from autotune.text import c_comment, in_quotes, line, lines
 
 NASTY = "a\x1b[31mred\x07 b\r\nwarning: forged\x9b2J \u202egnp.exe \u2028x\0\x7f\ud800é µs"
 
@@ -97,3 +99,17 @@ def test_rates():
     assert words.rate(1.0, math.nan, "GB/s") == ""
     assert words.number(0.0012345) == "0.001234"
     assert words.number(0.0) == "0"
+
+
+def test_sizes_and_configurations() -> None:
+    assert words.size({"M": 8, "N": 8}) == "M=N=8"
+    assert words.size({"M": 8, "N": 9}) == "M=8 N=9"
+    assert words.size({"N": 9}) == "N=9"
+    assert words.pairs({"M": 8, "N": 8}, ",") == "M=8,N=8"
+    assert words.pairs({"TS": 16, "KIND": "a\n\x1b"}) == "TS=16 KIND=a \\x1b"
+
+
+def test_what_json_holds() -> None:
+    given = {1: (math.nan, 2.5, True, None), "t\ud800": [Path("x")]}
+    assert words.plain(given) == {"1": ["nan", 2.5, True, None], "t?": [Path("x")]}
+    assert words.plain(given["t\ud800"] + [math.inf], not_finite=lambda _: None) == [Path("x"), None]

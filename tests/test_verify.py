@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.bench import trial
+from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
 from autotune.bench.report import Fault, Limits, Report, is_too_large
 from autotune.bench.timing import Rules
 from autotune.bench.trial import Bench
 from autotune.bench.verify import Checker, _walk
-from autotune.devices.opencl import KernelLimits, OpenCLError, Program, Session
-from autotune.devices.select import list_devices
+from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
+from autotune.devices.opencl import OpenCLProgram
 from autotune.model import Measurement, Outcome
 from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
 
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    return Session(next(device for device in list_devices() if device.kind == "cpu"))
+    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
 
 
 def plan_of(*buffers: Buffer) -> Plan:
@@ -195,7 +195,7 @@ def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[
 def test_finalists_take_turns_of_three_runs_or_of_one_long_run(
     session: Session, monkeypatch: pytest.MonkeyPatch, length: int, samples: int
 ) -> None:
-    monkeypatch.setattr(trial, "_LONG_NS", length)
+    monkeypatch.setattr(finals, "LONG_NS", length)
     rules = Rules(maximum=5, least_s=0.0, target=0.0)
     bench = Bench(session, {"a": np.arange(64, dtype=np.int32)}, {}, rules, Limits(), lambda name, limit_s: None)
     (found,) = bench.retime([sum_plan()], None, budget_s=60.0)
@@ -221,8 +221,8 @@ def test_a_work_group_limit_is_believed_unless_the_driver_understates_it(
     session: Session, monkeypatch: pytest.MonkeyPatch, understates: bool, outcome: Outcome
 ) -> None:
     run = runner(session)
-    monkeypatch.setattr(Program, "limits", lambda *_: KernelLimits(0, 8, 0, 0))
-    monkeypatch.setattr(session, "understates_limits", understates)
+    monkeypatch.setattr(OpenCLProgram, "limits", lambda *_: KernelLimits(0, 8, 0, 0))
+    monkeypatch.setattr(session, "traits", replace(session.traits, understates_limits=understates, local_memory=2**17))
     report = run(sum_plan(options=("-DUNSEEN",)))
     assert report.outcome is outcome
     assert is_too_large(report.reason) is (not understates)
@@ -232,7 +232,7 @@ def test_the_devices_own_limit_holds_where_the_driver_understates_that_of_kernel
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runner(session)
-    monkeypatch.setattr(session, "understates_limits", True)
+    monkeypatch.setattr(session, "traits", replace(session.traits, understates_limits=True, local_memory=2**17))
     monkeypatch.setattr(session, "info", replace(session.info, max_work_group_size=8))
     report = run(sum_plan(options=("-DUNSEEN",)))
     assert (report.outcome, report.reason) == (
@@ -326,7 +326,7 @@ def test_a_device_lost_while_a_buffer_is_restored_is_told_with_the_plan_at_work(
 
     def failing(arena: Arena, guarded: Guarded) -> None:
         if next(count) == 3:  # a, total and out of the first plan are restored, then a of the second
-            raise OpenCLError("clEnqueueFillBuffer", -5)
+            raise BackendError("clEnqueueFillBuffer failed: CL_OUT_OF_RESOURCES (-5)")
         restore(arena, guarded)
 
     monkeypatch.setattr(Arena, "restore", failing)

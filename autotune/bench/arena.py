@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.devices.opencl import Memory, Session
+from autotune.devices import Memory, Session
 from autotune.study.plan import Buffer, Plan, numpy_type
 
 POISON = 0x7FFFA5A5
@@ -30,7 +30,10 @@ def round_up(value: int, multiple: int) -> int:
 
 @dataclass(slots=True)
 class Guarded:
-    """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`."""
+    """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`.
+
+    `guard` is the word that fills what lies around it.
+    """
 
     buffer: Buffer
     whole: Memory
@@ -38,13 +41,14 @@ class Guarded:
     start: int
     nbytes: int
     size: int
+    guard: int
     pristine: Memory | None = None
     checksum: int | None = None
 
     @property
-    def guard(self) -> int:
-        """The word that fills its guards."""
-        return POISON if self.buffer.access == "in" else FENCE
+    def restored(self) -> bool:
+        """True where it is put back to what it holds before each run."""
+        return self.buffer.access == "zeroed" or self.pristine is not None
 
 
 class Arena:
@@ -65,7 +69,10 @@ class Arena:
         held = sum(guarded.size for guarded in self._guarded.values())
         if held + missing > self._session.info.memory // 4:
             self._guarded = {key: value for key, value in self._guarded.items() if key in wanted}
-        return [self._get(buffer) for buffer in wanted]
+        for buffer in wanted:
+            if buffer not in self._guarded:
+                self._guarded[buffer] = self._create(buffer)
+        return [self._guarded[buffer] for buffer in wanted]
 
     def clear(self) -> None:
         """Forget every buffer: a faulty kernel may have written to any of them."""
@@ -73,35 +80,22 @@ class Arena:
 
     def poison(self, guarded: Guarded) -> None:
         """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
-        self._fill(guarded, POISON)
+        self._session.fill(guarded.whole, POISON, guarded.start, guarded.nbytes)
 
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
         if guarded.buffer.access == "zeroed":
-            self._fill(guarded, 0)
+            self._session.fill(guarded.whole, 0, guarded.start, guarded.nbytes)
         elif guarded.pristine is not None:
             self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
-
-    def _fill(self, guarded: Guarded, word: int) -> None:
-        """Fill a buffer up to its last byte, which need not end a word: what follows is the guard."""
-        rest = guarded.nbytes % 4
-        words = guarded.nbytes - rest
-        if words:
-            self._session.fill(guarded.whole, word, guarded.start, words)
-        if rest:
-            self._session.write(guarded.whole, np.array([word], np.uint32).view(np.uint8)[:rest], guarded.start + words)
-
-    def _get(self, buffer: Buffer) -> Guarded:
-        if buffer not in self._guarded:
-            self._guarded[buffer] = self._create(buffer)
-        return self._guarded[buffer]
 
     def _create(self, buffer: Buffer) -> Guarded:
         start = round_up(GUARD, self._session.alignment)
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size)
+        guard = POISON if buffer.access == "in" else FENCE
+        guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
         if buffer.name in self._inputs and buffer.access in ("in", "inout"):
             data = padded(self._inputs[buffer.name], buffer)

@@ -51,7 +51,7 @@ class Job:
     """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
 
     A `patient` one has as long for its first run as if no best were known. Where it `asks`, a device worker sends
-    Built and waits for any message before it runs what it has built.
+    Turn and waits for any message before it runs what it has built.
     """
 
     plan: Plan
@@ -62,7 +62,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class Turn:
     """From a device worker that asks before it runs a kernel."""
 
 
@@ -80,6 +80,54 @@ class Retime:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """To a worker of the role `once`, after its DeviceInfo: use a verified plan from nothing, twice.
+
+    Answered by EndToEnd, or a Report where that fails.
+    """
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """Seconds of wall time. `setup`: driver, context, queue, allocation; `build`: source to kernel; `transfer`:
+    inputs to the device; `kernel`: from the first launch to the end of the last; `read_back`: outputs to the host.
+
+    `next_use` is what the same costs once more, in the program that has its context and its kernels by now:
+    transfer, kernel and read back. What is compiled at the first launch is counted as build.
+    """
+
+    setup: float
+    build: float
+    transfer: float
+    kernel: float
+    read_back: float
+    next_use: float
+
+    @property
+    def total(self) -> float:
+        """The first use, in seconds: all but `next_use`."""
+        return self.setup + self.build + self.transfer + self.kernel + self.read_back
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """To a worker of the role `once`, after its DeviceInfo: build a plan. Answered by Kept, or a Report."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a build gave: the log and, if it did and the driver gives it away, the binary in a file of that suffix."""
+
+    log: str
+    binary: bytes = b""
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """From a worker: what it does now, and within how many seconds it will say the next thing.
 
@@ -89,3 +137,16 @@ class Phase:
     name: str
     limit_s: float
     place: int = 0
+
+
+DOING = {
+    "start": "started",
+    "probe": "ran a kernel that is known to be good",
+    "idle": "waited",
+    "build": "built the kernel",
+    "launch": "compiled or first ran the kernel",
+    "run": "ran the kernel for the first time",
+    "verify": "verified the outputs",
+    "time": "timed the kernel",
+}
+"""What a worker says it does, by the name of the phase."""

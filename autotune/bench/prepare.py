@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from autotune.bench.arena import Arena, Guarded, round_up
-from autotune.bench.report import Fault, first_error, located, resources, too_large
+from autotune.bench.report import Fault, first_error, located, too_large
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import (
+from autotune.devices import (
     ArgumentError,
+    BackendError,
     BuildError,
     Event,
     Kernel,
     KernelLimits,
     Memory,
-    OpenCLError,
     Program,
     Session,
 )
 from autotune.model import Outcome
 from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
-
-_MOST_ON_NVIDIA = 228 * 1024
-"""Bytes of local memory of a compute unit on the largest of NVIDIA's devices (capability 9.0 and 10.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +48,36 @@ class Built:
     environment: dict[str, str | int | float]
 
 
-def compile_plan(session: Session, plan: Plan) -> Compiled:
-    """Build a plan's program and kernels. Raises Fault."""
-    program = build(session, plan)
-    return Compiled(program, kernels(session, program, plan))
+def compile_plan(session: Session, plan: Plan, program: Program | None = None) -> Compiled:
+    """Build a plan's program, unless there is one, and a kernel for each launch.
 
-
-def build(session: Session, plan: Plan) -> Program:
-    """Build a plan's program. Raises Fault with the first error line of the log."""
-    verbose = ("-cl-nv-verbose",) if session.info.vendor_name == "nvidia" else ()  # tells registers and spills
-    try:
-        return session.build(plan.source, (*plan.options, *verbose))
-    except BuildError as error:
-        log = located(error.detail, plan.source)
-        line = first_error(log)
-        # NVIDIA's assembler refuses static local memory beyond the device.
-        outcome = Outcome.LAUNCH_ERROR if "too much shared data" in log else Outcome.COMPILE_ERROR
-        raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=log) from None
-
-
-def kernels(session: Session, program: Program, plan: Plan) -> list[tuple[Kernel, Launch, KernelLimits]]:
-    """Return a kernel with its limits for each launch. Raises Fault where one is missing or exceeds the device."""
-    found = []
+    Raises Fault where it does not build, a kernel is missing or exceeds the device.
+    """
+    program = program or build(session, plan)
+    kernels = []
     for number, launch in enumerate(plan.launches, 1):
         try:
             kernel = program.kernel(launch.entry)
             limits = program.limits(kernel)
-        except OpenCLError as error:
+        except BackendError as error:
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
         if kernel.num_args != len(launch.arguments):
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
-        found.append((kernel, launch, limits))
-    return found
+        kernels.append((kernel, launch, limits))
+    return Compiled(program, kernels)
+
+
+def build(session: Session, plan: Plan) -> Program:
+    """Build a plan's program. Raises Fault with the first error line of the log."""
+    try:
+        return session.build(plan.source, plan.options)
+    except BuildError as error:
+        log = located(error.detail, plan.source)
+        line = first_error(log)
+        outcome = Outcome.LAUNCH_ERROR if error.too_large else Outcome.COMPILE_ERROR
+        raise Fault(outcome, f"{error}: {line}" if line else str(error), detail=log) from None
 
 
 def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled: Compiled) -> Built:
@@ -91,24 +85,24 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        _set_arguments(session, plan, compiled, buffers)
-    except OpenCLError as error:
+        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.view for guarded in buffers})
+    except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
         "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),
         "private_memory": max(limits.private_memory for _, _, limits in compiled.kernels),
     }
     ready = [(kernel, launch) for kernel, launch, _ in compiled.kernels]
-    return Built(plan, compiled.program, ready, buffers, {**facts, **resources(compiled.program.log)})
+    return Built(plan, compiled.program, ready, buffers, {**facts, **compiled.program.resources})
 
 
 def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled) -> Iterator[Event]:
-    """Launch as little of each kernel as makes PoCL compile it for this launch, and yield the events.
+    """Launch as little of each kernel as has it compiled, where the first launch does that, and yield the events.
 
-    It compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
-    compiled it keeps on disk for the other workers of this search. Raises OpenCLError.
+    PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
+    compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
-    _set_arguments(session, plan, compiled, arena.prepare(plan))
+    set_arguments(session, plan, compiled, {one.buffer.name: one.view for one in arena.prepare(plan)})
     for kernel, launch, _ in compiled.kernels:
         if launch.local_size is not None:
             sizes = zip(launch.global_size, launch.local_size, strict=True)
@@ -117,15 +111,15 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
 
 
 def binary_hash(session: Session, program: Program) -> str:
-    """Return the SHA-256 of a program's binary; PoCL has none worth the second compilation it would take."""
-    return "" if session.builds_at_launch else hashlib.sha256(program.binary).hexdigest()
+    """Return the SHA-256 of a program's binary; empty where that would cost another compilation."""
+    return hashlib.sha256(program.binary).hexdigest() if session.traits.hashes_binaries else ""
 
 
 def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
     # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
     # by itself. Others corrupt memory.
-    lax = session.understates_limits
-    allowed = _MOST_ON_NVIDIA if lax else plan.local_memory or session.info.local_memory
+    lax = session.traits.understates_limits
+    allowed = session.traits.local_memory if lax else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
     needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
     if needed > allowed:
@@ -140,11 +134,17 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
         raise Fault(Outcome.LAUNCH_ERROR, too_large(items, launch.entry, most))
 
 
-def _set_arguments(session: Session, plan: Plan, compiled: Compiled, buffers: Sequence[Guarded]) -> None:
-    views = {guarded.buffer.name: guarded.view for guarded in buffers}
+def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mapping[str, Memory]) -> None:
+    """Set the arguments of all kernels; `views` are the buffers on the device by name. Raises Fault."""
     for kernel, launch, _ in compiled.kernels:
+        values: list[Any] = []
+        for argument in map(plan.arguments.__getitem__, launch.arguments):
+            if isinstance(argument, Buffer):
+                values.append(views[argument.name])
+            else:
+                values.append(argument.nbytes if isinstance(argument, Local) else _number(argument))
         try:
-            session.set_arguments(kernel, [argument(plan, name, views) for name in launch.arguments])
+            session.set_arguments(kernel, values)
         except ArgumentError as error:
             raise _refused(plan, launch, error) from None
 
@@ -160,13 +160,7 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     return Fault(Outcome.COMPILE_ERROR, reason)
 
 
-def argument(plan: Plan, name: str, views: Mapping[str, Memory]) -> Any:
-    """Return an argument as `Session.set_arguments` takes it; `views` are the buffers on the device by name."""
-    argument = plan.arguments[name]
-    if isinstance(argument, Buffer):
-        return views[name]
-    if isinstance(argument, Local):
-        return argument.nbytes
-    assert isinstance(argument, Scalar)
+@lru_cache(maxsize=1024)
+def _number(argument: Scalar) -> Any:
     dtype, width = numpy_type(argument.type)
     return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)

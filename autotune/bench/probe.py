@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from autotune.bench.messages import Sound
-from autotune.devices.opencl import OpenCLError, Session
-from autotune.devices.select import diagnose
+from autotune.devices import BackendError, Session, diagnose
 from autotune.errors import SetupError
 
 PROBE = "probe"
@@ -34,14 +33,16 @@ def probe(session: Session) -> Sound:
     """Build, launch and check a kernel that no cache can hold. A driver may end the process instead."""
     salt = time.time_ns() % 2**31
     try:
-        program = session.build(_SOURCE, [f"-DSALT={salt}u"])
-        kernel, out = program.kernel("probe"), session.allocate(4 * _ITEMS)
-        session.set_arguments(kernel, [out])
-        session.launch(kernel, (_ITEMS,), (_ITEMS,))
-        found = np.zeros(_ITEMS, np.uint32)
+        found, out = np.zeros(_ITEMS, np.uint32), session.allocate(4 * _ITEMS)
+        if session.traits.checks_on_device:
+            kernel = session.build(_SOURCE, [f"-DSALT={salt}u"]).kernel("probe")
+            session.set_arguments(kernel, [out])
+            session.launch(kernel, (_ITEMS,), (_ITEMS,))
+        else:
+            session.write(out, salt + np.arange(_ITEMS, dtype=np.uint32))
         session.read(out, found)
         session.busy_ns()
-    except OpenCLError as error:
+    except BackendError as error:
         return Sound(str(error), error.detail)
     wrong = found != salt + np.arange(_ITEMS, dtype=np.uint32)
     if wrong.any():

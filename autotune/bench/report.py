@@ -96,14 +96,3 @@ def first_error(log: str) -> str:
     return next(
         (line for line in lines if re.search(r"\berror\b|invalid|fatal", line, re.IGNORECASE)), "".join(lines[:1])
     )
-
-
-def resources(log: str) -> dict[str, str | int | float]:
-    """Return registers and spilled bytes where the build log tells them (NVIDIA, `-cl-nv-verbose`)."""
-    patterns = {
-        "registers": r"Used (\d+) registers",
-        "spill_stores": r"(\d+) bytes spill stores",
-        "spill_loads": r"(\d+) bytes spill loads",
-    }
-    found = {name: [int(number) for number in re.findall(pattern, log)] for name, pattern in patterns.items()}
-    return {name: max(numbers) for name, numbers in found.items() if numbers}

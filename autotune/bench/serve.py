@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
-from autotune.bench.messages import Built, Job, Phase, Probe, Ready, Retime, Setup
+from autotune.bench.messages import Job, Phase, Probe, Ready, Retime, Setup, Turn
+from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
-from autotune.bench.report import Fault, Report, resources
+from autotune.bench.report import Fault, Report
 from autotune.bench.trial import Bench
-from autotune.devices.opencl import OpenCLError, Program, Session
+from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
 
@@ -27,12 +29,18 @@ _PROBE_S = 60.0
 
 
 def serve(role: str, connection: Connection) -> None:
-    """Serve one search until it closes the connection.
+    """Serve one search until it closes the connection; in the role `once`, a single message.
 
     The device comes first: its driver starts while the search still computes the data that Setup names.
     """
+    if role != "builder":  # times are those of a program, which has all channels; builders are quicker with one
+        os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     try:
-        session = Session(connection.recv())
+        device = connection.recv()
+        if role == "once":
+            connection.send(once(device, connection.recv()))
+            return
+        session = open_session(device)
         setup = _receive(session, connection)
         if role == "builder":
             _serve_builds(session, setup, connection)
@@ -66,7 +74,7 @@ def _serve_builds(session: Session, setup: Setup, connection: Connection) -> Non
             seconds = time.monotonic() - began
             connection.send(Report(fault.outcome, str(fault), build_s=seconds, build_log=fault.detail))
             continue
-        digest, facts = binary_hash(session, program), resources(program.log)
+        digest, facts = binary_hash(session, program), program.resources
         seconds = time.monotonic() - began
         connection.send(
             Report(Outcome.OK, build_s=seconds, build_log=program.log, binary_hash=digest, environment=facts)
@@ -77,8 +85,8 @@ def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connect
     """Build a job's plan so that the device's worker finds it in the driver's cache. Raises Fault."""
     compiled = compile_plan(session, job.plan)
     # A launch that fails here fails again on the device's worker, which decides what it is.
-    with suppress(OpenCLError):
-        for event in launch_ahead(session, arena, job.plan, compiled) if session.builds_at_launch else ():
+    with suppress(BackendError):
+        for event in launch_ahead(session, arena, job.plan, compiled) if session.traits.builds_at_launch else ():
             session.wait_until_running(event)
             connection.send(Phase("run", setup.limits.floor_s))
             session.finish()
@@ -91,7 +99,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         connection.send(Phase(name, limit_s, bench.place))
 
     def wait_for_turn() -> None:
-        connection.send(Built())
+        connection.send(Turn())
         connection.recv()
 
     inputs = _load(setup.inputs)

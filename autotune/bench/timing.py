@@ -20,7 +20,10 @@ from autotune.model import Measurement
 from autotune.ranking import median_interval
 
 Source = Callable[[int], Sequence[int]]
-"""Called with n, runs up to n times and returns their times in nanoseconds; nothing where it has run dry."""
+"""Called with n, takes up to n samples and returns them in nanoseconds; nothing where it has run dry.
+
+A sample is the time of one run, or of as many as `measure` is told.
+"""
 
 _LEAST_NS = 1_000_000
 """Device time before anything is judged: a few runs of microseconds say little, and more of them cost nothing."""
@@ -188,22 +191,30 @@ class Timed:
     reason: str = ""
 
 
-def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm") -> Timed:
+def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm", runs: int = 1) -> Timed:
     """Warm up until steady, sample until precise; stop early where clearly slower than `bound_ns`.
 
     The last runs of the warm-up, which showed it to be over, are the first samples. Where they were a plateau of
     a clock's ramp after all, the interval of the median is wide, and more samples are taken. A stopped
-    configuration keeps what is known of it.
+    configuration keeps what is known of it. Where a sample of the source is the time of several `runs`, the rules
+    see whole samples, since they count seconds of the device; bound and measurement are of one run.
     """
-    slower = Slower(rules, bound_ns)
+    whole_ns = bound_ns * runs if bound_ns is not None else None
+    slower = Slower(rules, whole_ns)
+
+    def timed(warmup: Sequence[int], samples: Sequence[int], *, stopped: bool = False) -> Timed:
+        reason = _slower_text(samples, whole_ns or math.nan, runs) if stopped else ""
+        taken, before = (tuple(round(ns / runs) for ns in times) for times in (samples, warmup))
+        return Timed(Measurement(taken, before, cache), stopped, reason)
+
     warmup = _warm_up(source, rules, slower)
     if slower.is_hopeless(warmup):
-        return _stopped((), warmup, bound_ns, cache)
+        return timed((), warmup, stopped=True)
     unsteady, steady = warmup[: -rules.quiet - 1], warmup[-rules.quiet - 1 :]
     for ns in steady:
         slower.add(ns)
     if slower.finished:
-        return _stopped(unsteady, steady, bound_ns, cache)
+        return timed(unsteady, steady, stopped=True)
     unsteady, steady = [*unsteady, *steady[:1]], steady[1:]
     run_ns = warmup[-1] if warmup else 0
     precise = Precise(rules)
@@ -217,8 +228,8 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
             precise.add(ns)
             slower.add(ns)
         if slower.finished:
-            return _stopped(unsteady, precise.samples, bound_ns, cache)
-    return Timed(Measurement(tuple(precise.samples), tuple(unsteady), cache), stopped=False)
+            return timed(unsteady, precise.samples, stopped=True)
+    return timed(unsteady, precise.samples)
 
 
 def _warm_up(source: Source, rules: Rules, slower: Slower) -> list[int]:
@@ -248,8 +259,7 @@ def _wanted(precise: Precise, rules: Rules, run_ns: int) -> int:
     return max(1, min(1 + taken // 2, precise.left, affordable, batch))
 
 
-def _stopped(warmup: Sequence[int], samples: Sequence[int], bound_ns: float | None, cache: str) -> Timed:
-    bound = bound_ns or math.nan
-    count = f"{len(samples)} run{'s' * (len(samples) != 1)}"
-    reason = f"clearly slower than the best: {median(samples) / bound:.2f} times as long after {count}"
-    return Timed(Measurement(tuple(samples), tuple(warmup), cache), stopped=True, reason=reason)
+def _slower_text(samples: Sequence[int], bound_ns: float, runs: int) -> str:
+    count = len(samples) * runs
+    times = median(samples) / bound_ns
+    return f"clearly slower than the best: {times:.2f} times as long after {count} run{'s' * (count != 1)}"

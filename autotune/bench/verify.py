@@ -1,23 +1,34 @@
-"""Right or wrong, decided on the device: outputs against the reference, guards around buffers, inputs untouched."""
+"""Right or wrong: outputs against the reference, guards around buffers, inputs untouched.
+
+`Checker` decides by four words for each thing looked at. `OnDevice` finds them where the buffers lie, `readback.OnHost`
+reads the buffers back, where a device does not run the checks' OpenCL C.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Guarded
-from autotune.bench.sources import CHECKS, COMPARE, common_options
-from autotune.devices.opencl import Kernel, Memory, Session
+from autotune.bench.kernels import CHECKS, COMPARE, common_options
+from autotune.bench.readback import OnHost
+from autotune.devices import Kernel, Memory, Session
 from autotune.errors import StudyError
 from autotune.study.plan import Buffer, Tolerance, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
+
+Words = NDArray[np.uint32]
+"""What one look found: of guards the bytes changed before and after, of an input its checksum, of an output how many
+values are wrong, how many of them NaN, ~(the index of the first), and the largest error as a share of what is allowed,
+a float's bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +39,55 @@ class Verdict:
     max_error: float = 0.0
 
 
+class Looks(Protocol):
+    """Ways to look at a buffer; `run` takes what they return."""
+
+    def guards(self, guarded: Guarded) -> Any: ...
+
+    def checksum(self, guarded: Guarded) -> Any: ...
+
+    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any: ...
+
+    def run(
+        self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
+    ) -> Sequence[Words]:
+        """Return what each look found, then what each of the `repeated` found after all of the runs together.
+
+        What a kernel overwrites of guards and inputs stays overwritten: one look after the last run sees it.
+        """
+
+    def forget(self) -> None:
+        """Forget the expected outputs on the device."""
+
+
 class Checker:
-    """Checks buffers of one session against the expected outputs, without moving them to the host."""
+    """Checks buffers of one session against the expected outputs."""
 
     def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
         self._session = session
         self._expected = expected
-        self._references: dict[str, Memory] = {}
-        self._compare: dict[str, Kernel] = {}
-        common = session.build(CHECKS, common_options(session.info))
-        self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
-        # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
-        self._items = _GROUP * (256 if session.info.kind == "cpu" else 4096)
-        self._results = session.allocate(_SLOTS * _WORDS * 4)
+        on_device = session.traits.checks_on_device
+        self._looks: Looks = OnDevice(session, expected) if on_device else OnHost(session, expected)
+        self._tried: set[str] = set()
 
     def prepare(self, buffers: Sequence[Guarded]) -> None:
         """Build and run what checking these buffers takes, and note the checksums of inputs that are new.
 
-        PoCL compiles a kernel at its first launch, which must not fall to the account of the kernel on trial.
+        A kernel that is compiled at its first launch must not fall to the account of the kernel on trial.
         """
         new = [g for g in buffers if g.buffer.access == "in" and g.checksum is None]
-        steps: list[tuple[Any, Guarded]] = [(self._launch_checksum, guarded) for guarded in new]
+        looks = [self._looks.checksum(guarded) for guarded in new]
         for guarded in buffers:
-            if guarded.buffer.name in self._expected and guarded.buffer.name not in self._references:
-                steps += [(self._launch_guards, guarded), (self._launch_trial_comparison, guarded)]
-        for guarded, slot in zip(new, self._run(steps), strict=False):
-            guarded.checksum = int(slot[0])
+            if guarded.buffer.name in self._expected and guarded.buffer.name not in self._tried:
+                looks += [self._looks.guards(guarded), self._looks.compare(guarded, Tolerance())]
+                self._tried.add(guarded.buffer.name)
+        for guarded, words in zip(new, self._looks.run(looks) if looks else (), strict=False):
+            guarded.checksum = int(words[0])
 
     def forget(self) -> None:
         """Forget the expected outputs on the device: a faulty kernel may have written to them."""
-        self._references.clear()
+        self._looks.forget()
+        self._tried.clear()
 
     def check(
         self,
@@ -72,106 +102,32 @@ class Checker:
 
         `run` queues one run of the kernel: so many runs are made, the outputs of each checked, and the host waits once.
         """
-        steps: list[tuple[Any, Guarded]] = [(self._launch_guards, guarded) for guarded in buffers]
         read_only = [g for g in buffers if inputs and g.buffer.access == "in"]
-        steps += [(self._launch_checksum, guarded) for guarded in read_only]
         written = [g for g in buffers if g.buffer.name in outputs and g.buffer.name in self._expected]
-        compare = [(lambda g, s: self._launch_compare(g, outputs[g.buffer.name], s), g) for g in written]
-        slots = iter(self._run(steps, compare, run, runs))
+        looks = [self._looks.guards(guarded) for guarded in buffers]
+        looks += [self._looks.checksum(guarded) for guarded in read_only]
+        compare = [self._looks.compare(guarded, outputs[guarded.buffer.name]) for guarded in written]
+        found = iter(self._looks.run(looks, compare, run, runs))
         worst, reasons = 0.0, []
-        for guarded in buffers:
-            reasons += _guard_reasons(guarded, next(slots))
-        for guarded in read_only:
-            if int(next(slots)[0]) != guarded.checksum:
+        for guarded, words in zip(buffers, found, strict=False):
+            for where, count in zip(("before its start", "after its end"), words[:2], strict=True):
+                if count:
+                    reasons.append(
+                        f"kernel wrote outside buffer {guarded.buffer.name} (canary {where}: {count} bytes changed)"
+                    )
+        for guarded, words in zip(read_only, found, strict=False):
+            if int(words[0]) != guarded.checksum:
                 reasons.append(f"kernel overwrote its input {guarded.buffer.name}")
-        for guarded in written:
-            slot = next(slots)
-            worst = max(worst, float(slot.view(np.float32)[3]))
-            if slot[0] or slot[2]:  # a count may wrap around over many runs, a maximum does not
-                reasons.append(self._wrong(guarded, slot, runs))
+        for guarded, words in zip(written, found, strict=True):
+            worst = max(worst, float(words.view(np.float32)[3]))
+            if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
+                reasons.append(self._wrong(guarded, words, runs))
         return Verdict("; ".join(reasons), worst)
 
-    def _run(
-        self,
-        steps: Sequence[tuple[Any, Guarded]],
-        repeated: Sequence[tuple[Any, Guarded]] = (),
-        run: Callable[[], None] | None = None,
-        runs: int = 1,
-    ) -> list[NDArray[np.uint32]]:
-        """Return what each step found, then what each of the `repeated` found after all of the runs together.
-
-        What a kernel overwrites of guards and inputs stays overwritten: one look after the last run sees it.
-        """
-        if len(steps) + len(repeated) > _SLOTS:
-            raise StudyError(f"more than {_SLOTS // 3} buffers in one kernel")
-        self._session.fill(self._results, 0, 0, _SLOTS * _WORDS * 4)
-        for _ in range(runs):
-            if run is not None:
-                run()
-            for slot, (launch, guarded) in enumerate(repeated, len(steps)):
-                launch(guarded, slot)
-        for slot, (launch, guarded) in enumerate(steps):
-            launch(guarded, slot)
-        found = np.empty((_SLOTS, _WORDS), np.uint32)
-        self._session.read(self._results, found)
-        return list(found[: len(steps) + len(repeated)])
-
-    def _launch(self, kernel: Kernel, arguments: Sequence[Any], slot: int) -> None:
-        self._session.set_arguments(kernel, (*arguments, self._results, np.uint32(slot)))
-        self._session.launch(kernel, (self._items,), (_GROUP,))
-
-    def _launch_guards(self, guarded: Guarded, slot: int) -> None:
-        start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size
-        numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(guarded.guard))
-        self._launch(self._guards, (guarded.whole, *numbers), slot)
-
-    def _launch_checksum(self, guarded: Guarded, slot: int) -> None:
-        start, stop = guarded.start // 4, (guarded.start + guarded.nbytes + 3) // 4
-        self._launch(self._checksum, (guarded.whole, np.uint64(start), np.uint64(stop)), slot)
-
-    def _launch_compare(self, guarded: Guarded, tolerance: Tolerance, slot: int) -> None:
+    def _wrong(self, guarded: Guarded, words: Words, runs: int) -> str:
         buffer = guarded.buffer
         extent, stride = _walk(buffer)
-        real = np.float64 if buffer.type.startswith("double") else np.float32
-        count = np.uint64(math.prod(extent))
-        limits = (real(tolerance.relative), real(tolerance.absolute))
-        layout = (np.array(extent, np.uint64), np.array(stride, np.uint64))
-        reference = self._reference(buffer)
-        self._launch(self._kernel_for(buffer), (guarded.view, reference, count, *layout, *limits), slot)
-
-    def _launch_trial_comparison(self, guarded: Guarded, slot: int) -> None:
-        self._launch_compare(guarded, Tolerance(), slot)
-
-    def _reference(self, buffer: Buffer) -> Memory:
-        if buffer.name not in self._references:
-            dtype, _ = numpy_type(buffer.type)
-            data = np.asarray(self._expected[buffer.name]).astype(dtype)
-            self._references[buffer.name] = self._session.allocate(data.nbytes)
-            self._session.write(self._references[buffer.name], data)
-        return self._references[buffer.name]
-
-    def _kernel_for(self, buffer: Buffer) -> Kernel:
-        scalar = buffer.type.rstrip("0123456789")
-        if scalar not in self._compare:
-            integer = numpy_type(scalar)[0].kind in "iu"
-            real = "double" if scalar == "double" else "float"
-            options = {
-                "TYPE": scalar,
-                "REAL": real,
-                "REAL_OR_INT": scalar if integer else real,
-                "IS_INTEGER": int(integer),
-                "IS_DOUBLE": int(scalar == "double"),
-                "IS_HALF": int(scalar == "half"),
-            }
-            flags = [f"-D{name}={value}" for name, value in options.items()]
-            program = self._session.build(COMPARE, [*flags, *common_options(self._session.info)])
-            self._compare[scalar] = program.kernel("compare")
-        return self._compare[scalar]
-
-    def _wrong(self, guarded: Guarded, slot: NDArray[np.uint32], runs: int) -> str:
-        buffer = guarded.buffer
-        extent, stride = _walk(buffer)
-        index = int(~slot[2])
+        index = int(~words[2])
         place = np.unravel_index(index, extent)
         dtype, width = numpy_type(buffer.type)
         found = np.empty(1, dtype)
@@ -181,16 +137,99 @@ class Checker:
         shape = (*buffer.shape, width) if width > 1 else buffer.shape
         where = ", ".join(str(int(i)) for i in np.unravel_index(index, shape))
         unwritten = " (never written)" if _is_poison(found) else ""
-        nans = f", {int(slot[1])} of them NaN" if slot[1] else ""
+        nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
-                f"wrong now and then: {int(slot[0])} values of {buffer.name} in {runs} runs{nans}; "
+                f"wrong now and then: {int(words[0])} values of {buffer.name} in {runs} runs{nans}; "
                 f"first {buffer.name}[{where}], expected {expected.astype(dtype)}"
             )
         return (
-            f"{int(slot[0])} of {math.prod(shape)} values of {buffer.name} are wrong{nans}; "
+            f"{int(words[0])} of {math.prod(shape)} values of {buffer.name} are wrong{nans}; "
             f"first {buffer.name}[{where}] = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
         )
+
+
+class OnDevice:
+    """Looks at buffers where they lie, by kernels of this package."""
+
+    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
+        self._session = session
+        self._expected = expected
+        self._references: dict[str, Memory] = {}
+        self._compare: dict[str, Kernel] = {}
+        common = session.build(CHECKS, common_options(session))
+        self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
+        # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
+        self._items = _GROUP * (256 if session.traits.shares_cores else 4096)
+        self._results = session.allocate(_SLOTS * _WORDS * 4)
+
+    def forget(self) -> None:
+        """Forget the expected outputs on the device."""
+        self._references.clear()
+
+    def run(
+        self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
+    ) -> Sequence[Words]:
+        """Launch a kernel for each look, and read what all of them found."""
+        if len(looks) + len(repeated) > _SLOTS:
+            raise StudyError(f"more than {_SLOTS // 3} buffers in one kernel")
+        self._session.fill(self._results, 0, 0, _SLOTS * _WORDS * 4)
+        for turn in range(runs):
+            if run is not None:
+                run()
+            due = [*enumerate(repeated, len(looks)), *(enumerate(looks) if turn == runs - 1 else ())]
+            for slot, (kernel, arguments) in due:
+                self._session.set_arguments(kernel, (*arguments, self._results, np.uint32(slot)))
+                self._session.launch(kernel, (self._items,), (_GROUP,))
+        found = np.empty((_SLOTS, _WORDS), np.uint32)
+        self._session.read(self._results, found)
+        return list(found[: len(looks) + len(repeated)])
+
+    def guards(self, guarded: Guarded) -> Any:
+        """Count the bytes of its guards that have changed."""
+        start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size
+        numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(guarded.guard))
+        return self._guards, (guarded.whole, *numbers)
+
+    def checksum(self, guarded: Guarded) -> Any:
+        """Sum up its mixed words."""
+        start, stop = guarded.start // 4, (guarded.start + guarded.nbytes + 3) // 4
+        return self._checksum, (guarded.whole, np.uint64(start), np.uint64(stop))
+
+    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
+        """Compare its logical part with what is expected."""
+        buffer = guarded.buffer
+        if buffer.name not in self._references:
+            self._upload(buffer)
+        extent, stride = _walk(buffer)
+        scalar = buffer.type.rstrip("0123456789")
+        real = np.float64 if scalar == "double" else np.float32
+        limits = (real(tolerance.relative), real(tolerance.absolute))
+        layout = (np.uint64(math.prod(extent)), np.array(extent, np.uint64), np.array(stride, np.uint64))
+        return self._compare[scalar], (guarded.view, self._references[buffer.name], *layout, *limits)
+
+    def _upload(self, buffer: Buffer) -> None:
+        dtype, _ = numpy_type(buffer.type)
+        data = np.asarray(self._expected[buffer.name]).astype(dtype)
+        self._references[buffer.name] = self._session.allocate(data.nbytes)
+        self._session.write(self._references[buffer.name], data)
+        scalar = buffer.type.rstrip("0123456789")
+        if scalar not in self._compare:
+            self._compare[scalar] = self._build(scalar)
+
+    def _build(self, scalar: str) -> Kernel:
+        integer = numpy_type(scalar)[0].kind in "iu"
+        real = "double" if scalar == "double" else "float"
+        options = {
+            "TYPE": scalar,
+            "REAL": real,
+            "REAL_OR_INT": scalar if integer else real,
+            "IS_INTEGER": int(integer),
+            "IS_DOUBLE": int(scalar == "double"),
+            "IS_HALF": int(scalar == "half"),
+        }
+        flags = [f"-D{name}={value}" for name, value in options.items()]
+        return self._session.build(COMPARE, [*flags, *common_options(self._session)]).kernel("compare")
 
 
 def _is_poison(found: NDArray[Any]) -> bool:
@@ -198,16 +237,7 @@ def _is_poison(found: NDArray[Any]) -> bool:
     return found.tobytes() in (pattern[: found.nbytes], pattern[2 : 2 + found.nbytes])
 
 
-def _guard_reasons(guarded: Guarded, slot: NDArray[np.uint32]) -> list[str]:
-    name = guarded.buffer.name
-    places = (("before its start", int(slot[0])), ("after its end", int(slot[1])))
-    return [
-        f"kernel wrote outside buffer {name} (canary {where}: {count} bytes changed)"
-        for where, count in places
-        if count
-    ]
-
-
+@lru_cache(maxsize=1024)
 def _walk(buffer: Buffer) -> tuple[list[int], list[int]]:
     """Return four extents and the strides in components that walk the logical part of the allocation."""
     _, width = numpy_type(buffer.type)

@@ -1,15 +1,17 @@
-"""The command line: parsing and printing, one file per group of commands. `app` is the entry."""
+"""The command line: parsing and printing, one file per command. `app` is the entry."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
+from autotune.cli import best, check, compare, devices, export, history, import_, search, studies
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -68,5 +70,16 @@ def main(
     _log()
 
 
-# Importing a group registers its commands with `app`, in the order in which --help lists them.
-from autotune.cli import searching, looking, checking, comparing, moving  # noqa: E402, F401, I001
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "search": search.search,
+    "best": best.best,
+    "devices": devices.list_devices,
+    "studies": studies.list_studies,
+    "history": history.history,
+    "check": check.check,
+    "compare": compare.compare_values,
+    "export": export.export_trials,
+    "import": import_.import_trials,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, help=best.HELP if _name == "best" else None)(_command)

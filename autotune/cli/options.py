@@ -12,6 +12,7 @@ import typer
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
+from autotune.samplers import SAMPLERS
 from autotune.store.location import shown
 from autotune.study import library
 from autotune.study.findings import effects
@@ -19,6 +20,7 @@ from autotune.study.library import did_you_mean
 from autotune.study.problem import Problem
 from autotune.study.rules import Parameter
 from autotune.study.study import Study
+from autotune.text import pairs
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -60,6 +62,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 FixOption = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="NAME=V[,V]", help="Keep only these values of a parameter. Repeatable."),
+]
+
+
+def _known_sampler(name: str) -> str:
+    if name not in SAMPLERS:
+        raise UsageError(
+            f"no sampler named {name!r}{did_you_mean(name, SAMPLERS)}",
+            where="--sampler",
+            hint=f"known: {', '.join(SAMPLERS)}",
+        )
+    return name
+
+
+SamplerOption = Annotated[
+    str, typer.Option("--sampler", metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.", callback=_known_sampler)
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, max=2**32 - 1, metavar="S", help="Same seed and same results: same proposals."),
 ]
 RunLimitOption = Annotated[
     str,
@@ -180,11 +201,6 @@ def _sizes(item: str, study: Study) -> list[dict[str, int]]:
     return [{**study.sizes, **size} for size in study.size_lists[item]]
 
 
-def size_text(size: Mapping[str, int]) -> str:
-    """`M=1024,N=512`, as the options take it."""
-    return ",".join(f"{name}={value}" for name, value in size.items())
-
-
 def command(
     name: str,
     study: str,
@@ -198,7 +214,7 @@ def command(
     if device is not None:
         words += ["-d", device.fingerprint]
     if size:
-        words += ["--size", size_text(size)]
+        words += ["--size", pairs(size, ",")]
     for choice, value in choices.items():
         words += ["--choice", f"{choice}={value}"]
     if database is not None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from autotune.errors import AutotuneError
-from autotune.text import in_quotes, line, lines
+from autotune.errors import AutotuneError, UsageError
+from autotune.text import in_quotes, line, lines, plain
 
 WIDE = 240
 """Columns of a table that goes to a file or a pipe: nothing is cut there."""
@@ -64,20 +66,21 @@ def write(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Print JSON on stdout; NaN becomes null."""
-    write(in_quotes(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False), pairs=True))
+    known = plain(value, not_finite=lambda _: None)
+    write(in_quotes(json.dumps(known, indent=2, ensure_ascii=False, allow_nan=False, default=str), pairs=True))
 
 
-def plain(value: Any) -> Any:
-    """`value` in what JSON knows: mappings, lists, texts, finite numbers, null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Iterable):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and value - value != 0:  # NaN and the infinities
-        return None
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+def opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:
+    """Open the FILE of a command for text, `r` or `w`; without one, or for `-`, stdin or stdout. Raises UsageError."""
+    if file is None or str(file) == "-":
+        stream = sys.stdout if mode == "w" else sys.stdin
+        if stream is None:
+            raise UsageError("is closed", where="stdout" if mode == "w" else "stdin", hint="give a FILE")
+        return nullcontext(stream)
+    try:
+        return file.open(mode, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be opened: {error.strerror}", where=str(file)) from error
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:

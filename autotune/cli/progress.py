@@ -17,7 +17,6 @@ from rich.text import Text
 
 from autotune import text
 from autotune.model import Configuration, Outcome, Trial
-from autotune.text import line
 
 if TYPE_CHECKING:
     from autotune.tuner import Progress
@@ -74,7 +73,7 @@ class _Display:
         )
         lines: list[RenderableType] = [top, _line(_best(progress.best, self._flops), "green")]
         if progress.best is not None:
-            lines.append(_line("  " + configuration(progress.best.configuration), "dim"))
+            lines.append(_line("  " + text.pairs(progress.best.configuration), "dim"))
         failures = _failures(progress.failures)
         if failures:
             lines.append(_line(failures, "yellow"))
@@ -149,8 +148,3 @@ def _best(best: Trial | None, flops: Flops) -> str:
 def _failures(failures: Mapping[Outcome, int]) -> str:
     named = [f"{count} {outcome.value}" for outcome, count in failures.items() if count]
     return "failed: " + ", ".join(named) if named else ""
-
-
-def configuration(values: Configuration) -> str:
-    """`TS=16 WPT=4`, on one line whatever was stored."""
-    return line(" ".join(f"{name}={value}" for name, value in values.items()))

@@ -7,7 +7,6 @@ from typing import Any
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts
-from autotune.cli.progress import configuration
 from autotune.model import Measurement, Trial
 from autotune.ranking import median_interval
 from autotune.study.problem import Problem
@@ -28,10 +27,10 @@ def print_result(result: Result, study: str, database: str | None) -> None:
 
 
 def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
-    tied = [configuration(trial.configuration) for trial in result.ties]
+    tied = [text.pairs(trial.configuration) for trial in result.ties]
     more = f"\nand {len(tied) - 3} more" if len(tied) > 3 else ""
     return [
-        ("best", configuration(best.configuration)),
+        ("best", text.pairs(best.configuration)),
         ("time", timing_text(best)),
         ("rate", rates_text(result.problem, best)),
         ("default", _against_default(result, best)),
@@ -70,7 +69,7 @@ def _against_default(result: Result, best: Trial) -> str:
         return "the best is the study's default configuration"
     return (
         f"{text.time(default.time_ns)}: the best is {default.time_ns / best.time_ns:.2f} x as fast "
-        f"as the study's default configuration ({configuration(default.configuration)})"
+        f"as the study's default configuration ({text.pairs(default.configuration)})"
     )
 
 
@@ -78,7 +77,7 @@ def _failure_rows(result: Result) -> list[tuple[str, str]]:
     rows = []
     for outcome, count in result.failures.items():
         example = result.examples.get(outcome)
-        shown = f"; e.g. {configuration(example.configuration)}: {_one_line(example.reason)}" if example else ""
+        shown = f"; e.g. {text.pairs(example.configuration)}: {_one_line(example.reason)}" if example else ""
         rows.append((outcome.value, f"{count} x{shown}"))
     return rows
 

@@ -1,1 +1,51 @@
-"""OpenCL devices: which there are, and one of them as a session."""
+"""Devices: which there are, and one of them as a session that builds and launches. One file is one backend."""
+
+from autotune.devices.backend import (
+    ArgumentError,
+    Backend,
+    BackendError,
+    Batch,
+    BuildError,
+    Event,
+    Kernel,
+    KernelLimits,
+    Memory,
+    Program,
+    Session,
+    Traits,
+)
+from autotune.devices.select import (
+    diagnose,
+    environment,
+    find_device,
+    find_devices,
+    list_devices,
+    load_backend,
+    open_session,
+    require_usable,
+    traits,
+)
+
+__all__ = [
+    "ArgumentError",
+    "Backend",
+    "BackendError",
+    "Batch",
+    "BuildError",
+    "Event",
+    "Kernel",
+    "KernelLimits",
+    "Memory",
+    "Program",
+    "Session",
+    "Traits",
+    "diagnose",
+    "environment",
+    "find_device",
+    "find_devices",
+    "list_devices",
+    "load_backend",
+    "open_session",
+    "require_usable",
+    "traits",
+]

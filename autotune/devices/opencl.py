@@ -6,15 +6,14 @@ there that stalls the next one for a minute.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
-import re
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -23,32 +22,16 @@ from numpy.typing import NDArray
 os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
-from autotune.devices import linker
-from autotune.errors import AutotuneError
+from autotune.devices import drivers, linker
+from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
 from autotune.model import DeviceInfo
 
 _MOST_FILLED = 2**28
 """Bytes filled by one command: on an H200 one of several GB never came back."""
 
-Memory = cl.Buffer
-Event = cl.Event
-Kernel = cl.Kernel
-
-_DEVICE_UUID = 0x106A  # CL_DEVICE_UUID_KHR of cl_khr_device_uuid, which pyopencl does not name
-
-
-class OpenCLError(AutotuneError):
-    """A call that failed: `call` and the constant's `name` as in the OpenCL headers; `detail` is a build log."""
-
-    def __init__(self, call: str, code: int, *, detail: str = "") -> None:
-        self.call = call
-        self.code = code
-        self.name = error_name(code)
-        super().__init__(f"{call} failed: {self.name} ({code})", detail=detail)
-
-
-class BuildError(OpenCLError):
-    """A program that does not build; `detail` is the compiler's log."""
+_CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
+"""Bytes of a last-level cache at least: drivers report one that is not always the last, NVIDIA's counts the L1s. These
+are half of what is above the largest L2 of today's GPUs and the shared cache of a CPU's chiplet."""
 
 
 def error_name(code: int) -> str:
@@ -59,12 +42,8 @@ def error_name(code: int) -> str:
     return f"CL_{names[code]}" if code in names else "unknown error"
 
 
-class ArgumentError(OpenCLError):
-    """An argument that the kernel does not take; `position` counts from 0."""
-
-    def __init__(self, position: int, code: int) -> None:
-        self.position = position
-        super().__init__("clSetKernelArg", code)
+def _said(call: str, code: int) -> str:
+    return f"{call} failed: {error_name(code)} ({code})"
 
 
 @contextmanager
@@ -72,20 +51,8 @@ def _reported() -> Iterator[None]:
     try:
         yield
     except cl.Error as error:
-        raise OpenCLError(error.routine or "OpenCL", error.code) from None
-
-
-def understates_limits(device: DeviceInfo) -> bool:
-    """Say whether the driver runs more than it reports, and refuses by itself what is too much.
-
-    NVIDIA's reports 256 work-items for every kernel and 48 KiB of local memory; on an H200 it runs 1024 and 227 KiB.
-    """
-    return device.vendor_name == "nvidia"
-
-
-def list_devices() -> list[DeviceInfo]:
-    """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
-    return [_info(index, device) for index, device in enumerate(_devices())]
+        said = _said(error.routine or "OpenCL", error.code)
+        raise BackendError(said, name=error_name(error.code)) from None
 
 
 def _devices() -> list[cl.Device]:
@@ -98,100 +65,32 @@ def _devices() -> list[cl.Device]:
     return devices
 
 
-def _info(index: int, device: cl.Device) -> DeviceInfo:
-    capability = ""
-    if "cl_nv_device_attribute_query" in device.extensions:
-        capability = f"{device.compute_capability_major_nv}.{device.compute_capability_minor_nv}"
-    return DeviceInfo(
-        index=index,
-        name=device.name.strip(),
-        vendor=device.vendor.strip(),
-        platform=f"{device.platform.name.strip()}, {device.platform.version.strip()}",
-        driver=device.driver_version.strip(),
-        kind=_kind(device),
-        opencl_version=device.version.strip(),
-        compute_units=device.max_compute_units,
-        memory=device.global_mem_size,
-        local_memory=device.local_mem_size,
-        max_work_group_size=device.max_work_group_size,
-        max_work_item_sizes=tuple(device.max_work_item_sizes),
-        clock=device.max_clock_frequency,
-        extensions=tuple(device.extensions.split()),
-        uuid=_uuid(device),
-        pci=_pci(device),
-        max_allocation=device.max_mem_alloc_size,
-        compute_capability=capability,
-    )
+class OpenCLProgram:
+    """A built program: its kernels, log and binary, which is PTX on NVIDIA."""
 
-
-def _kind(device: cl.Device) -> str:
-    if device.type & cl.device_type.GPU:
-        return "gpu"
-    return "cpu" if device.type & cl.device_type.CPU else "accelerator"
-
-
-def _uuid(device: cl.Device) -> str:
-    if "cl_khr_device_uuid" not in device.extensions:
-        return ""
-    found = (ctypes.c_ubyte * 16)()
-    query = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
-    query.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
-    failed = query(device.int_ptr, _DEVICE_UUID, ctypes.sizeof(found), found, None)
-    digits = bytes(found).hex()
-    return "" if failed else "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
-def _pci(device: cl.Device) -> str:
-    if "cl_nv_device_attribute_query" not in device.extensions:
-        return ""
-    domain = 0
-    with suppress(cl.Error):
-        domain = device.pci_domain_id_nv
-    return f"{domain:04x}:{device.pci_bus_id_nv:02x}:{device.pci_slot_id_nv:02x}.0"
-
-
-@dataclass(frozen=True, slots=True)
-class KernelLimits:
-    """What the driver says of one built kernel: memory in bytes; zero where it says nothing.
-
-    `required_work_group_size` is what the kernel's source requires, `work_group_size` the largest that it is said to
-    run with.
-    """
-
-    required_work_group_size: int
-    work_group_size: int
-    local_memory: int
-    private_memory: int
-
-
-class Program:
-    """A built program: its kernels, log and binary."""
-
-    def __init__(self, program: cl.Program, device: cl.Device) -> None:
+    def __init__(self, program: cl.Program, device: cl.Device, binary_suffix: str = "bin") -> None:
         self._program = program
         self._device = device
-
-    @property
-    def log(self) -> str:
-        """What the compiler said; empty where a cache answered."""
+        self.binary_suffix = binary_suffix
+        self.log = ""
         with suppress(cl.Error):
-            ask: Any = self._program
-            return str(ask.get_build_info(self._device, cl.program_build_info.LOG)).strip("\0 \n")
-        return ""
+            ask: Any = program
+            self.log = str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
+        found = {name: [int(number) for number in pattern.findall(self.log)] for name, pattern in drivers.FACTS.items()}
+        self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
 
     @property
     def binary(self) -> bytes:
-        """The device's binary: PTX on NVIDIA. PoCL compiles once more to answer this."""
+        """The device's binary. PoCL compiles once more to answer this."""
         with _reported():
-            binaries = cast("list[bytes]", self._program.get_info(cl.program_info.BINARIES))
-            return binaries[0]
+            return cast("list[bytes]", self._program.get_info(cl.program_info.BINARIES))[0]
 
-    def kernel(self, entry: str) -> Kernel:
-        """Return a new kernel object. Raises OpenCLError where the program has no such entry."""
+    def kernel(self, entry: str) -> cl.Kernel:
+        """Return a new kernel object. Raises BackendError where the program has no such entry."""
         with _reported():
             return cl.Kernel(self._program, entry)
 
-    def limits(self, kernel: Kernel) -> KernelLimits:
+    def limits(self, kernel: cl.Kernel) -> KernelLimits:
         """Return the limits of one of its kernels."""
         ask = cl.kernel_work_group_info
         with _reported():
@@ -203,94 +102,145 @@ class Program:
             )
 
 
-class Session:
-    """A context and an in-order, profiling queue on one device. Raises OpenCLError from every method."""
+class OpenCLSession:
+    """A context and an in-order, profiling queue on one device; what its methods do stands in `backend.Session`."""
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
+        self.traits = drivers.traits(info)
+        self._nvidia = info.vendor_name == "nvidia"
         with _reported():
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-            self._launched: list[Event] = []
+            self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
+            self._launched: list[cl.Event] | None = []  # None: nothing is profiled
+            self._batches_ns = 0
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
-            self.cache = self._device.global_mem_cache_size  # bytes, as far as the driver tells
-            self.builds_at_launch = re.search("pocl|portable computing", info.platform, re.IGNORECASE) is not None
-            self.understates_limits = understates_limits(info)
-        if self.builds_at_launch:
+            floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
+            self.cache = max(floor, self._device.global_mem_cache_size)
+        if drivers.is_pocl(info):
             linker.provide()
 
-    def allocate(self, nbytes: int) -> Memory:
-        """Return a new read-write buffer."""
+    def allocate(self, nbytes: int) -> cl.Buffer:
         with _reported():
             return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
 
-    def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
-        """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
+    def region(self, buffer: cl.Buffer, offset: int, nbytes: int) -> cl.Buffer:
         with _reported():
             return buffer.get_sub_region(offset, nbytes, 0)
 
-    def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
-        """Fill part of a buffer (multiples of four bytes) with a 32-bit pattern."""
+    def fill(self, buffer: cl.Buffer, word: int, offset: int, nbytes: int) -> None:
+        pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
         with _reported():
-            for begin in range(0, nbytes, _MOST_FILLED):
-                part = min(_MOST_FILLED, nbytes - begin)
-                cl.enqueue_fill(self._queue, buffer, np.array([word], np.uint32), part, offset=offset + begin)
+            for begin in range(0, words, _MOST_FILLED):
+                part = min(_MOST_FILLED, words - begin)
+                cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
+            for place in range(words, nbytes):
+                byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
+                cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
-    def write(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy a host array to the device, and wait."""
+    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
         with _reported():
             cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(data), dst_offset=offset, is_blocking=True)
 
-    def read(self, buffer: Memory, data: NDArray[Any], offset: int = 0) -> None:
-        """Copy from the device into a contiguous host array, and wait."""
+    def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
         with _reported():
             cl.enqueue_copy(self._queue, data, buffer, src_offset=offset, is_blocking=True)
 
-    def copy(self, source: Memory, target: Memory, nbytes: int, source_offset: int, target_offset: int) -> None:
-        """Copy from buffer to buffer on the device."""
+    def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
         with _reported():
             cl.enqueue_copy(
                 self._queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
             )
 
-    def build(self, source: str, options: Sequence[str] = ()) -> Program:
-        """Build a program. Raises BuildError with the compiler's log."""
+    def build(self, source: str, options: Sequence[str] = ()) -> OpenCLProgram:
+        verbose = ("-cl-nv-verbose",) if self._nvidia else ()  # tells registers and spills
         with _reported():
             program = cl.Program(self._context, source)
         try:
             with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
-                program.build(list(options))
+                program.build([*options, *verbose])
         except cl.Error as error:
-            log = Program(program, self._device).log
-            raise BuildError(error.routine or "clBuildProgram", error.code, detail=log) from None
-        return Program(program, self._device)
+            log = OpenCLProgram(program, self._device).log
+            raise BuildError(
+                _said(error.routine or "clBuildProgram", error.code),
+                name=error_name(error.code),
+                detail=log,
+                too_large="too much shared data" in log,  # NVIDIA's assembler: static local memory beyond the device
+            ) from None
+        return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
-    def set_arguments(self, kernel: Kernel, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
-
-        Raises ArgumentError for one that the kernel does not take.
-        """
+    def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
         for position, value in enumerate(arguments):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
             try:
                 kernel.set_arg(position, argument)
             except cl.Error as error:
-                raise ArgumentError(position, error.code) from None
+                said = _said("clSetKernelArg", error.code)
+                raise ArgumentError(said, position, name=error_name(error.code)) from None
 
-    def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel with the arguments it has."""
+    def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
             event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
-            self._launched.append(event)
+            if self._launched is not None:
+                self._launched.append(event)
             return event
 
-    def wait_until_running(self, event: Event) -> bool:
-        """Wait until a launch executes, which on PoCL it does once compiled; False where it failed instead.
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        batch = Batch()
+        with self._gate() as release:
+            yield batch
+            self._queue.flush()
+            began = time.perf_counter_ns()
+            release()
+            self._queue.finish()
+            batch.ns = time.perf_counter_ns() - began
+            self._batches_ns += batch.ns
 
-        OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
-        """
+    def holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
+        scratch, found, profiling = self.allocate(4), np.zeros(1, np.uint32), self._queue
+        self.fill(scratch, 0, 0, 4)
+        with self._gate() as release:
+            watchdog = threading.Timer(patience_s, release)
+            watchdog.start()
+            for _ in range(commands):
+                self.fill(scratch, 1, 0, 4)
+            self._queue.flush()
+            cl.enqueue_copy(profiling, found, scratch, is_blocking=True)
+            waited = not watchdog.is_alive()
+            watchdog.cancel()
+            watchdog.join()
+        return not waited and int(found[0]) == 0
+
+    @contextmanager
+    def _gate(self) -> Iterator[Callable[[], None]]:
+        """Enqueue on the queue without profiling inside, held back until the function given is called or the end."""
+        self.finish()
+        with _reported():
+            plain = self._plain = self._plain or cl.CommandQueue(self._context)
+            gate = cl.UserEvent(self._context)
+            cl.enqueue_marker(plain, [gate])
+        profiling, launched, self._queue, self._launched = self._queue, self._launched, plain, None
+        held = [gate]
+
+        def release() -> None:
+            while held:
+                held.pop().set_status(cl.command_execution_status.COMPLETE)
+
+        try:
+            with _reported():
+                yield release
+        finally:
+            with _reported():
+                release()  # a queue that is held back could not even be closed
+                plain.finish()
+            self._queue, self._launched = profiling, launched
+
+    def wait_until_running(self, event: cl.Event) -> bool:
+        # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
         began = time.monotonic()
         with _reported():
             self._queue.flush()
@@ -299,19 +249,44 @@ class Session:
             return event.command_execution_status >= cl.command_execution_status.COMPLETE
 
     def busy_ns(self) -> int:
-        """Return the device time of all launches since the last call, all of them finished, in nanoseconds."""
-        launched, self._launched = self._launched, []
-        return sum(span_ns(event, event) for event in launched)
+        launched, self._launched = self._launched or [], []
+        batches, self._batches_ns = self._batches_ns, 0
+        return sum(self.span_ns(event, event) for event in launched) + batches
+
+    def span_ns(self, first: cl.Event, last: cl.Event) -> int:
+        with _reported():
+            start = first.get_profiling_info(cl.profiling_info.START)
+            end = last.get_profiling_info(cl.profiling_info.END)
+            return cast("int", end) - cast("int", start)
 
     def finish(self) -> None:
-        """Wait for everything enqueued."""
         with _reported():
             self._queue.finish()
 
 
-def span_ns(first: Event, last: Event) -> int:
-    """Return the device time from the start of one finished launch to the end of another, in nanoseconds."""
-    with _reported():
-        start = first.get_profiling_info(cl.profiling_info.START)
-        end = last.get_profiling_info(cl.profiling_info.END)
-        return cast("int", end) - cast("int", start)
+class OpenCL:
+    """The backend."""
+
+    name = "opencl"
+
+    def devices(self) -> list[DeviceInfo]:
+        """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
+        return [drivers.describe(index, device, cl._cl.__file__) for index, device in enumerate(_devices())]
+
+    def traits(self, info: DeviceInfo) -> Traits:
+        return drivers.traits(info)
+
+    def open(self, info: DeviceInfo) -> OpenCLSession:
+        return OpenCLSession(info)
+
+    def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
+        return drivers.environment(caches, worker=worker)
+
+    def diagnose(self) -> list[str]:
+        return drivers.diagnose(self.devices())
+
+    def missing(self, info: DeviceInfo) -> list[str]:
+        return linker.missing() if drivers.is_pocl(info) else []
+
+
+BACKEND = OpenCL()

@@ -1,30 +1,82 @@
-"""Finding devices: selectors, which of two PoCLs, and what is amiss on a machine without one."""
+"""The backends there are, and finding devices among all of them: selectors, which is best, which of two PoCLs."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
-from autotune.devices import linker, opencl
+from autotune.devices.backend import Backend, Session, Traits
+from autotune.devices.drivers import is_pocl, version
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 from autotune.text import line
 
+BACKENDS = {"opencl": "autotune.devices.opencl"}
+"""The backends that come with this package: their module, whose `BACKEND` they are."""
+
+GROUP = "autotune.backends"
+"""The group of entry points by which an installed package names a backend of its own."""
+
 _ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
-_VENDORS = Path("/etc/OpenCL/vendors")
-_NVIDIA = "libnvidia-opencl.so.1"
+
+
+def load_backend(name: str) -> Backend:
+    """Return a backend by its name. Raises SetupError where none is installed, or it cannot be loaded."""
+    if name in BACKENDS:
+        return cast("Backend", import_module(BACKENDS[name]).BACKEND)
+    for entry in entry_points(group=GROUP, name=name):
+        try:
+            return cast("Backend", entry.load())
+        except Exception as error:  # a stranger's code
+            said = f"the backend {name} cannot be loaded: {type(error).__name__}: {error}"
+            raise SetupError(line(said), hint=f"mend or remove the package that has {entry.value}") from None
+    raise SetupError(f"no backend {name!r} is installed", hint=f"there are: {', '.join(_names())}")
+
+
+def _names() -> list[str]:
+    return list(dict.fromkeys([*BACKENDS, *sorted(entry.name for entry in entry_points(group=GROUP))]))
+
+
+def _loaded() -> tuple[list[Backend], list[str]]:
+    """Return the backends that load, and what is to be said of the others."""
+    loaded, failures = [], []
+    for name in _names():
+        try:
+            loaded.append(load_backend(name))
+        except SetupError as error:
+            failures.append(str(error))
+    return loaded, failures
+
+
+def traits(info: DeviceInfo) -> Traits:
+    """Return what is special about a device. Raises SetupError where its backend is not installed."""
+    return load_backend(info.backend).traits(info)
+
+
+def open_session(info: DeviceInfo) -> Session:
+    """Open a device of this machine. Raises BackendError, SetupError where its backend is not installed."""
+    return load_backend(info.backend).open(info)
+
+
+def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str, str]:
+    """Return variables of a process that builds for a device and keeps the builds in a folder.
+
+    `worker`: it is one of many on this machine.
+    """
+    return load_backend(info.backend).environment(caches, worker=worker)
 
 
 def list_devices() -> list[DeviceInfo]:
-    """Return every OpenCL device here; an index is good for this machine as it is now, and no identity."""
-    return opencl.list_devices()
+    """Return every device here; its number is good for this machine as it is now, and no identity."""
+    return [device for one in _loaded()[0] for device in one.devices()]
 
 
 def find_device(selector: str | None) -> DeviceInfo:
-    """Return one device: by index, part of its name, fingerprint or UUID; None: the best one here.
+    """Return one device: by number, part of its name, fingerprint or UUID; None: the best one here.
 
     Best: GPUs before CPUs, then compute units, then the newer PoCL where two are installed (said on stderr).
     Raises DeviceError where none or several answer, SetupError where the machine has no device at all.
@@ -47,8 +99,8 @@ def find_devices(selector: str) -> list[DeviceInfo]:
     if selector.strip() == "all":
         best = find_device(None)
         return [d for d in _all() if d.fingerprint == best.fingerprint and d.platform == best.platform]
-    found = list({device.index: device for device in map(find_device, selector.split(","))}.values())
-    if len({device.fingerprint for device in found}) > 1:
+    found = list({device.number: device for device in map(find_device, selector.split(","))}.values())
+    if len({(device.backend, device.fingerprint) for device in found}) > 1:
         raise DeviceError(
             f"different devices: {', '.join(device.fingerprint for device in found)}",
             hint="search on one model at a time, for instance -d all",
@@ -65,7 +117,7 @@ def _all() -> list[DeviceInfo]:
 
 def _matching(devices: Sequence[DeviceInfo], selector: str) -> list[DeviceInfo]:
     text = selector.lower()
-    exact = [device for device in devices if text and text in (str(device.index), device.fingerprint, device.uuid)]
+    exact = [device for device in devices if text and text in (device.number, device.fingerprint, device.uuid)]
     found = exact or [device for device in devices if text and text in device.name.lower()]
     if not found:
         raise DeviceError(f"no device {selector!r}", hint=_choose(devices))
@@ -73,66 +125,29 @@ def _matching(devices: Sequence[DeviceInfo], selector: str) -> list[DeviceInfo]:
 
 
 def _choose(devices: Sequence[DeviceInfo]) -> str:
-    return "choose with -d: " + ", ".join(f"{device.index} ({device.name})" for device in devices)
+    return "choose with -d: " + ", ".join(f"{device.number} ({device.name})" for device in devices)
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
-    ranked = sorted(devices, key=lambda d: (_ORDER[d.kind], -d.compute_units, [-n for n in _version(d)], d.index))
+    ranked = sorted(devices, key=lambda d: (_ORDER[d.kind], -d.compute_units, [-n for n in version(d)], d.index))
     best = ranked[0]
     others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
     if is_pocl(best) and others:
         said = (
-            f"autotune: two PoCL drivers here, using {best.driver} (-d {best.index}), "
-            f"not {others[0].driver} (-d {others[0].index})"
+            f"autotune: two PoCL drivers here, using {best.driver} (-d {best.number}), "
+            f"not {others[0].driver} (-d {others[0].number})"
         )
         print(line(said), file=sys.stderr)
     return best
 
 
-def is_pocl(device: DeviceInfo) -> bool:
-    """Say whether PoCL drives the device."""
-    return "pocl" in device.platform.lower()
-
-
-def _version(device: DeviceInfo) -> list[int]:
-    """The driver's version for ranking: a release comes after its candidates."""
-    numbers = [int(number) for number in re.findall(r"\d+", device.driver.partition("-")[0])]
-    return [*numbers, 0 if "rc" in device.driver else 1]
-
-
 def require_usable(device: DeviceInfo) -> None:
     """Raise SetupError where this machine lacks what building for the device takes: a linker, for PoCL."""
-    lines = linker.missing() if is_pocl(device) else []
-    if lines:
+    if lines := load_backend(device.backend).missing(device):
         raise SetupError(lines[0])
 
 
 def diagnose() -> list[str]:
     """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
-    devices = list_devices()
-    lines = _nvidia(devices)
-    if not devices and not lines:
-        lines.append(
-            "no OpenCL driver is installed: install the GPU vendor's, or PoCL for the CPU with "
-            "`pip install pocl-binary-distribution` (or `apt-get install pocl-opencl-icd`)"
-        )
-    if any(is_pocl(device) for device in devices):
-        lines += linker.missing()
-    return lines
-
-
-def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
-    """NVIDIA's driver is often mounted into a container as a library without its ICD entry."""
-    if any(device.vendor_name == "nvidia" for device in devices) or not _loadable(_NVIDIA):
-        return []
-    if any(_NVIDIA in entry.read_text(errors="replace") for entry in _VENDORS.glob("*.icd")):
-        return [f"{_NVIDIA} is registered and finds no GPU: compare with `nvidia-smi`"]
-    return [
-        f"{_NVIDIA} is installed and not registered: "
-        f"`mkdir -p {_VENDORS} && echo {_NVIDIA} > {_VENDORS}/nvidia.icd` (as root)"
-    ]
-
-
-def _loadable(library: str) -> bool:
-    code = f"import ctypes; ctypes.CDLL({library!r})"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    loaded, failures = _loaded()
+    return [said for one in loaded for said in one.diagnose()] + failures

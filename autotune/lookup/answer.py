@@ -1,12 +1,33 @@
-"""What a look-up answers with: a configuration and how it matches the question."""
+"""The best of what is stored, where it is stored exactly as asked; anything less is nearest.py's."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotune.identity import Choices, Size, Value
+from autotune.errors import UsageError
+from autotune.identity import Choices, ProblemKey, Size, Value, misfit
+from autotune.lookup.records import Records, Told, open_records
+from autotune.ranking import RETIMED, Event, median_interval
+from autotune.store.location import locate
+from autotune.study.library import (
+    StudyText,
+    default_choices,
+    default_size,
+    did_you_mean,
+    parameter_values,
+    problem_key,
+    space_hash,
+)
+from autotune.text import clean
+
+if TYPE_CHECKING:
+    from autotune.model import DeviceInfo
+
+_CLOSEST = 20
+"""How many of the next in rank are looked at for ties."""
 
 
 class Match(StrEnum):
@@ -28,7 +49,7 @@ class Best(NamedTuple):
     (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
     `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
-    `flops` (operations per run) is filled where it was asked for.
+    `flops` (operations per run) is filled where it is stored or was asked for.
     """
 
     study: str
@@ -50,3 +71,202 @@ class Best(NamedTuple):
     database: str = ""
     options: tuple[str, ...] = ()
     flops: float | None = None
+
+
+class Question(NamedTuple):
+    """What is asked, of which records. `device` is the device itself, where it was looked at."""
+
+    text: StudyText
+    key: ProblemKey
+    values: Mapping[str, Any]  # each parameter's
+    records: Records
+    device: DeviceInfo | None
+    database: str
+    driver: str  # that of the device; "" where it was not looked at
+    left_out: list[str]  # why each stored configuration that is none of the study's is not served
+
+
+def best(
+    text: StudyText,
+    size: Size,
+    choices: Choices,
+    fingerprint: str,
+    *,
+    database: str | None = None,
+    device: DeviceInfo | None = None,
+    rated: bool = False,
+) -> Best:
+    """Return the best stored configuration of a study at a size, with choices, on a device model.
+
+    `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
+    stored can answer, the study's default configuration is returned and the match says `default`. `rated` also
+    fills in the operations per run where they are not stored. Raises StoreError, StudyError, SpaceError, DeviceError,
+    and UsageError where a size or a choice is not exactly the study's.
+    """
+    for what, given, known in (("size", size, default_size(text)), ("choice", choices, default_choices(text))):
+        if given.keys() != known.keys():
+            raise _misnamed(what, given, known)
+    location = locate(database)
+    with open_records(location) as records:
+        return best_in(records, str(location), text, size, choices, fingerprint, device, rated)
+
+
+def best_in(
+    records: Records,
+    database: str,
+    text: StudyText,
+    size: Size,
+    choices: Choices,
+    fingerprint: str,
+    device: DeviceInfo | None,
+    rated: bool,
+) -> Best:
+    """Return the best of open records; size and choices are the study's."""
+    key = problem_key(text, size, choices, fingerprint)
+    driver = "" if device is None else clean(device.driver)
+    asked = Question(text, key, parameter_values(text), records, device, database, driver, [])
+    found = _exact(asked, rated)
+    if found is None:
+        from autotune.lookup.nearest import answer
+
+        found = answer(asked, rated)
+    return found
+
+
+def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
+    """Return fingerprint and name of every device in the database, oldest first, each pair once."""
+    with open_records(locate(database)) as records:
+        return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in records.devices()))
+
+
+def _misnamed(what: str, given: Mapping[str, object], known: Mapping[str, object]) -> UsageError:
+    for name in given:
+        if name not in known:
+            return UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {', '.join(known)}")
+    missing = [name for name in known if name not in given]
+    return UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
+
+
+def _exact(asked: Question, rated: bool) -> Best | None:
+    """Answer where the fastest of this very problem stands as it was searched, its options with it; else None."""
+    problem = asked.records.problem(asked.key)
+    if problem is None:
+        return None
+    ranked, trials, _ = asked.records.ranking(problem, asked.driver)
+    for place, entry in enumerate(ranked):
+        told = asked.records.told(entry)
+        stored = table(told.configuration)
+        if misfit(asked.values, stored) or table(told.environment).get("space") != space_hash(asked.text):
+            return None
+        configuration = {name: stored[name] for name in asked.values}
+        options, flops = built(asked, configuration, told)
+        if options is None or (rated and flops is None and "work" in asked.text.table):
+            return None
+        best = found(asked, asked.key, Match.EXACT, configuration, told, ranked[place:], trials)
+        return best._replace(options=options, flops=flops)
+    return None
+
+
+def built(
+    asked: Question, configuration: Mapping[str, Value], told: Told
+) -> tuple[tuple[str, ...] | None, float | None]:
+    """Return the build options and the operations per run that are stored with a trial of this very problem.
+
+    None for what is not stored, or is not what this study can have made: whoever can write to the database decides
+    what stands there. Its flags are the study's own, its `-D`s have the names of the study.
+    """
+    study, made = asked.text.table, table(told.made)
+    known = [f"-D{name}={value}" for name, value in {**asked.key.choices, **configuration}.items()]
+    formulas = {name: str(formula) for name, formula in (study.get("work") or {}).items()}
+    flops = made.get("flops") if made.get("work") == formulas else None
+    if not isinstance(flops, int | float) or not 0 <= flops < float("inf"):
+        flops = None
+    if not study.get("defines") and not study.get("options"):
+        return tuple(known), flops
+    options = made.get("options")
+    if not isinstance(options, list) or options[: len(known)] != known:
+        return None, flops
+    rest = list(options[len(known) :])
+    for name in study.get("defines") or ():
+        option = str(rest.pop(0)) if rest else ""
+        label, _, value = option.partition("=")
+        if label != f"-D{name}" or not _is_word(value):
+            return None, flops
+    flags = iter(entry.get("flag") for entry in study.get("options") or ())
+    if not all(
+        option in flags and option.isprintable() for option in rest
+    ):  # in their order: each `in` goes on where the last one ended
+        return None, flops
+    return tuple(options), flops
+
+
+def _is_word(value: str) -> bool:
+    """Whether a stored value of a computed define is a number or a name; another is computed anew."""
+    return value.isascii() and value.translate(_NUMERIC).isalnum() and len(value) <= 64
+
+
+_NUMERIC = dict.fromkeys(map(ord, "_.+-"))
+
+
+def found(
+    asked: Question,
+    key: ProblemKey,
+    match: Match,
+    configuration: Mapping[str, Value],
+    told: Told,
+    ranked: list[Event],
+    trials: int,
+) -> Best:
+    """Return the answer that the first of `ranked`, stored for the problem `key`, is."""
+    entry, notes = ranked[0], []
+    if key.device == asked.key.device and not asked.driver:
+        notes.append(f"measured with driver {entry.driver}; the driver here was not asked for (-d INDEX does)")
+    elif key.device == asked.key.device and entry.driver != asked.driver:
+        notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
+        match = Match.OTHER_DRIVER if match is Match.EXACT else match
+    interval = median_interval(told.samples_ns)
+    ties = 0
+    if entry.kind == RETIMED:
+        rivals = [rival for rival in ranked[1:_CLOSEST] if rival.kind == RETIMED]
+        ties = sum(median_interval(asked.records.told(rival).samples_ns)[0] <= interval[1] for rival in rivals)
+    if ties:
+        others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
+        notes.append(f"a tie: {others} as fast within the interval")
+    names = {fingerprint: name for fingerprint, name, _ in asked.records.devices()}
+    return Best(
+        asked.key.study,
+        configuration,
+        match,
+        (*notes, *(left_out(asked) if asked.left_out else ())),
+        asked.key.device,
+        asked.key.size,
+        asked.key.choices,
+        time_ns=entry.time_ns,
+        interval_ns=interval,
+        measured_on=key.device,
+        device_name=names.get(key.device, ""),
+        measured_size={name: key.size[name] for name in asked.key.size},
+        driver=entry.driver,
+        measured=told.taken,
+        ties=ties,
+        trials=trials,
+        database=asked.database,
+    )
+
+
+def table(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; an empty one where somebody stored what is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def left_out(asked: Question) -> tuple[str, ...]:
+    """Return the note on what was not served."""
+    if not asked.left_out:
+        return ()
+    count = len(asked.left_out)
+    which = "a stored configuration is" if count == 1 else f"{count} stored configurations are"
+    return (f"{which} left out, not being of this study: {asked.left_out[0]}",)

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autotune import lookup
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
-from autotune.lookup import Best, Match
-from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
-from autotune.store.location import shown
+from autotune.lookup.answer import Best, Match, best_in, stored_devices
+from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
+from autotune.lookup.records import Records, open_records
+from autotune.store.location import locate, shown
 from autotune.study import library
 from autotune.study.library import StudyText
 from autotune.text import line
@@ -109,19 +109,20 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
             hint=f"formats: {', '.join(FORMATS)}",
         )
     text = library.find_study(asked.study)
-    size = library.parse_size(asked.sizes, library.default_size(text))
-    choices = library.parse_choices(asked.choices, text)
-    device = device_meant(asked.device, asked.database)
-    found = lookup.best(
-        text,
-        size,
-        choices,
-        device.fingerprint,
-        database=asked.database,
-        device=device.info,
-        rated=asked.format in RATE_FORMATS,
-    )
-    return render(found, asked.format), [*_beside(asked, text, found), *device.notes]
+    size, choices = library.default_size(text), library.default_choices(text)
+    if asked.sizes:
+        size = library.parse_size(asked.sizes, size)
+    if asked.choices:
+        choices = library.parse_choices(asked.choices, text)
+    location, rated = locate(asked.database), asked.format in RATE_FORMATS
+    asks_here = asked.device is None or (asked.device.isdecimal() and len(asked.device) <= 3)
+    device = device_meant(asked.device, asked.database) if asks_here else None
+    with open_records(location) as records:
+        device = device or _meant(str(asked.device), records)
+        found = best_in(records, str(location), text, size, choices, device.fingerprint, device.info, rated)
+    # Not by `render`: a look-up pays for every call and module on its way.
+    shown: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
+    return shown, [*_beside(asked, text, found), *device.notes]
 
 
 def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
@@ -132,8 +133,8 @@ def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:
         yield f"note: {note}"
-    if flags(found) and asked.format == "defines":
-        yield f"note: measured with these build options besides: {' '.join(flags(found))}"
+    if asked.format == "defines" and (besides := flags(found)):
+        yield f"note: measured with these build options besides: {' '.join(besides)}"
     if found.match is not Match.EXACT:
         yield f"to measure it: {_search_command(asked, found)}"
 
@@ -159,7 +160,13 @@ def device_meant(selector: str | None, database: str | None) -> Meant:
         return _device_here(database)
     if re.fullmatch(r"\d{1,3}", selector):
         return _asked_of_opencl(selector)
-    stored = dict(lookup.stored_devices(database))
+    with open_records(locate(database)) as records:
+        return _meant(selector, records)
+
+
+def _meant(selector: str, records: Records) -> Meant:
+    """Return the stored device model that a text names, else the one it describes, else this machine's."""
+    stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
     if selector in stored:
         return Meant(selector)
     part = selector.lower()
@@ -178,7 +185,7 @@ def _device_here(database: str | None) -> Meant:
     try:
         return _asked_of_opencl(None)
     except SetupError:
-        stored = dict(lookup.stored_devices(database))
+        stored = dict(stored_devices(database))
         if len(stored) > 1:
             raise DeviceError("no OpenCL device here, and several are stored", hint=_choose(stored)) from None
         if not stored:
@@ -190,7 +197,7 @@ def _device_here(database: str | None) -> Meant:
 
 
 def _asked_of_opencl(selector: str | None) -> Meant:
-    from autotune.devices.select import find_device
+    from autotune.devices import find_device
 
     info = find_device(selector)
     return Meant(info.fingerprint, info)
@@ -203,4 +210,4 @@ def _choose(stored: Mapping[str, str]) -> str:
 
 
 def _say(said: str) -> None:
-    print(line(said), file=sys.stderr)
+    print(said if said.isprintable() else line(said), file=sys.stderr)

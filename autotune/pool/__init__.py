@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.lock import Stopped as Stopped
-    from autotune.pool.process import python_path as python_path
+    from autotune.pool.process import WorkerProcess as WorkerProcess
 
 _HOMES = {
     "DeviceEvaluator": "evaluator",
     "Evaluator": "contract",
     "Settings": "contract",
     "Stopped": "lock",
-    "python_path": "process",
+    "WorkerProcess": "process",
 }
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.messages import Setup
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench import Limits, Rules, Setup
+from autotune.devices import traits
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool.caller import caller
@@ -50,13 +49,13 @@ class Setups:
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
         with self._turn if alone else nullcontext():
-            self._expected = keeper.start_worker(device, setup, self._folder.environment()).expected
+            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
-        """Start a worker that builds ahead. It needs data where it launches what it builds: on a CPU."""
+        """Start a worker that builds ahead. It needs data where it launches what it builds."""
         nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
-        setup = self._data.result if device.kind == "cpu" else lambda: nothing
-        keeper.start_worker(device, setup, self._folder.environment())
+        setup = self._data.result if traits(device).builds_at_launch else lambda: nothing
+        keeper.start_worker(device, setup, self._folder.environment(device))
 
     def close(self) -> None:
         """Let go of who still waits for the data."""

@@ -1,8 +1,8 @@
 """Configurations put through compile, verify and time on real devices: always one Trial with exactly one outcome.
 
 It is done in worker processes that a broken kernel may take down. On a GPU, a pool of builders works ahead of the
-device and leaves the binaries in a private cache of the driver's. On a CPU device under PoCL they do so too, and are
-halted while a trial runs: building would disturb the clock.
+device and leaves the binaries in a private cache of the driver's. Where kernels share the cores with compilers they do
+so too, and are halted while a trial runs: building would disturb it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from autotune.bench.messages import Job
-from autotune.bench.report import Report
-from autotune.devices.select import require_usable
+from autotune.bench import Job, Report
+from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool.contract import Evaluator, Settings
@@ -54,11 +53,11 @@ class DeviceEvaluator:
         stop: threading.Event | None = None,
     ) -> None:
         require_usable(devices[0])
+        self._traits = traits(devices[0])
         require_room(problem.plan(problem.default), devices[0], on_host=problem.reference_plan() is None)
         settings = settings or Settings()
         self._problem = problem
         self._device = devices[0]
-        self._shares_cores = devices[0].kind == "cpu"
         self._limits = settings.limits
         self.best_ns: float | None = None
         self._locks = lock_devices(devices, stop)
@@ -197,7 +196,7 @@ class DeviceEvaluator:
         def set_up(keeper: Keeper) -> None:
             self._setups.start_builder(keeper, device)
 
-        pause = self._pause if self._shares_cores else None
+        pause = self._pause if self._traits.shares_cores else None
         return Keeper("builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause)
 
     # -- in the keepers' threads ----------------------------------------------------------------
@@ -211,9 +210,9 @@ class DeviceEvaluator:
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
             raise
-        # On a CPU a builder launches a part of the kernel: what that does, a whole trial has to say.
+        # Where the first launch compiles, a builder launches a part: what that does, a whole trial has to say.
         ran = report.outcome is Outcome.CRASH or (report.outcome is Outcome.TIMEOUT and report.phase == "run")
-        undecided = self._shares_cores and ran
+        undecided = self._traits.builds_at_launch and ran
         task.built = None if undecided else report
         if report.outcome is Outcome.OK or undecided:
             if self._waiting.make_ready(task):
@@ -246,7 +245,7 @@ class DeviceEvaluator:
         ahead = task.built is not None
         # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
         patient = task is self._first and (ahead or not self._builders)
-        asks = self._shares_cores and bool(self._builders)
+        asks = self._traits.shares_cores and bool(self._builders)
         with ExitStack() as turn:
             return keeper.attempt(
                 Job(plan, best_ns, patient=patient, built_ahead=ahead, asks=asks),

@@ -11,9 +11,12 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from autotune.devices import environment
 from autotune.errors import SetupError
+from autotune.model import DeviceInfo
 
 
 def temporary_folder() -> Path:
@@ -43,20 +46,12 @@ class RunFolder:
                 hint="make room, or set TMPDIR to a folder that can be written",
             ) from None
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, device: DeviceInfo) -> Mapping[str, str]:
         """Return the variables of a worker: private caches, through which the builders hand over their work.
 
         A worker that dies in the middle of writing leaves nothing behind for the next search.
         """
-        return {
-            "POCL_CACHE_DIR": str(self.path / "pocl"),
-            "CUDA_CACHE_PATH": str(self.path / "cuda"),
-            "CUDA_CACHE_MAXSIZE": str(2**32 - 1),
-            "CUDA_CACHE_DISABLE": "0",
-            # One queue needs one channel instead of eight, and the context is made and destroyed in a third of the
-            # time: 16 at once on an H200 machine took 0.7 s instead of 1.9, and 0.3 s instead of 0.9.
-            "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        }
+        return environment(device, self.path, worker=True)
 
     def remove(self) -> None:
         """Delete the folder; where AUTOTUNE_KEEP is set, keep it under a name that no sweep knows, and say where."""

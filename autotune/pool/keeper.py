@@ -17,9 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench.messages import Built, Job, Probe, Ready, Retime, Setup, Sound
-from autotune.bench.probe import machine_fault, unwritable
-from autotune.bench.report import Report
+from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
@@ -159,7 +157,7 @@ class Keeper(threading.Thread):
         on_built: Callable[[], object] | None = None,
         gives_up: GivesUp | None = None,
     ) -> Any:
-        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Built on the way.
+        """Send a message to a worker that is ready, and return the answer; `on_built` answers a Turn on the way.
 
         `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError
         where none can be set up, Closed.
@@ -170,7 +168,7 @@ class Keeper(threading.Thread):
                 self._set_up(self)
             assert self._worker is not None
             answer = self._exchange(self._worker, message, limit_s, gives_up)
-            if isinstance(answer, Built):
+            if isinstance(answer, Turn):
                 if on_built is not None:
                     on_built()
                 answer = self._exchange(self._worker, None, limit_s, gives_up)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from autotune.devices import traits
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.pool.folder import temporary_folder, try_lock
@@ -76,7 +77,7 @@ def lock_devices(devices: Iterable[DeviceInfo], stop: threading.Event | None = N
 
 def lock_key(device: DeviceInfo) -> str:
     """Return what names the hardware: all CPU devices are one, whatever driver shows them."""
-    if device.kind == "cpu":
+    if traits(device).shares_cores:
         return "cpu"
     return device.uuid or device.pci or f"{device.fingerprint}-{device.index}"
 

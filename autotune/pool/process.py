@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import autotune
-from autotune.bench.messages import Phase
+from autotune.bench import DOING, Phase
 from autotune.errors import WorkerError
 
 log = logging.getLogger(__name__)
@@ -59,18 +59,6 @@ class WorkerOverran(WorkerError):
 
 
 GivesUp = Callable[[str, float], bool]
-
-DOING = {
-    "start": "started",
-    "probe": "ran a kernel that is known to be good",
-    "idle": "waited",
-    "build": "built the kernel",
-    "launch": "compiled or first ran the kernel",
-    "run": "ran the kernel for the first time",
-    "verify": "verified the outputs",
-    "time": "timed the kernel",
-}
-"""What a worker says it does, by the name of the phase."""
 
 
 class WorkerProcess:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.bench.arena import GUARD
-from autotune.devices.select import is_pocl
+from autotune.bench import GUARD
+from autotune.devices import traits
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
 from autotune.study.plan import Buffer, Plan, numpy_type
@@ -26,9 +26,6 @@ _HINT = "give a smaller --size"
 
 _MOST_BUILDERS = 16
 """Per device: with as many, compilers of a large kernel just keep one H200 busy."""
-
-_BUILDER_MEMORY = 2 * 2**30
-"""Device memory per builder at least: each holds a context, about half a GiB with NVIDIA's driver."""
 
 
 def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool) -> None:
@@ -88,15 +85,15 @@ def _gib(nbytes: float) -> str:
 
 
 def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:
-    """Return how many processes build ahead; on a CPU only PoCL keeps what they compile, and one gains nothing."""
-    device = devices[0]
+    """Return how many processes build ahead; none where nothing is kept, or one core has to do all."""
     if asked is not None:
         return asked
     cores = os.cpu_count() or 1
-    if device.kind == "cpu" and (cores < 2 or not is_pocl(device)):
+    special = traits(devices[0])
+    if not special.keeps_builds or (special.shares_cores and cores < 2):
         return 0
-    memory = _BUILDER_MEMORY if device.kind == "gpu" else _BUILDER_MEMORY // 4
-    return max(1, min(cores, len(devices) * min(_MOST_BUILDERS, device.memory // memory)))
+    room = devices[0].memory // special.builder_memory
+    return max(1, min(cores, len(devices) * min(_MOST_BUILDERS, room)))
 
 
 def capacity(builders: int, devices: int) -> int:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
+from typing import Any
 
-from autotune.bench.report import Report
+from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study.plan import Plan
-from autotune.study.problem import Problem
+from autotune.study.problem import Problem, made_of
 
 
 @dataclass(eq=False)
 class Task:
     """One configuration on its way through the pool; hashed by identity.
 
-    `built` is what its builder reported, `lost_s` the seconds of runs that made way for others.
+    `built` is what its builder reported, `lost_s` the seconds of runs that made way for others, `made` what the store
+    keeps of the plan.
     """
 
     configuration: Configuration
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
     lost_s: float = 0.0
+    made: Mapping[str, Any] | None = None
     _plan: Plan | None = None
 
     def plan(self, problem: Problem) -> Plan | Report:
         """Return the plan, which the first to ask makes; a report where there is none."""
-        try:
-            self._plan = self._plan or problem.plan(self.configuration)
-        except AutotuneError as error:
-            return Report(Outcome.LAUNCH_ERROR, str(error))
+        if self._plan is None:
+            try:
+                self._plan = problem.plan(self.configuration)
+            except AutotuneError as error:
+                return Report(Outcome.LAUNCH_ERROR, str(error))
+            self.made = made_of(problem, self._plan, self.configuration)
         return self._plan
 
 
@@ -104,4 +110,5 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
         started=task.started,
         finished=datetime.now(UTC),
         environment={**report.environment, **built.environment},
+        made=task.made,
     )

@@ -12,7 +12,7 @@ from autotune.lifeline import die_with
 
 
 def main(role: str, descriptor: int, parent: int) -> None:
-    """Serve `builder` or `device` requests over an inherited socket until the search closes it."""
+    """Serve `builder`, `device` or `once` requests over an inherited socket until the search closes it."""
     die_with(parent)
     from multiprocessing.connection import Connection
 

@@ -1,25 +1,35 @@
-"""Charts as PNG or SVG files, from plain data: the only file that imports matplotlib, and only when it draws."""
+"""Comparisons as charts: bars per value, or lines over sizes. The only file that imports matplotlib, and only to draw.
+
+Labels come from databases and study files: each is made safe where it enters a picture.
+"""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autotune import text
 from autotune.errors import UsageError
+from autotune.model import Size
+from autotune.reports.compare import BY_SIZE, Cell, sizes_of
+from autotune.text import line as safe
 from autotune.text import number
+
+Scale = Callable[[Cell, float], float | None]
 
 # Okabe and Ito's palette: told apart with every kind of colour blindness, and in print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _PALE = "#9DC3DE"  # of the first colour: bars that are not the best
-_COLUMNS = 3  # panels beside each other
-_CROWDED = 75  # letters of tick labels that stand beside each other
+_COLUMNS, _CROWDED = 3, 75  # panels, and letters of tick labels, that stand beside each other
 _INK, _QUIET, _GRID = "#222222", "#6b6b6b", "#e3e3e3"
 _STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -35,6 +45,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": _QUIET,
     "ytick.color": _INK,
     "grid.color": _GRID,
+    "text.parse_math": False,  # what others named is text, whatever dollars it holds
     "svg.fonttype": "none",
     "svg.hashsalt": "autotune",  # same data, same file
     "figure.dpi": 100,
@@ -67,6 +78,15 @@ class Line:
     points: tuple[tuple[float, float], ...]
 
 
+@dataclass(frozen=True)
+class Extra:
+    """A time that is no cell: a host baseline, or the device end to end. `time_ns` for one size."""
+
+    label: str
+    size: Size
+    time_ns: float
+
+
 def check_path(path: Path) -> Path:
     """Return `path` where a chart can be written there; UsageError where not, before any time is spent."""
     if path.suffix.lower() not in (".png", ".svg"):
@@ -74,6 +94,59 @@ def check_path(path: Path) -> Path:
     if not path.parent.is_dir():
         raise UsageError(f"no directory {str(path.parent)!r}", where="--chart", hint=f"mkdir -p {path.parent} first")
     return path
+
+
+def draw(path: Path, cells: Sequence[Cell], extras: Sequence[Extra], *, by: str, title: str, subtitle: str) -> None:
+    """Draw GFLOPS where the study tells its operations, else GB/s, else milliseconds."""
+    axis, scale = _metric(cells)
+    if by == BY_SIZE and all(len(set(cell.size.values())) == 1 for cell in cells):
+        _lines(path, cells, extras, axis, scale, title, subtitle)
+        return
+    panels = [_panel(size, cells, extras, scale) for size in sizes_of(cells)]
+    if by == BY_SIZE:
+        panels = [Panel("", tuple(bar for panel in panels for bar in panel.bars))]
+    bar_chart(path, panels, title=title, subtitle=subtitle, axis=axis, least=axis.startswith("Time"))
+
+
+def _metric(cells: Sequence[Cell]) -> tuple[str, Scale]:
+    """The axis label, and the value of a time in nanoseconds in a cell's problem."""
+    measured = [cell for cell in cells if cell.problem is not None and cell.best is not None]
+    for kind, unit in (("flops", "GFLOPS"), ("bytes", "GB/s")):
+        if measured and all(_work(cell, kind) for cell in measured):
+            return unit, lambda cell, ns, kind=kind: text.giga_rate(_work(cell, kind), ns)
+    return "Time (ms)", lambda cell, ns: ns / 1e6
+
+
+def _work(cell: Cell, kind: str) -> float | None:
+    if cell.problem is None:
+        return None
+    work = {"flops": cell.problem.flops, "bytes": cell.problem.bytes}[kind]
+    return work(cell.best.configuration if cell.best is not None else cell.problem.default)
+
+
+def _panel(size: Size, cells: Sequence[Cell], extras: Sequence[Extra], scale: Scale) -> Panel:
+    here = [cell for cell in cells if cell.size == size]
+    bars = [Bar(cell.value, scale(cell, cell.best.time_ns) if cell.best else None, cell.reason) for cell in here]
+    known = next((cell for cell in here if cell.problem is not None), here[0])
+    more = [Bar(extra.label, scale(known, extra.time_ns)) for extra in extras if extra.size == size]
+    return Panel(text.size(size), (*bars, *more))
+
+
+def _lines(
+    path: Path, cells: Sequence[Cell], extras: Sequence[Extra], axis: str, scale: Scale, title: str, subtitle: str
+) -> None:
+    found: dict[str, list[tuple[float, float]]] = {}
+    several = len({cell.device for cell in cells}) > 1
+    for cell in cells:
+        label = "OpenCL, kernel alone" if extras and not several else cell.device
+        times = {label: cell.best.time_ns} if cell.best is not None else {}
+        times |= {extra.label: extra.time_ns for extra in extras if extra.size == cell.size}
+        for name, ns in times.items():
+            value = scale(cell, ns)
+            if value is not None:
+                found.setdefault(name, []).append((float(next(iter(cell.size.values()))), value))
+    lines = [Line(label, tuple(sorted(points))) for label, points in found.items()]
+    line_chart(path, lines, title=title, subtitle=subtitle, x_axis=" = ".join(cells[0].size), y_axis=axis)
 
 
 def bar_chart(
@@ -84,9 +157,8 @@ def bar_chart(
     The best bar of a panel stands out: the longest, or with `least` the shortest.
     """
     with _figure() as plt:
-        labels = [bar.label for bar in panels[0].bars]
-        columns = min(len(panels), _COLUMNS)
-        rows = math.ceil(len(panels) / columns)
+        labels = [safe(bar.label) for bar in panels[0].bars]
+        rows, columns = math.ceil(len(panels) / _COLUMNS), min(len(panels), _COLUMNS)
         width = 1.2 + 0.08 * max(map(len, labels)) + 3.1 * columns
         height = 0.9 + rows * (0.8 + 0.36 * len(labels))
         figure, grid = plt.subplots(
@@ -116,12 +188,12 @@ def _bars(axes: Any, panel: Panel, top: float, least: bool) -> None:
     for place, bar in enumerate(panel.bars):
         at = (values[place] + top * 0.02, place)
         if bar.value is None:
-            reason = textwrap.wrap(bar.note or "no result", 44, max_lines=2, placeholder=" ...")
+            reason = textwrap.wrap(safe(bar.note) or "no result", 44, max_lines=2, placeholder=" ...")
             axes.text(*at, "\n".join(reason), va="center", color=_QUIET, fontsize=7.5, linespacing=1.0)
         else:
             axes.text(*at, number(bar.value), va="center", color=_INK, fontsize=9.5)
     axes.set_xlim(0, top * 1.24)
-    axes.set_title(panel.title, fontsize=10.5, loc="left")
+    axes.set_title(safe(panel.title), fontsize=10.5, loc="left")
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -149,13 +221,13 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
             )
         ticks = sorted({x for line in drawn for x, _ in line.points})
         axes.set_xscale("log", base=2)
-        labels = [plain(x) for x in ticks]
+        labels = [_positional(x) for x in ticks]
         crowded = len("  ".join(labels)) > _CROWDED
         axes.set_xticks(ticks, labels, rotation=30 if crowded else 0, ha="right" if crowded else "center")
         axes.set_xticks([], minor=True)
         if every and max(every) > 30 * min(every):
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda y, _: plain(y))
+            axes.yaxis.set_major_formatter(lambda y, _: _positional(y))
         else:
             axes.set_ylim(bottom=0)
         axes.set_xlabel(x_axis)
@@ -166,7 +238,7 @@ def line_chart(path: Path, lines: Sequence[Line], *, title: str, subtitle: str, 
         _save(figure, path)
 
 
-def plain(value: float) -> str:
+def _positional(value: float) -> str:
     """`value` as it is, without an exponent: `1048576`, `0.00001`."""
     return np.format_float_positional(value, trim="-")
 
@@ -181,7 +253,7 @@ def _label_ends(figure: Any, axes: Any, lines: Sequence[Line]) -> None:
     heights = spread([height for height, _ in ends], 15.0 * figure.dpi / 100)  # pixels: one line of text
     for (_, which), height in zip(ends, heights, strict=True):
         axes.annotate(
-            lines[which].label,
+            safe(lines[which].label),
             xy=(1.0, axes.transAxes.inverted().transform((0, height))[1]),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -201,28 +273,25 @@ def spread(places: Sequence[float], apart: float) -> list[float]:
 
 
 def _titles(figure: Any, title: str, subtitle: str) -> None:
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12.5, fontweight="bold")
+    figure.suptitle(safe(title), x=0.01, ha="left", fontsize=12.5, fontweight="bold")
     if subtitle:
-        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=_QUIET)
+        figure.supxlabel(safe(subtitle), x=0.01, ha="left", fontsize=8.5, color=_QUIET)
 
 
-class _figure:
+@contextmanager
+def _figure() -> Iterator[Any]:
     """Matplotlib without a display, in this file's style; figures are closed however the drawing ends."""
+    import matplotlib as mpl
 
-    def __enter__(self) -> Any:
-        import matplotlib as mpl
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
 
-        mpl.use("Agg")
-        import matplotlib.pyplot as plt
-
-        self._context = mpl.rc_context(_STYLE)
-        self._context.__enter__()
-        self._plt = plt
-        return plt
-
-    def __exit__(self, *error: object) -> None:
-        self._plt.close("all")
-        self._context.__exit__(None, None, None)
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
+        try:
+            yield plt
+        finally:
+            plt.close("all")
 
 
 def _save(figure: Any, path: Path) -> None:

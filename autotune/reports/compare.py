@@ -83,7 +83,7 @@ def _values(
     if by == BY_DEVICE:
         yield device.fingerprint, {}
     elif by == BY_SIZE:
-        yield size_label(size), {}
+        yield text.size(size), {}
     else:
         for value in study.parameters[by].values:
             yield str(value), {by: [value]}
@@ -165,10 +165,3 @@ def sizes_of(cells: Iterable[Cell]) -> list[Size]:
         if cell.size not in found:
             found.append(cell.size)
     return found
-
-
-def size_label(size: Size) -> str:
-    """`M=N=K=1024` where all are equal, else `M=1600 N=1600 K=1007`."""
-    if len(size) > 1 and len(set(size.values())) == 1:
-        return "=".join(size) + f"={next(iter(size.values()))}"
-    return " ".join(f"{name}={value}" for name, value in size.items())

@@ -48,6 +48,7 @@ class BayesSampler(RowSampler):
         self._cold = Surrogate(self.space, ColdView(self._features), seed)
         view = transfer_view(self.space, self._features, donors)
         self._informed = Surrogate(self.space, view, seed) if view else None
+        self._judged, self._verdict = -1, False  # the fit at which the donors were judged, and how
         self._start: Rows | None = None
         self._table: NDArray[np.int16] | None = None
 
@@ -85,13 +86,23 @@ class BayesSampler(RowSampler):
         turn = len(self.history)
         if self._informed is None:
             model, near = self._cold, turn % 2 == 1
-        elif turn >= START and turn % DOUBT == 0:
-            model, near = self._cold, False
+        elif turn >= START and (turn % DOUBT == 0) != self._misled():
+            model, near = self._cold, turn % DOUBT == 1
         else:
             model, near = self._informed, turn % 2 == 1
         model.update(self.history)
         found = self._near(model, fixed, rng) if near else None
         return self._promising(model, model.rows, fixed) if found is None else found
+
+    def _misled(self) -> bool:
+        """True where the donors' trials make the model foretell the trials here worse than without them."""
+        assert self._informed is not None
+        self._informed.update(self.history)
+        if self._informed.due != self._judged:
+            self._cold.update(self.history)
+            self._judged = self._informed.due
+            self._verdict = self._cold.due > 0 and self._cold.evidence > self._informed.evidence
+        return self._verdict
 
     def _near(self, model: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
         """The most promising row among those that differ little from the best one."""

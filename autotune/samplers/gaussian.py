@@ -185,6 +185,15 @@ def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
     return np.asarray(result)
 
 
+def leave_one_out(points: Floats, targets: Floats, hyper: Hyper) -> tuple[Floats, Floats]:
+    """Mean and variance (n,) of each target given all others (Rasmussen and Williams 2006, section 5.4.2)."""
+    scaled = hyper.scale(points)
+    covariance = covariances(scaled, scaled, hyper) + hyper.noise * np.eye(len(points))
+    precision = cho_solve((cholesky(covariance, lower=True), True), np.eye(len(points)))
+    variances = 1.0 / np.diag(precision)
+    return targets - (precision @ targets) * variances, variances
+
+
 def variance(points: Scaled, hyper: Hyper) -> Floats:
     """The diagonal of their covariances, shape (n,)."""
     return np.asarray(hyper.signal + CONSTANT + hyper.slope * np.square(points.linear).sum(axis=1))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess
+from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess, leave_one_out
 from autotune.samplers.posterior import Posterior
 from autotune.samplers.rows import History, State
 from autotune.space import Space
@@ -30,6 +30,9 @@ FITTED = 160
 
 POOL = 20_000
 """Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
+
+LEAST_KNOWN = 4
+"""From so many that failed and so many that worked on it is asked whether failures follow from the parameters."""
 
 GAIN_DRAWS = 256
 
@@ -78,7 +81,7 @@ def fits_at(finished: int, first: int) -> int:
 
 @dataclass(frozen=True)
 class Targets:
-    """Scaled log times of some trials over what was expected there; NaN for those in flight.
+    """Scaled log times of some trials over what was expected there; NaN where nothing is known.
 
     `values` has shape (n,); a difference of d means a factor of exp(d * scale). `best` is the lowest time,
     scaled alike but without the expectation.
@@ -89,23 +92,38 @@ class Targets:
     scale: float
 
 
-def targets(history: History, positions: list[int], expected: Floats, view: View) -> Targets:
+def targets(history: History, positions: list[int], expected: Floats, view: View, lot: bool = False) -> Targets:
     """The targets of the trials at these positions of the history, at least one of them timed.
 
-    Failures count as the cap. A lower bound stands for the time: a trial is stopped only where it is clearly
-    slower than the best, and of what is slow no more needs to be known.
+    Failures count as the cap; where they come by lot, as unknown like what is in flight. A lower bound stands for the
+    time: a trial is stopped only where it is clearly slower than the best, and of what is slow no more needs to be
+    known.
     """
     states = history.states[positions]
     logs = np.log(history.times[positions])
     timed = states == State.TIMED
     logs -= logs[timed].min()
     cap = max(float(np.quantile(logs[timed | (states == State.BOUNDED)], CAP)), view.least_cap)
-    values = np.where(states == State.FAILED, cap, np.minimum(logs, cap))
+    values = np.where(states == State.FAILED, np.nan if lot else cap, np.minimum(logs, cap))
     shift, scale = 0.0, view.scale
     if scale is None:
-        known = values[states != State.RUNNING]
+        known = values[~np.isnan(values)]
         shift, scale = float(known.mean()), max(float(known.std()), 1e-6)
     return Targets((values - shift - expected) / scale, -shift / scale, scale)
+
+
+def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
+    """True where failures (n,) at points (n, size) are foretold by the others no better than by their share.
+
+    They say nothing of where to go then, and must not mislead.
+    """
+    count = len(failed)
+    if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
+        return False
+    hyper = Hyper(np.append(prior.centre[:-3], np.log([0.25, 0.05, prior.slope])), prior.linear)  # of 0 and 1
+    foretold = leave_one_out(points, failed.astype(np.float64), hyper)[0]
+    share = (failed.sum() - failed) / (count - 1)
+    return bool(np.square(failed - foretold).sum() > np.square(failed - share).sum())
 
 
 class Surrogate:
@@ -115,7 +133,9 @@ class Surrogate:
         self._space = space
         self._view = view
         self._seed = seed
-        self._due = -1
+        self.due = -1  # finished trials at the last fit
+        self.evidence = 0.0  # how well that fit foretells its trials
+        self._by_lot = False
         self.rows: Rows = np.arange(0)
         self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
         self._candidates, self._candidates_expected = view.encode(self.rows)
@@ -130,7 +150,7 @@ class Surrogate:
         self._points = np.vstack([self._points, points])
         self._expected = np.append(self._expected, expected)
         due = fits_at(int((history.states != State.RUNNING).sum()), self._view.first_fit)
-        if due != self._due:
+        if due != self.due:
             self._fit(history, due)
         for position in range(self._considered, len(history)):
             if position not in self._held:
@@ -140,11 +160,14 @@ class Surrogate:
                 self._positions.append(position)
         self._considered = len(history)
         expected = self._expected[self._positions]
-        found = targets(history, self._positions, expected, self._view)
+        found = self._targets(history, self._positions)
         self._filled = self._posterior.impute(found.values)
         self.scale, self.best = found.scale, found.best
         # What is in flight and believed to be better is what is to be beaten: nothing is tried for it twice.
         self.to_beat = min(self.best, float((self._filled + expected / self.scale).min()))
+
+    def _targets(self, history: History, positions: list[int]) -> Targets:
+        return targets(history, positions, self._expected[positions], self._view, self._by_lot)
 
     def _fit(self, history: History, due: int) -> None:
         """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
@@ -156,13 +179,26 @@ class Surrogate:
         self.hyper: Hyper = guess(prior)
         if (history.states[learned] == State.TIMED).any():
             fitted = _learned(history, finished, FITTED, rng)
-            values = targets(history, fitted, self._expected[fitted], self._view).values
-            self.hyper = fit(self._points[fitted], values, prior)
+            failed = history.states[fitted] == State.FAILED
+            self._by_lot = by_lot(self._points[fitted], failed, prior)
+            if self._by_lot:
+                fitted = [position for position in fitted if history.states[position] != State.FAILED]
+            found = self._targets(history, fitted)
+            self.hyper = fit(self._points[fitted], found.values, prior)
+            self.evidence = self._foresight(history, fitted, found)
         self._posterior = Posterior(self._candidates, self._points[learned], self.hyper)
         self._positions = learned
         self._held = set(finished.tolist())
         self._considered = 0
-        self._due = due
+        self.due = due
+
+    def _foresight(self, history: History, fitted: list[int], found: Targets) -> float:
+        """How well each trial is foretold by the others: log density of the log times of the faster ones, summed."""
+        mean, variances = leave_one_out(self._points[fitted], found.values, self.hyper)
+        deviation = np.sqrt(variances)
+        density = -0.5 * np.square((found.values - mean) / deviation) - np.log(deviation * found.scale)
+        times = np.where(history.states[fitted] == State.TIMED, history.times[fitted], np.inf)
+        return float(density[times <= np.quantile(times[np.isfinite(times)], CAP)].sum())
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """Means and deviations (n,) of the scaled log time at some rows; cheap for those of `rows`, ascending."""

@@ -35,7 +35,11 @@ FITTED = 128
 MOST_DONORS = 8
 """Those with the most trials."""
 
+LEAST_DEVIATION = 0.01
+"""Log times of a donor that vary by less than the clock does have no say in what the unit of log time is."""
+
 CENTRE_ROWS = 2_000
+"""So many rows tell where a donor's predictions lie, and how far apart."""
 
 
 class Donor:
@@ -50,7 +54,7 @@ class Donor:
         logs = np.log(times / best)
         self.cap = float(np.nanquantile(logs, CAP))
         values = np.where(np.isnan(logs), self.cap, np.minimum(logs, self.cap))
-        self._shift, self.deviation = float(values.mean()), max(float(values.std()), 1e-6)
+        self._shift, self.deviation = float(values.mean()), max(float(values.std()), LEAST_DEVIATION)
         points = features.of([trial.configuration for trial in trials])
         targets = (values - self._shift) / self.deviation
         fitted = _some(np.argsort(values, kind="stable"), FITTED)
@@ -76,7 +80,10 @@ class TransferView:
         self.least_cap = float(np.median([donor.cap for donor in donors]))
         self.prior = Prior(features.lengths, signal=0.3, linear=len(donors))
         rows = space.sample(np.random.default_rng(0), CENTRE_ROWS)
-        self._centre = self._means(features.of_rows(rows)).mean(axis=0)
+        means = self._means(features.of_rows(rows))
+        self._centre = means.mean(axis=0)
+        # Beside a donor that is flat another would be hundreds of units wide, and rounding would drown the process.
+        self._units = np.maximum(means.std(axis=0), self.scale) * np.sqrt(len(donors))
 
     def _means(self, points: Floats) -> Floats:
         return np.column_stack([donor.predict(points) for donor in self._donors])
@@ -85,8 +92,7 @@ class TransferView:
         """Coordinates (n, size + donors) and the donors' mean log time over the best (n,)."""
         points = self._features.of_rows(rows)
         means = self._means(points)
-        unit = (self.scale or 1.0) * np.sqrt(len(self._donors))
-        return np.hstack([points, (means - self._centre) / unit]), means.mean(axis=1)
+        return np.hstack([points, (means - self._centre) / self._units]), means.mean(axis=1)
 
 
 def transfer_view(space: Space, features: Features, donors: Donors) -> TransferView | None:

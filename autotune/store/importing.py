@@ -14,12 +14,13 @@ from typing import IO, Any, NamedTuple
 from sqlalchemy import Connection, insert, select, update
 
 from autotune.errors import StoreError
-from autotune.identity import ProblemKey, digest, key_columns
-from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.identity import ProblemKey, key_columns
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import queries
+from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
-from autotune.store.records import Columns, device_of, measurement_columns, ordered
-from autotune.store.tables import problems, retimings, searches, trials
+from autotune.store.records import Columns, device_of, ordered
+from autotune.store.schema import problems, retimings, searches, trials
 
 
 class Search(NamedTuple):
@@ -51,10 +52,10 @@ def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str,
     for number, text in enumerate(lines, 1):
         if text.strip():
             where = f"{source}:{number}" if source else f"line {number}"
-            line = parsed(text, where)
+            line, trial = parsed(text, where)
             found[line.search.uuid] = _search(line, where, found.get(line.search.uuid))
             rows = [_retiming(entry) for entry in line.retimings]
-            entry = _Waiting(where, line.search.uuid, line.device_number, _trial(line), rows)
+            entry = _Waiting(where, line.search.uuid, line.device_number, _columns(line, trial), rows)
             waiting.write(json.dumps(entry) + "\n")
     return found
 
@@ -101,20 +102,8 @@ def _devices(line: Line, where: str) -> list[DeviceInfo]:
         raise error.at(f"{where}: search.devices") from None
 
 
-def _trial(line: Line) -> dict[str, Any]:
-    measured = None
-    if line.samples_ns is not None:
-        measured = Measurement(tuple(line.samples_ns), tuple(line.warmup_ns or ()), line.cache or "warm")
-    same = ("uuid", "reason", "build_log", "binary_hash", "driver", "device_index", "started", "finished")
-    told = line.model_dump(include={*same, "max_error", "build_s", "verify_s", "time_s"})
-    return {
-        **told,
-        **measurement_columns(measured),
-        "configuration": ordered(line.configuration),
-        "configuration_hash": digest(line.configuration),
-        "outcome": line.outcome.value,
-        "environment": ordered(line.environment),
-    }
+def _columns(line: Line, trial: Trial) -> dict[str, Any]:
+    return {"uuid": line.uuid, **trial_columns(trial)}
 
 
 def _retiming(entry: Retiming) -> dict[str, Any]:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, create_model
 from sqlalchemy import Connection, select
 
 from autotune.errors import StoreError
-from autotune.identity import STUDY_NAME, clean, name_fault, value_fault
-from autotune.model import Outcome
-from autotune.ranking import median
+from autotune.identity import STUDY_NAME
+from autotune.model import Outcome, Trial
 from autotune.store import queries
-from autotune.store.records import Columns, instant, ordered
-from autotune.store.tables import devices, search_devices, searches, trials
+from autotune.store.fields import (
+    FIELDS,
+    MEASUREMENT,
+    Count,
+    Facts,
+    Instant,
+    Name,
+    Nanoseconds,
+    Number,
+    Samples,
+    Text,
+    Value,
+    entries,
+    trial_from,
+)
+from autotune.store.records import Columns, ordered
+from autotune.store.schema import devices, search_devices, searches, trials
 
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""
@@ -34,57 +37,11 @@ FORMAT = 1
 HINT = "import reads what autotune export writes; nothing was imported"
 
 
-def _instant(text: str) -> str:
-    try:
-        return instant(datetime.fromisoformat(text))
-    except OverflowError:
-        raise ValueError("is beyond the years that can be told") from None
-
-
-def _samples(values: list[int]) -> list[int]:
-    if median(values) == 0:
-        raise ValueError("no kernel runs in no time")
-    return values
-
-
-def _without(fault: Callable[[Any], str]) -> AfterValidator:
-    """Return a validator that refuses what `fault` finds fault with."""
-
-    def check(entry: Any) -> Any:
-        if found := fault(entry):
-            raise ValueError(found)
-        return entry
-
-    return AfterValidator(check)
-
-
-Text = Annotated[StrictStr, AfterValidator(clean)]
 Word = Annotated[Text, Field(min_length=1, max_length=200)]
-Name = Annotated[StrictStr, _without(name_fault)]
-Value = Annotated[StrictInt | StrictFloat | StrictStr, _without(value_fault)]
-Number = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
-Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
-Nanoseconds = list[Annotated[StrictInt, Field(ge=0, lt=2**63)]]
-Samples = Annotated[Nanoseconds, AfterValidator(_samples)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Facts = dict[Text, Number | Annotated[float, Field(allow_inf_nan=False)] | Text]
-Instant = Annotated[StrictStr, AfterValidator(_instant)]
-Cache = Literal["warm", "cold"]
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class Retiming(_Table):
-    """A final, interleaved timing."""
-
-    uuid: Word
-    driver: Text
-    samples_ns: Annotated[Samples, Field(min_length=1)]
-    warmup_ns: Nanoseconds
-    cache: Cache
-    taken: Instant
 
 
 class Search(_Table):
@@ -101,8 +58,19 @@ class Search(_Table):
     devices: list[dict[str, Any]]
 
 
+class Retiming(_Table):
+    """A final, interleaved timing."""
+
+    uuid: Word
+    driver: Text
+    samples_ns: Annotated[Samples, Field(min_length=1)]
+    warmup_ns: Nanoseconds
+    cache: Literal["warm", "cold"]
+    taken: Instant
+
+
 class Line(_Table):
-    """One line: one trial."""
+    """One line: one trial, whose own fields are those of FIELDS, and all that it belongs to."""
 
     format: Literal[1]
     uuid: Word
@@ -112,36 +80,13 @@ class Line(_Table):
     device: Annotated[StrictStr, Field(pattern="^[a-z0-9-]{1,200}$")]
     size: dict[Name, Annotated[StrictInt, Field(ge=1, lt=2**31)]]
     choices: dict[Name, Value]
-    configuration: dict[Name, Value]
-    outcome: Outcome
-    reason: Text
-    samples_ns: Samples | None
-    warmup_ns: Nanoseconds | None
-    cache: Cache | None
-    retimings: list[Retiming]
-    max_error: Annotated[float, Field(ge=0)] | None
-    build_s: Seconds
-    verify_s: Seconds
-    time_s: Seconds
-    build_log: Text
-    binary_hash: Text
-    driver: Text
     device_number: Count | None  # position in the search's devices
-    device_index: Count | None
-    started: Instant | None
-    finished: Instant | None
-    environment: Facts
+    retimings: list[Retiming]
     search: Search
 
-    @model_validator(mode="after")
-    def _has_ended(self) -> Line:
-        if self.outcome not in (Outcome.PENDING, Outcome.LOST) and self.finished is None:
-            raise ValueError("finished: an instant is missing")
-        return self
 
-
-_JSON = ("size", "choices", "configuration", "samples_ns", "warmup_ns", "environment")
-_INTERNAL = ("id", "search_id", "device_id", "configuration_hash", "time_ns", "sampler", "generation")
+_Whole = create_model("_Whole", __base__=Line, **entries(FIELDS))
+_JSON = ("size", "choices", "environment")
 
 
 def export_lines(connection: Connection) -> Iterator[str]:
@@ -155,21 +100,21 @@ def export_lines(connection: Connection) -> Iterator[str]:
             if search_id not in belongings:
                 belongings[search_id] = _search(connection, search_id)
             search, numbers = belongings[search_id]
-            line = {name: _loaded(name, value) for name, value in row.items() if name not in _INTERNAL}
+            line = {name: _loaded(name, row[name]) for name in Line.model_fields if name in row}
+            line |= {field.name: field.shown(row) for field in FIELDS if field.derived is None}
             line["format"] = FORMAT
-            # JSON has no infinity; float("inf") reads the text.
-            line["max_error"] = str(row["max_error"]) if row["max_error"] == float("inf") else row["max_error"]
             line["device_number"] = numbers.index(row["device_id"]) if row["device_id"] in numbers else None
             line["retimings"] = [_retiming(entry) for entry in retimed.get(row["id"], [])]
-            yield ordered({name: line[name] for name in Line.model_fields if name != "search"} | {"search": search})
+            yield ordered({name: line[name] for name in _Whole.model_fields if name != "search"} | {"search": search})
 
 
 def _loaded(name: str, value: Any) -> Any:
-    return json.loads(value) if name in _JSON and value is not None else value
+    return json.loads(value) if name in _JSON else value
 
 
 def _retiming(row: Columns) -> dict[str, Any]:
-    return {name: _loaded(name, row[name]) for name in Retiming.model_fields}
+    shown = {field.name: field.shown(row) for field in MEASUREMENT if field.derived is None}
+    return {name: shown.get(name, row[name]) for name in Retiming.model_fields}
 
 
 def _search(connection: Connection, search_id: int) -> tuple[dict[str, Any], list[int]]:
@@ -185,8 +130,11 @@ def _search(connection: Connection, search_id: int) -> tuple[dict[str, Any], lis
     return search | {"devices": [json.loads(entry.facts) for entry in used]}, [entry.id for entry in used]
 
 
-def parsed(text: str, where: str) -> Line:
-    """Return a line that was exported. Raises StoreError at `where` for one that does not fit, whatever it holds."""
+def parsed(text: str, where: str) -> tuple[Line, Trial]:
+    """Return a line that was exported, and its trial.
+
+    Raises StoreError at `where` for one that does not fit, whatever it holds.
+    """
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:  # a ValueError also of a number of thousands of digits
@@ -200,8 +148,13 @@ def parsed(text: str, where: str) -> Line:
             hint="update autotune; nothing was imported",
         )
     try:
-        return Line.model_validate(table)
+        line = _Whole.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        # What is wrong with the trial itself comes before what is wrong with its search.
+        first = min(error.errors(include_url=False), key=lambda found: found["loc"][:1] == ("search",))
         place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
         raise StoreError(place + first["msg"].removeprefix("Value error, "), where=where, hint=HINT) from None
+    trial = trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})
+    if trial.outcome not in (Outcome.PENDING, Outcome.LOST) and trial.finished is None:
+        raise StoreError("finished: an instant is missing", where=where, hint=HINT)
+    return line, trial

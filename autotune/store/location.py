@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
@@ -53,9 +53,10 @@ class Location(NamedTuple):
 
 
 MASK = "***"
-_USER = re.compile("[^:/@]*://[^:/@]*(:[^@]*)?@[^@]*")
-_PASSWORD = re.compile("(?<=://)([^:/@]*):([^@]*)@")
-_SECRET_SETTING = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+# Compiled when first used: a look-up in a file pays for none of them.
+_USER = "[^:/@]*://[^:/@]*(:[^@]*)?@[^@]*"
+_PASSWORD = "(?<=://)([^:/@]*):([^@]*)@"
+_SECRET_SETTING = "pass|pwd|secret|token"
 
 
 def shown(database: str) -> str:
@@ -64,14 +65,14 @@ def shown(database: str) -> str:
         return "postgresql:" + MASK if database.startswith("postgresql:") else database
     if is_ambiguous(database):
         return database.partition("://")[0] + f"://{MASK}"
-    user, at, rest = _PASSWORD.sub(rf"\1:{MASK}@", database).rpartition("@")
+    user, at, rest = re.sub(_PASSWORD, rf"\1:{MASK}@", database).rpartition("@")
     place, question, query = rest.partition("?")
     return user + at + place + question + "&".join(map(_shown_setting, query.split("&")))
 
 
 def is_ambiguous(url: str) -> bool:
     """True where readers of URLs differ on where the password ends: half of it would be taken for the host."""
-    return "@" in url and _USER.fullmatch(url) is None
+    return "@" in url and re.fullmatch(_USER, url) is None
 
 
 def _shown_setting(setting: str) -> str:
@@ -82,14 +83,14 @@ def _shown_setting(setting: str) -> str:
 def _is_secret(name: str) -> bool:
     from urllib.parse import unquote
 
-    return _SECRET_SETTING.search(unquote(name)) is not None
+    return re.search(_SECRET_SETTING, unquote(name), re.IGNORECASE) is not None
 
 
 def _secrets(url: str) -> list[str]:
     """Return every text in a URL that is a password."""
     settings = [setting.partition("=") for setting in url.rpartition("@")[2].partition("?")[2].split("&")]
     found = [value for name, _, value in settings if _is_secret(name)]
-    return [*found, *(match[2] for match in _PASSWORD.finditer(url))]
+    return [*found, *(match[2] for match in re.finditer(_PASSWORD, url))]
 
 
 def locate(database: str | None) -> Location:
@@ -103,7 +104,7 @@ def locate(database: str | None) -> Location:
         return Location(_expanded(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
-    return Location(_expanded(named))
+    return Location(_expanded(named) if named.startswith("~") else named)
 
 
 def default_path() -> str:

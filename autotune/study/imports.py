@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import StudyError
-from autotune.study.includes import is_file
+from autotune.study.library import is_file
 
 if TYPE_CHECKING:
     import ast

@@ -7,7 +7,6 @@ bring other files) is refused, so that nothing the compiler reads escapes the ha
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-
-MAX_TEXT = 4 * 2**20
-"""Characters of a kernel with its includes, counted while they are put in."""
+from autotune.study.library import MAX_TEXT, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
 _SPLICE = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")
@@ -95,26 +92,6 @@ def words_of(option: str, where: str) -> list[str]:
         raise StudyError(f"{option!r} cannot be read: {error}", where=where, hint="close the quotation") from None
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TEXT + 1)
-        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except OSError as error:
-        raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (UnicodeDecodeError, ValueError) as error:
-        raise StudyError(f"cannot be read: {error}", where=str(path), hint="save it as UTF-8") from error
-    if len(data) > MAX_TEXT:
-        raise _too_large(path)
-    return text
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is such a file; False also for a name that none can have."""
-    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
-
-
 def without_comments(text: str) -> str:
     """Return a C text with blanks for its comments, of the same length; continued lines are left as they are."""
     return _HIDDEN.sub(lambda found: " " * len(found[0]) if found[0].startswith("/") else found[0], text)
@@ -171,11 +148,7 @@ class _Inliner:
     def _count(self, size: int, path: Path) -> None:
         self._size += size
         if self._size > MAX_TEXT:
-            raise _too_large(path)
-
-
-def _too_large(path: Path) -> StudyError:
-    return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
+            raise too_large(path)
 
 
 def _directives(text: str, path: Path) -> Iterator[_Line]:

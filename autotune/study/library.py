@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StudyError, UsageError
 from autotune.identity import ProblemKey, Value, require_names, require_values
-from autotune.study import includes
-from autotune.study.includes import is_file
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
+MAX_TEXT = 4 * 2**20
+"""Characters of a kernel with its includes, counted while they are put in."""
+
 _MAX_SIZE = 2**31 - 1
 _MAX_LEVELS = 20
+_LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
 
 
 class _StudyFields(NamedTuple):
@@ -68,7 +70,7 @@ class StudyText(_StudyFields):
         text = ""
         if kernel:
             path = find_kernel(kernel, self.path, "reference.kernel")
-            text += includes.inline(path, includes.folders_of(self.table, self.path))
+            text += source_of(path, self.table, self.path)
         if python:
             from autotune.study.imports import files_of
 
@@ -117,8 +119,10 @@ def bundled_folder() -> Path:
 
 def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
+    text = read_text(path)
+    _require_short_keys(text, path)
     try:
-        table = tomllib.loads(includes.read_text(path))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
     except (ValueError, RecursionError) as error:  # Python's own limits
@@ -130,8 +134,51 @@ def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
         raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
     kernel_path = find_kernel(kernel, path)
     name = str(table.get("name", path.stem))
-    source = includes.inline(kernel_path, includes.folders_of(table, path))
-    return StudyText(name, path, table, kernel_path, source, shadows)
+    return StudyText(name, path, table, kernel_path, source_of(kernel_path, table, path), shadows)
+
+
+def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
+    """Return the text of a kernel with what it includes, found as a study's options say. Raises StudyError."""
+    text = read_text(kernel)
+    joined = text.replace("\\\n", "")
+    odd = any(mark in joined for mark in ("include", "import", "embed", "\0", "??", "\\ ", "\\\t", "\\\f", "\\\v"))
+    if not odd and "options" not in table:
+        return text  # no directive of interest, however it is spelt
+    from autotune.study import includes
+
+    return includes.inline(kernel, includes.folders_of(table, study), text)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TEXT + 1)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except OSError as error:
+        raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (UnicodeDecodeError, ValueError) as error:
+        raise StudyError(f"cannot be read: {error}", where=str(path), hint="save it as UTF-8") from error
+    if len(data) > MAX_TEXT:
+        raise too_large(path)
+    return text
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False also for a name that none can have."""
+    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+
+
+def too_large(path: Path) -> StudyError:
+    """Return the error for a kernel beyond MAX_TEXT."""
+    return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
+
+
+def _require_short_keys(text: str, path: Path) -> None:
+    """Raise StudyError for `a.a.a...`, before it is parsed: time and memory grow with the square of its parts."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{path}:{number}")
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:

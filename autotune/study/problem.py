@@ -228,6 +228,25 @@ class Problem:
         return {name: _concrete(self.argument(name), names, padded) for name in used}
 
 
+def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[str, Any]:
+    """Return what a trial is built and launched as and the work of one run, as plain data to be stored with it.
+
+    `options`: the build options, computed defines among them. `launches`: entry, global and local size of each (None:
+    the driver's choice). `flops`, `bytes`: None where the study gives none. `work`: the formulas that these are of.
+    """
+    work = problem.study.text.table.get("work", {})
+    return {
+        "options": list(plan.options),
+        "launches": [
+            [launch.entry, list(launch.global_size), None if launch.local_size is None else list(launch.local_size)]
+            for launch in plan.launches
+        ],
+        "flops": problem.flops(configuration),
+        "bytes": problem.bytes(configuration),
+        "work": {name: str(formula) for name, formula in work.items()},
+    }
+
+
 def _concrete(argument: Argument, names: Mapping[str, Any], padded: bool) -> Buffer | Scalar | Local:
     where = f"arguments.{argument.name}"
     kind = _filled(argument.type, names)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from autotune.identity import clean, digest
+from autotune.identity import digest
 from autotune.model import Identity, Measurement, Outcome, Trial, identity, with_verified
 from autotune.ranking import (
     FAILED,
@@ -21,6 +21,7 @@ from autotune.ranking import (
     median_interval,
     rank,
 )
+from autotune.text import clean
 
 if TYPE_CHECKING:
     from autotune.pool import Evaluator

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autotune.bench.report import is_too_large
-from autotune.devices.opencl import understates_limits
-from autotune.identity import clean
+from autotune.bench import is_too_large
+from autotune.devices import traits
 from autotune.model import DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
 from autotune.store import Store
 from autotune.study.problem import Problem
+from autotune.text import clean
 from autotune.tuner.finale import fastest
 
 WORKER_DEATHS = 2
@@ -33,7 +33,7 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     by_configuration: dict[Identity, list[Trial]] = {}
     for trial in (own := ours(problem, trials)):
         by_configuration.setdefault(identity(trial.configuration), []).append(trial)
-    lax = understates_limits(problem.device)
+    lax = traits(problem.device).understates_limits
     for tries in by_configuration.values() if lax else ():
         # Refused by what the driver had reported, which is not believed any more: as if it had not been tried.
         tries[:] = [t for t in tries if t.outcome is not Outcome.LAUNCH_ERROR or not is_too_large(t.reason)]

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from autotune import __version__
 from autotune.errors import SetupError, WorkerError
 from autotune.model import identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
@@ -95,8 +96,9 @@ def _search(
 
 def environment() -> dict[str, str | int | float]:
     """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
-    found: dict[str, str | int | float] = {"python": platform.python_version(), "system": platform.platform()}
-    for name in ("autotune", "numpy", "optuna", "pyopencl"):
+    found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
+    found["system"] = platform.platform()
+    for name in ("numpy", "optuna", "pyopencl"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # run from a checkout that is not installed

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autotune.devices.select import find_device
+from autotune.devices import find_device
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import DeviceInfo
 

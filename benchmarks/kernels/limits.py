@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.devices.opencl import Kernel, Memory
+from autotune.devices import Kernel, Memory
 
 from .queued import QueuedSession, Run, interleave, seconds
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autotune.bench.prepare import Compiled, build, kernels
-from autotune.devices.opencl import Program
+from autotune.bench.prepare import Compiled, build, compile_plan
+from autotune.devices import Program
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo
 from autotune.study.plan import Plan
@@ -59,7 +59,7 @@ class Builds:
         if plan.options not in self._programs:
             self._programs[plan.options] = build(self._session, plan)
         program = self._programs[plan.options]
-        return Compiled(program, kernels(self._session, program, plan))
+        return compile_plan(self._session, plan, program)
 
 
 def measure(session: QueuedSession, say: Callable[[str], None]) -> list[Found]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import Event, Kernel, Session
+from autotune.devices.opencl import OpenCLSession
 from autotune.model import DeviceInfo
 from autotune.study.plan import Plan, numpy_type
 
@@ -35,12 +35,13 @@ ROUNDS = 9
 _LEAST_RUNS, _MOST_RUNS = 2, 2000
 
 
-class QueuedSession(Session):
+class QueuedSession(OpenCLSession):
     """A session whose queue takes no times, and which keeps no events."""
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
         self._queue = cl.CommandQueue(self._context)
+        self._launched = None
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -52,10 +53,9 @@ class QueuedSession(Session):
         """The device, for libraries that ask for it."""
         return self._device
 
-    def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
+    def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
         """Enqueue one kernel, and hand it to the device at once, as CUDA does: none waits for the end of a batch."""
         event = super().launch(kernel, global_size, local_size)
-        self._launched.clear()
         self._queue.flush()
         return event
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from autotune.lookup import Best
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 
 FORMATS = ("table", "json", "defines", "header", "shell", "toml")
 """The formats, each the name of a file in this folder with a function `render`."""
@@ -27,13 +31,3 @@ def defined(best: Best) -> dict[str, str]:
 def flags(best: Best) -> tuple[str, ...]:
     """Return the build options that are no `-D`."""
     return tuple(option for option in best.options if not option.startswith("-D"))
-
-
-def size_text(best: Best) -> str:
-    """Return the size asked for: `M=1024 N=1024`."""
-    return " ".join(f"{name}={value}" for name, value in best.size.items())
-
-
-def choices_text(best: Best) -> str:
-    """Return the choices asked for: `T=float`."""
-    return " ".join(f"{name}={value}" for name, value in best.choices.items())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
+from typing import TYPE_CHECKING
 
-from autotune.lookup import Best
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
+import shlex
 
 
 def render(best: Best) -> str:

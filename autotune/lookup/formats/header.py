@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 import re
 
 from autotune import text
 from autotune.errors import StudyError
-from autotune.lookup import Best
-from autotune.lookup.formats import choices_text, defined, flags, size_text
-from autotune.text import c_comment, is_c_value
+from autotune.identity import is_c_value
+from autotune.lookup.formats import defined, flags
+from autotune.text import c_comment
 
 
 def render(best: Best) -> str:
@@ -29,7 +34,10 @@ def render(best: Best) -> str:
 
 
 def _provenance(best: Best) -> list[str]:
-    lines = [f"{best.study} {size_text(best)} {choices_text(best)}".rstrip(), f"for {best.device}; match: {best.match}"]
+    lines = [
+        f"{best.study} {text.pairs(best.size)} {text.pairs(best.choices)}".rstrip(),
+        f"for {best.device}; match: {best.match}",
+    ]
     if best.time_ns is not None:
         lines.append(f"measured {text.time(best.time_ns)} on {best.measured_on}, driver {best.driver}, {best.measured}")
     if flags(best):

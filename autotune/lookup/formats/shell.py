@@ -5,9 +5,13 @@ No program acts on variables that begin with the prefix, whatever a study calls 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 import shlex
 
-from autotune.lookup import Best
 from autotune.lookup.formats import defined
 
 PREFIX = "TUNED_"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 from autotune import text
-from autotune.lookup import Best
-from autotune.lookup.formats import choices_text, flags, size_text
+from autotune.lookup.formats import flags
 from autotune.text import line
 
 
@@ -13,8 +17,8 @@ def render(best: Best) -> str:
     rows = [
         ("study", best.study),
         ("device", best.device),
-        ("size", size_text(best)),
-        ("choices", choices_text(best)),
+        ("size", text.pairs(best.size)),
+        ("choices", text.pairs(best.choices)),
         ("match", best.match.value),
         ("time", _time(best)),
         ("rate", "" if best.time_ns is None else text.rate(best.flops, best.time_ns, "GFLOPS")),

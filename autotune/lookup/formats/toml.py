@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.lookup.answer import Best
+
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autotune.lookup import Best
 from autotune.text import in_quotes
 
 

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text
-from autotune.bench.report import FIRST_S, Limits, first_error
-from autotune.cli import app
+from autotune import devices, text
+from autotune.bench import FIRST_S, Limits, first_error
 from autotune.cli.options import (
     ChoiceOption,
     DeviceOption,
@@ -21,37 +20,19 @@ from autotune.cli.options import (
     StudyArgument,
     load_study,
     parse_configuration,
-    size_text,
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.progress import configuration as shown
 from autotune.cli.result import rates_text, timing_text, trial_json
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
-from autotune.reports.savebuild import save_build
+from autotune.reports.fresh import save_build
 from autotune.study import library, reference
 from autotune.study.findings import check_entries
 from autotune.study.problem import Problem
 
 
-@app.command(
-    help="""
-Check a study: what its author runs first.
-
-Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why; then
-builds one configuration, prints the build log, and verifies it against the reference.
-Exit code 2: the study or its kernel is wrong. Exit code 1: it builds and does not pass.
-
-\b
-Examples:
-  autotune check ./blur.toml --no-run
-  autotune check ./blur.toml --set WG=128 --set VW=4 --save-build build
-  autotune check matmul --size 65 --choice T=int
-"""
-)
 def check(
     study: StudyArgument,
     device: DeviceOption = None,
@@ -71,7 +52,18 @@ def check(
     allow_python: PythonOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what is written, then build and verify one configuration."""
+    """Check a study: what its author runs first.
+
+    Reads and cross-checks the file, counts the valid configurations and says which values are excluded and why; then
+    builds one configuration, prints the build log, and verifies it against the reference.
+    Exit code 2: the study or its kernel is wrong. Exit code 1: it builds and does not pass.
+
+    \b
+    Examples:
+      autotune check ./blur.toml --no-run
+      autotune check ./blur.toml --set WG=128 --set VW=4 --save-build build
+      autotune check matmul --size 65 --choice T=int
+    """
     tuned = load_study(study)
     sizes = library.parse_size(size or [], tuned.sizes)
     choices = library.parse_choices(choice or [], tuned.text)
@@ -95,7 +87,7 @@ def check(
     if built and built["outcome"] != Outcome.OK.value:
         raise AutotuneError(
             f"{built['outcome']}: {built['reason']}",
-            where=shown(configuration),
+            where=text.pairs(configuration),
             hint="--save-build DIR keeps the build",
         )
 
@@ -126,8 +118,8 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
             ("study", f"{study.name}: {study.about}" if study.about else study.name),
             ("file", written["file"]),
             ("kernel", written["kernel"]),
-            ("size", size_text(problem.size)),
-            ("choices", shown(problem.choices)),
+            ("size", text.pairs(problem.size, ",")),
+            ("choices", text.pairs(problem.choices)),
             ("device", device),
         ]
     )
@@ -179,7 +171,7 @@ def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[t
     error = f", largest error {text.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
     told = {name: str(value) for name, value in trial.environment.items()}
     return [
-        ("configuration", shown(trial.configuration)),
+        ("configuration", text.pairs(trial.configuration)),
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
         ("time", timing_text(trial) if passed else ""),
         ("rate", rates_text(problem, trial) if passed else ""),

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from autotune import text, tuner
-from autotune.bench.report import BUILD_S, FIRST_S, Limits
-from autotune.cli import app, interrupt, progress
+from autotune import devices, text, tuner
+from autotune.bench import BUILD_S, FIRST_S, Limits
+from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -18,17 +18,17 @@ from autotune.cli.options import (
     JsonOption,
     PythonOption,
     RunLimitOption,
+    SamplerOption,
+    SeedOption,
     SizeOption,
     StudyArgument,
     load_study,
     parse_configuration,
     parse_fix,
-    size_text,
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
@@ -37,22 +37,7 @@ from autotune.study import library
 from autotune.study.problem import Problem
 from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
 
-EXAMPLE = """
-Search the parameters of a study on a device, store every trial, and print the best.
 
-A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
-best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
-about 40 seconds where none is given.
-
-\b
-Examples:
-  autotune search
-  autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
-  autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
-"""
-
-
-@app.command(help=EXAMPLE)
 def search(
     study: StudyArgument = "sgemm",
     device: DeviceOption = None,
@@ -67,11 +52,8 @@ def search(
         str | None,
         typer.Option(metavar="1%", help="Stop once less is expected from the next 20 trials: the sampler's estimate."),
     ] = None,
-    sampler: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SAMPLERS)}.")] = DEFAULT_SAMPLER,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed and same results: same proposals."),
-    ] = None,
+    sampler: SamplerOption = DEFAULT_SAMPLER,
+    seed: SeedOption = None,
     fix: FixOption = None,
     start: Annotated[
         list[str] | None,
@@ -88,13 +70,18 @@ def search(
     database: DatabaseOption = None,
     as_json_: JsonOption = False,
 ) -> None:
-    """Search, report on stderr, print the result."""
-    if sampler not in SAMPLERS:
-        raise UsageError(
-            f"no sampler named {sampler!r}{library.did_you_mean(sampler, SAMPLERS)}",
-            where="--sampler",
-            hint=f"known: {', '.join(SAMPLERS)}",
-        )
+    """Search the parameters of a study on a device, store every trial, and print the best.
+
+    A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
+    best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
+    about 40 seconds where none is given.
+
+    \b
+    Examples:
+      autotune search
+      autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
+      autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+    """
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
     sizes = library.parse_size(size or [], tuned.sizes)
@@ -184,7 +171,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
 
 def _announce(problem: Problem, count: int) -> None:
     several = f"{count} x " if count > 1 else ""
-    place = f" at {size_text(problem.size)}" if problem.size else ""
+    place = f" at {text.pairs(problem.size, ',')}" if problem.size else ""
     announce(
         f"{problem.study.name}{place} on {several}{problem.device.name} ({problem.device.fingerprint}): "
         f"{len(problem.space):,} valid configurations"

@@ -1,8 +1,10 @@
-"""OpenCL C of the engine's own kernels: the checks and the flush."""
+"""The bench's own kernels, in OpenCL C: the checks of verify.py, and one that clears the caches between runs."""
 
 from __future__ import annotations
 
-from autotune.model import DeviceInfo
+import numpy as np
+
+from autotune.devices import Session
 
 EACH = """
 /* Walk a range together: neighbouring items take neighbours on a GPU, each a stretch of its own on a CPU. */
@@ -103,7 +105,45 @@ kernel void flush(global uint *words, ulong count, uint salt) {
 """
 )
 
+FILLER = """
+kernel void filler(global uint *word, uint turns) {
+    uint v = word[0];
+    for (uint i = 0; i < turns; ++i) v = v * 1664525u + 1013904223u;
+    word[0] = v;
+}
+"""
 
-def common_options(device: DeviceInfo) -> list[str]:
+
+def common_options(session: Session) -> list[str]:
     """Return the build options that all these sources need."""
-    return [f"-DCONTIGUOUS={int(device.kind == 'cpu')}"]
+    return [f"-DCONTIGUOUS={int(session.traits.shares_cores)}"]
+
+
+_ITEMS, _GROUP = 64 * 1024, 64
+
+
+class Flush:
+    """Overwrites a buffer larger than the last-level cache; allocated and built at the first use."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ready = False
+
+    def run(self) -> None:
+        """Enqueue one flush: by a kernel where it can be, since a fill may go past the caches."""
+        if not self._ready:
+            self._prepare()
+        if self._session.traits.checks_on_device:
+            self._session.launch(self._kernel, (_ITEMS,), (_GROUP,))
+        else:
+            self._session.fill(self._buffer, 0, 0, self._size)
+
+    def _prepare(self) -> None:
+        self._size = min(2 * self._session.cache, self._session.info.memory // 8)
+        self._buffer = self._session.allocate(self._size)
+        if self._session.traits.checks_on_device:
+            self._kernel = self._session.build(FLUSH, common_options(self._session)).kernel("flush")
+            self._session.set_arguments(self._kernel, (self._buffer, np.uint64(self._size // 4), np.uint32(1)))
+        self._ready = True
+        self.run()
+        self._session.finish()

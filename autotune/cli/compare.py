@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import text, tuner
-from autotune.bench.report import FIRST_S, Limits
-from autotune.cli import app, interrupt, progress
+from autotune import devices, text, tuner
+from autotune.bench import FIRST_S, EndToEnd, Limits
+from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -19,52 +19,30 @@ from autotune.cli.options import (
     JsonOption,
     PythonOption,
     RunLimitOption,
+    SamplerOption,
+    SeedOption,
     StudyArgument,
     load_study,
     parse_fix,
     parse_sizes,
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
-from autotune.cli.progress import configuration
 from autotune.cli.result import trial_json
-from autotune.devices import select as devices
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare
-from autotune.reports.compare import BY_DEVICE, BY_SIZE, Cell, size_label
-from autotune.reports.endtoend import EndToEnd, end_to_end
-from autotune.reports.pictures import Extra, draw
+from autotune.reports.fresh import end_to_end
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import library
 from autotune.study.problem import Problem
 from autotune.tuner import Budget, Request
 
+Costs = Sequence[tuple[compare.Cell, EndToEnd]]
+"""The device end to end, for the fastest cell of each size."""
 
-@app.command(
-    name="compare",
-    help="""
-Show the best per value of one parameter, per size, or per device, as a table and as a chart.
 
-Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
-Stored trials count, so a value that was searched before may have more; the column trials says how many.
-A value that is not possible at a size is listed with the reason.
-
-\b
-Sizes, separated by commas or semicolons:
-  1024                     every size of the study is 1024
-  M=1600,N=1600,K=1007     these; after it, a semicolon: M=64,N=64;M=128,N=128
-  ladder                   a list of sizes that the study names
-
-\b
-Examples:
-  autotune compare matmul --by VARIANT --sizes 1024,2048 --chart variants.png
-  autotune compare matmul --by size --sizes 128,256,512,1024,2048 --baselines --chart sizes.svg
-  autotune compare matmul_rect --by ASPECT --fix TILE_ELEMENTS=1024 --sizes rect
-  autotune compare sgemm --by device --no-search
-""",
-)
 def compare_values(
     study: StudyArgument,
     by: Annotated[str, typer.Option("--by", metavar="PARAMETER|device|size", help="What to compare.")],
@@ -88,16 +66,32 @@ def compare_values(
             "new process, and its next use there (transfer, kernel, read back).",
         ),
     ] = False,
-    sampler: Annotated[str, typer.Option(metavar="NAME", help="How to choose.")] = DEFAULT_SAMPLER,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**32 - 1, metavar="S", help="Same seed: same proposals.")
-    ] = None,
+    sampler: SamplerOption = DEFAULT_SAMPLER,
+    seed: SeedOption = None,
     run_limit: RunLimitOption = f"{FIRST_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search what is missing, then print the table and draw the chart."""
+    """Show the best per value of one parameter, per size, or per device, as a table and as a chart.
+
+    Every value gets at least --trials trials: those that the store lacks are measured first, unless --no-search.
+    Stored trials count, so a value that was searched before may have more; the column trials says how many.
+    A value that is not possible at a size is listed with the reason.
+
+    \b
+    Sizes, separated by commas or semicolons:
+      1024                     every size of the study is 1024
+      M=1600,N=1600,K=1007     these; after it, a semicolon: M=64,N=64;M=128,N=128
+      ladder                   a list of sizes that the study names
+
+    \b
+    Examples:
+      autotune compare matmul --by VARIANT --sizes 1024,2048 --chart variants.png
+      autotune compare matmul --by size --sizes 128,256,512,1024,2048 --baselines --chart sizes.svg
+      autotune compare matmul_rect --by ASPECT --fix TILE_ELEMENTS=1024 --sizes rect
+      autotune compare sgemm --by device --no-search
+    """
     tuned = load_study(study)
     compare.require_subject(tuned, by)
     if chart is not None:
@@ -122,7 +116,7 @@ def compare_values(
     if chart is not None:
         words = [f"{name}={value}" for name, value in choices.items()]
         subtitle = "; ".join([f"{info.name}, driver {info.driver}" for info in chosen] + words)
-        draw(chart, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
+        charts.draw(chart, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
         say(f"chart written to {chart}")
     if all(cell.best is None for cell in cells):
         hint = "leave out --no-search to measure some" if no_search else "the table above says why"
@@ -134,7 +128,7 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
     if selector is not None:
         return [devices.find_device(part) for part in selector.split(",")]
     best = devices.find_device(None)
-    if by != BY_DEVICE:
+    if by != compare.BY_DEVICE:
         return [best]
     found = {best.fingerprint: best}
     for info in devices.list_devices():
@@ -145,7 +139,7 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
 def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
-        what = " ".join([problem.study.name, size_label(problem.size), *fixed])
+        what = " ".join([problem.study.name, text.size(problem.size), *fixed])
         say(f"{what}: {text.count(trials, 'trial')} on {problem.device.name}")
         request = Request(
             problem, database=database, sampler=sampler, seed=seed, budget=Budget(trials=trials), settings=settings
@@ -158,18 +152,16 @@ def _searcher(database: str | None, settings: Settings, sampler: str, seed: int 
     return search
 
 
-def _baselines(
-    cells: Sequence[Cell], device: DeviceInfo, *, measure: bool
-) -> tuple[list[Extra], list[tuple[Cell, EndToEnd]]]:
+def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bool) -> tuple[list[charts.Extra], Costs]:
     """Host baselines and, for the fastest configuration of each size, the device end to end."""
-    extras: list[Extra] = []
-    costs: list[tuple[Cell, EndToEnd]] = []
+    extras: list[charts.Extra] = []
+    costs: list[tuple[compare.Cell, EndToEnd]] = []
     for size in compare.sizes_of(cells):
         here = [cell for cell in cells if cell.size == size and cell.problem is not None]
         if not here or here[0].problem is None:
             continue
-        say(f"baselines at {size_label(size)}")
-        extras += [Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
+        say(f"baselines at {text.size(size)}")
+        extras += [charts.Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
         passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
         fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
         if fastest is None or fastest.problem is None or fastest.best is None or not measure:
@@ -180,13 +172,18 @@ def _baselines(
             warn(str(error))
             continue
         costs.append((fastest, cost))
-        extras.append(Extra("OpenCL, end to end", size, cost.total * 1e9))
-        extras.append(Extra("OpenCL, next use", size, cost.next_use * 1e9))
+        extras.append(charts.Extra("OpenCL, end to end", size, cost.total * 1e9))
+        extras.append(charts.Extra("OpenCL, next use", size, cost.next_use * 1e9))
     return extras, costs
 
 
-def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple[Cell, EndToEnd]], by: str) -> None:
-    place = () if by == BY_SIZE else ("size",)
+def _print(
+    cells: Sequence[compare.Cell],
+    extras: Sequence[charts.Extra],
+    costs: Costs,
+    by: str,
+) -> None:
+    place = () if by == compare.BY_SIZE else ("size",)
     headings = (*place, by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
     rows = []
     for size in compare.sizes_of(cells):
@@ -203,8 +200,8 @@ def _print(cells: Sequence[Cell], extras: Sequence[Extra], costs: Sequence[tuple
         table(names, [_cost_row(cell, cost) for cell, cost in costs], right=names[1:])
 
 
-def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
-    place = () if by == BY_SIZE else (size_label(cell.size),)
+def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
+    place = () if by == compare.BY_SIZE else (text.size(cell.size),)
     tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
     if cell.best is None or cell.problem is None:
         return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
@@ -216,20 +213,20 @@ def _row(cell: Cell, least: float, by: str) -> tuple[str, ...]:
         *_rates(cell.problem, cell.problem.flops(cell.best.configuration), cell.best.time_ns, cell),
         text.share(least, cell.best.time_ns),
         tried,
-        configuration(chosen),
+        text.pairs(chosen),
     )
 
 
-def _rates(problem: Problem, flops: float | None, ns: float, cell: Cell) -> tuple[str, str]:
+def _rates(problem: Problem, flops: float | None, ns: float, cell: compare.Cell) -> tuple[str, str]:
     chosen = cell.best.configuration if cell.best is not None else problem.default
     rates = (text.giga_rate(flops, ns), text.giga_rate(problem.bytes(chosen), ns))
     gflops, moved = ("-" if rate is None else text.number(rate) for rate in rates)
     return gflops, moved
 
 
-def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple[str, ...]:
-    label = f"{size_label(extra.size)} {extra.label}" if by == BY_SIZE else extra.label
-    place = () if by == BY_SIZE else (size_label(extra.size),)
+def _extra_row(extra: charts.Extra, known: compare.Cell | None, least: float, by: str) -> tuple[str, ...]:
+    label = f"{text.size(extra.size)} {extra.label}" if by == compare.BY_SIZE else extra.label
+    place = () if by == compare.BY_SIZE else (text.size(extra.size),)
     flops = known.problem.flops(known.problem.default) if known is not None and known.problem is not None else None
     rate = text.giga_rate(flops, extra.time_ns)
     return (
@@ -244,13 +241,13 @@ def _extra_row(extra: Extra, known: Cell | None, least: float, by: str) -> tuple
     )
 
 
-def _cost_row(cell: Cell, cost: EndToEnd) -> tuple[str, ...]:
+def _cost_row(cell: compare.Cell, cost: EndToEnd) -> tuple[str, ...]:
     steps = (cost.setup, cost.build, cost.transfer, cost.kernel, cost.read_back, cost.total, cost.next_use)
     alone = cell.best.time_ns if cell.best is not None else float("nan")
-    return (size_label(cell.size), *(text.time(s * 1e9) for s in steps), text.time(alone))
+    return (text.size(cell.size), *(text.time(s * 1e9) for s in steps), text.time(alone))
 
 
-def _cell_json(cell: Cell) -> dict[str, Any]:
+def _cell_json(cell: compare.Cell) -> dict[str, Any]:
     return {
         "value": cell.value,
         "size": cell.size,
@@ -262,5 +259,5 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _extra_json(extra: Extra) -> dict[str, Any]:
+def _extra_json(extra: charts.Extra) -> dict[str, Any]:
     return {"label": extra.label, "size": extra.size, "time_ns": extra.time_ns}

@@ -1,0 +1,165 @@
+"""The finalists timed again: interleaved in random order, each turn verified, the fastest in many more runs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from autotune.bench.clock import BATCH_NS, Clock
+from autotune.bench.report import Fault, Report
+from autotune.bench.timing import Precise, Rules
+from autotune.model import Measurement, Outcome
+from autotune.ranking import FINALIST_MARGIN, median
+from autotune.study.plan import Plan
+
+if TYPE_CHECKING:
+    from autotune.bench.trial import Bench
+
+LONG_NS = 250_000_000
+"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
+
+_LEAST_TAKEN = 3
+"""Samples of a finalist at least, however long they are: one says nothing of the noise."""
+
+_LEAST_S = 0.05
+"""Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
+
+_VERIFIED_RUNS = 300
+"""Runs of a finalist that are verified, as far as the time goes. If it passes, it is, with 95 % confidence, wrong in
+fewer than one run in a hundred: .99 ** 300 = .049."""
+
+_VERIFIED_SHARE = 1 / 3
+"""Share of the finalists' time that is kept for these runs."""
+
+_SERIES_S = 0.05
+"""Seconds of verified runs that are queued at once: the host waits once for each series."""
+
+_LAUNCH_S = 0.001
+"""What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
+
+
+@dataclass
+class Finalist:
+    """A plan that is timed again: its clock and times, the runs verified, and what went wrong.
+
+    `first_ns` is the time of its first run; `run_s` what a verified run takes, launches and checks included; 0 while
+    that is not known.
+    """
+
+    place: int
+    plan: Plan
+    precise: Precise
+    clock: Clock | None = None
+    first_ns: int = 0
+    verified: int = 0
+    run_s: float = 0.0
+    failure: Report | None = None
+
+    @property
+    def median_ns(self) -> float:
+        """The median of its samples, of one run each."""
+        return median(self.precise.samples) / (self.clock.runs if self.clock else 1)
+
+    def answer(self) -> Measurement | Report:
+        """Return the report of what failed, else what was measured, sample by sample in the order of the rounds."""
+        runs = self.clock.runs if self.clock else 1
+        samples = tuple(round(ns / runs) for ns in self.precise.samples)
+        return self.failure or Measurement(samples, (), self.plan.cache, self.verified)
+
+
+@dataclass
+class Finals:
+    """Times plans in turn on one bench, in a new order each round, so that all meet the same machine.
+
+    Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
+    taken within the same moments: what they say of two finalists is in their pairs.
+    """
+
+    bench: Bench
+    rules: Rules
+    _random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def run(self, plans: Sequence[Plan], limit_s: float, budget_s: float) -> list[Measurement | Report]:
+        """Go round until each is precise or the seconds are spent; three samples at least. Raises Fault where fatal."""
+        rules = replace(self.rules, least_s=max(self.rules.least_s, _LEAST_S) if self.rules.least_s else 0.0)
+        finalists = [Finalist(place, plan, Precise(rules)) for place, plan in enumerate(plans)]
+        for finalist in finalists:
+            self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
+        began = time.monotonic()
+        deadline = began + budget_s * (1 - _VERIFIED_SHARE)
+        while sound := [finalist for finalist in finalists if finalist.failure is None]:
+            known = min(len(finalist.precise.samples) for finalist in sound)
+            enough = all(finalist.precise.finished for finalist in sound) or time.monotonic() >= deadline
+            if enough and known >= _LEAST_TAKEN:
+                break
+            for finalist in self._random.sample(sound, len(sound)):
+                self._attempt(finalist, self._turn)
+        self._verify(finalists, began + budget_s)
+        return [finalist.answer() for finalist in finalists]
+
+    def _attempt(self, finalist: Finalist, step: Callable[[Finalist], None]) -> None:
+        self.bench.place = finalist.place
+        try:
+            step(finalist)
+        except Fault as fault:
+            if fault.fatal:
+                raise
+            finalist.failure = Report(fault.outcome, str(fault))
+            self.bench.refresh()
+
+    def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
+        built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
+        finalist.verified += 1
+        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, 2 * BATCH_NS)
+        if finalist.first_ns >= LONG_NS:
+            finalist.precise.add(finalist.first_ns)
+
+    def _turn(self, finalist: Finalist) -> None:
+        assert finalist.clock is not None
+        built = self.bench.build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
+        # The first sample of a turn still meets what the previous plan left in the caches.
+        long = finalist.first_ns >= LONG_NS
+        samples = finalist.clock.sample(built, 1) if long else finalist.clock.sample(built, 4)[1:]
+        self.bench.clocks.rest()
+        verdict = self.bench.check_last(built, finalist.clock)
+        if verdict.reason:
+            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
+        finalist.verified += 1
+        for ns in samples:
+            finalist.precise.add(ns)
+
+    def _verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
+        """Verify many runs of what may be named, the fastest first, until the deadline.
+
+        What is slower than a finalist may be, the default as a rule, has its turn where all others fail.
+        """
+        while sound := [finalist for finalist in finalists if finalist.failure is None]:
+            bound = FINALIST_MARGIN * min(one.median_ns for one in sound)
+            due = [one for one in sound if one.median_ns <= bound and one.verified < _VERIFIED_RUNS]
+            if not due:
+                return
+            finalist = min(due, key=lambda one: one.median_ns)
+            count = self._affordable(finalist, deadline - time.monotonic())
+            if count < 1:
+                return
+            self._attempt(finalist, partial(self._series, count=count))
+
+    def _affordable(self, finalist: Finalist, left_s: float) -> int:
+        """Return how many runs the next series may have."""
+        finalist.run_s = finalist.run_s or self.bench.restore_s + finalist.first_ns * 1e-9 + _LAUNCH_S
+        series_s = min(left_s, max(_SERIES_S, finalist.run_s))
+        return min(_VERIFIED_RUNS - finalist.verified, int(series_s / finalist.run_s))
+
+    def _series(self, finalist: Finalist, count: int) -> None:
+        """Verify each of some runs, on outputs poisoned before it: what an earlier one left there cannot pass."""
+        built = self.bench.build(finalist.plan)
+        began = time.monotonic()
+        verdict = self.bench.check_runs(built, count, finalist.run_s)
+        finalist.run_s = (time.monotonic() - began) / count
+        finalist.verified += count
+        if verdict.reason:
+            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong in {finalist.verified} runs: {verdict.reason}")

@@ -1,0 +1,81 @@
+"""One plan in a process of its own: used once from nothing, each step timed, or built for its author to read."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from autotune.bench.messages import EndToEnd, Keep, Kept, Use
+from autotune.bench.prepare import compile_plan, set_arguments
+from autotune.devices import BackendError, BuildError, load_backend
+from autotune.model import DeviceInfo
+from autotune.study.plan import Buffer, Plan, numpy_type
+
+
+def once(device: DeviceInfo, message: Use | Keep) -> EndToEnd | Kept:
+    """Do what the message says. Raises Fault, BackendError."""
+    return use(device, message.plan) if isinstance(message, Use) else keep(device, message.plan)
+
+
+def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
+    """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
+    buffers = {name: buffer for name, buffer in plan.arguments.items() if isinstance(buffer, Buffer)}
+    inputs = {name: _random(buffer) for name, buffer in buffers.items() if buffer.access in ("in", "inout")}
+    outputs = {name: np.empty(buffers[name].nbytes, np.uint8) for name in plan.outputs}
+    backend = load_backend(device.backend)  # Python's imports are no part of it
+    begun = time.perf_counter()
+    session = backend.open(device)
+    memory = {name: session.allocate(buffer.nbytes) for name, buffer in buffers.items()}
+    ready = time.perf_counter()
+    compiled = compile_plan(session, plan)
+    set_arguments(session, plan, compiled, memory)
+    built = time.perf_counter()
+
+    def again() -> tuple[float, float, float]:
+        """Seconds for transfer, kernel and read back."""
+        since = time.perf_counter()
+        for name, buffer in buffers.items():
+            if buffer.access == "zeroed":
+                session.fill(memory[name], 0, 0, buffer.nbytes)
+        for name, data in inputs.items():
+            session.write(memory[name], data)
+        there = time.perf_counter()
+        for kernel, launch, _ in compiled.kernels:
+            session.launch(kernel, launch.global_size, launch.local_size)
+        session.finish()
+        ran = time.perf_counter()
+        for name, data in outputs.items():
+            session.read(memory[name], data)
+        return there - since, ran - there, time.perf_counter() - ran
+
+    transfer, running, read_back = again()
+    compiling = max(0.0, running - session.busy_ns() * 1e-9) if session.traits.builds_at_launch else 0.0
+    return EndToEnd(
+        setup=ready - begun,
+        build=built - ready + compiling,
+        transfer=transfer,
+        kernel=running - compiling,
+        read_back=read_back,
+        next_use=sum(again()),
+    )
+
+
+def keep(device: DeviceInfo, plan: Plan) -> Kept:
+    """Build a plan and return what that gave."""
+    try:
+        program = load_backend(device.backend).open(device).build(plan.source, plan.options)
+    except BuildError as error:
+        return Kept(error.detail)
+    try:
+        suffix = program.binary_suffix
+        return Kept(program.log, program.binary.rstrip(b"\0") if suffix == "ptx" else program.binary, suffix)
+    except BackendError:  # a driver need not give it away
+        return Kept(program.log)
+
+
+def _random(buffer: Buffer) -> Any:
+    dtype, _ = numpy_type(buffer.type)
+    count = buffer.nbytes // dtype.itemsize
+    return (np.random.default_rng(1).random(count, dtype=np.float32) * 8).astype(dtype)

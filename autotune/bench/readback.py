@@ -1,0 +1,97 @@
+"""Looking at buffers from the host, which reads them back: for devices that do not run OpenCL C. See verify.py."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.arena import Guarded
+from autotune.devices import Session
+from autotune.study.plan import Tolerance, numpy_type
+
+_NONE = np.zeros(4, np.uint32)
+
+
+class OnHost:
+    """Looks at buffers by reading them back."""
+
+    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
+        self._session = session
+        self._expected = expected
+
+    def forget(self) -> None:
+        """Nothing of it lies on the device."""
+
+    def run(
+        self,
+        looks: Sequence[Callable[[], NDArray[np.uint32]]],
+        repeated: Sequence[Callable[[], NDArray[np.uint32]]] = (),
+        run: Callable[[], None] | None = None,
+        runs: int = 1,
+    ) -> list[NDArray[np.uint32]]:
+        """Return what each look found, then what each of the `repeated` found after all of the runs together."""
+        totals = [_NONE.copy() for _ in repeated]
+        for _ in range(runs):
+            if run is not None:
+                run()
+            for total, look in zip(totals, repeated, strict=True):
+                words = look()
+                total[:2] += words[:2]
+                total[2:] = np.maximum(total[2:], words[2:])
+        return [*(look() for look in looks), *totals]
+
+    def guards(self, guarded: Guarded) -> Any:
+        """Count the bytes of its guards that have changed."""
+        start, stop = guarded.start, guarded.start + guarded.nbytes
+
+        def look() -> NDArray[np.uint32]:
+            whole = self._read(guarded, 0, guarded.size)
+            right = np.resize(np.array([guarded.guard], np.uint32).view(np.uint8), guarded.size)
+            changed = whole != right
+            return np.array([changed[:start].sum(), changed[stop:].sum(), 0, 0], np.uint32)
+
+        return look
+
+    def checksum(self, guarded: Guarded) -> Any:
+        """Take the CRC of its data."""
+        return lambda: np.array(
+            [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
+        )
+
+    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
+        """Compare its logical part with what is expected, in 64 bits."""
+        buffer = guarded.buffer
+        dtype, width = numpy_type(buffer.type)
+        place = tuple(slice(extent) for extent in buffer.shape)
+
+        def look() -> NDArray[np.uint32]:
+            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype).reshape(*buffer.allocate, width)
+            expected = np.asarray(self._expected[buffer.name]).astype(dtype).reshape(-1)
+            return _compared(room[place].reshape(-1), expected, tolerance)
+
+        return look
+
+    def _read(self, guarded: Guarded, start: int, nbytes: int) -> NDArray[np.uint8]:
+        found = np.empty(nbytes, np.uint8)
+        self._session.read(guarded.whole, found, start)
+        return found
+
+
+def _compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
+    """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
+    wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64
+    x: NDArray[Any] = found.astype(wide)
+    e: NDArray[Any] = expected.astype(wide)
+    with np.errstate(all="ignore"):
+        same = (found == expected) | (np.isnan(x) & np.isnan(e))
+        error, allowed = np.abs(x - e), tolerance.absolute + tolerance.relative * np.abs(e)
+        wrong = ~same & ~(error <= allowed)
+        share = np.where(~same & (allowed > 0) & ~np.isnan(error), error / allowed, np.where(same, 0.0, np.inf))
+        worst = np.array([np.max(share, initial=0.0)]).astype(np.float32)
+    first = ~np.uint32(min(int(np.argmax(wrong)), 2**32 - 1)) if wrong.any() else np.uint32(0)
+    nans = np.count_nonzero(np.isnan(x) & ~np.isnan(e))
+    return np.array([np.count_nonzero(wrong), nans, first, worst.view(np.uint32)[0]], np.uint32)

@@ -1,0 +1,44 @@
+"""`autotune best`, for --help and mistakes: what is asked well takes the shorter way of `lookup.asking`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, JsonOption, SizeOption, StudyArgument
+from autotune.errors import UsageError
+from autotune.lookup import asking
+from autotune.lookup.formats import FORMATS
+
+HELP = f"""
+Print the best stored configuration for a device and a size, and how it matches the question.
+
+Formats: {", ".join(FORMATS)}. Where nothing is stored that could answer, the study's default configuration is printed
+and the match says so. What the answer falls short of is said on stderr.
+
+\b
+Examples:
+  autotune best
+  autotune best sgemm --size M=4096,N=4096,K=4096 --format defines
+  autotune best ./blur.toml -d 0 --format header > blur_tuned.h
+"""
+
+
+def best(
+    study: StudyArgument = asking.DEFAULT_STUDY,
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    output: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="How to print it. Default: table.")
+    ] = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer as `python -m autotune best` does, which takes a shorter way for all but --help and mistakes."""
+    if as_json and output not in (None, "json"):
+        raise UsageError(f"--json and --format {output} exclude each other", hint="leave one of them out")
+    shown = "json" if as_json else output or "table"
+    asked = asking.Asked(study, device, tuple(size or ()), tuple(choice or ()), database, shown)
+    raise typer.Exit(asking.run(asked))

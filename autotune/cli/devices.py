@@ -1,0 +1,45 @@
+"""`autotune devices`: what is here, and what is amiss."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from autotune.cli.options import JsonOption
+from autotune.cli.output import say, table, write_json
+from autotune.devices import select
+from autotune.errors import SetupError
+from autotune.model import DeviceInfo
+
+
+def list_devices(as_json: JsonOption = False) -> None:
+    """List every OpenCL device: index, fingerprint, driver, limits; say what is amiss and the command that mends it.
+
+    \b
+    Examples:
+      autotune devices
+      autotune devices --json
+    """
+    found = select.list_devices()
+    if as_json:
+        write_json([{"fingerprint": info.fingerprint, **asdict(info)} for info in found])
+    elif found:
+        headings = ("", "device", "fingerprint", "kind", "units", "memory", "local", "group", "driver")
+        table(headings, map(_device_row, found), right=("units", "memory", "local", "group"))
+    for said in select.diagnose():
+        say(said)
+    if not found:
+        raise SetupError("no OpenCL device", hint="the lines above say how to get one")
+
+
+def _device_row(info: DeviceInfo) -> tuple[str, ...]:
+    return (
+        info.number,
+        info.name,
+        info.fingerprint,
+        info.kind,
+        str(info.compute_units),
+        f"{info.memory / 2**30:.1f} GiB",
+        f"{info.local_memory / 2**10:.0f} KiB",
+        str(info.max_work_group_size),
+        f"{info.platform.partition(',')[0].replace('Portable Computing Language', 'PoCL')} {info.driver}",
+    )

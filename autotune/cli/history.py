@@ -1,0 +1,105 @@
+"""`autotune history`: what is stored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from autotune import text
+from autotune.cli.options import DatabaseOption, JsonOption
+from autotune.cli.output import say, write, write_json
+from autotune.model import Outcome
+from autotune.ranking import median_interval
+from autotune.store import Row, Store
+from autotune.study import library
+from autotune.text import line
+
+
+def history(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Only trials of this study.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List stored trials, newest first: configuration, outcome with its reason, median, spread, when, device, driver.
+
+    \b
+    Examples:
+      autotune history sgemm
+      autotune history sgemm --failed --limit 100
+      autotune history --json > trials.json
+    """
+    with Store.open(database) as store:
+        # A study whose file is not here, but whose trials are, has a history all the same.
+        name = study if study is None or study in store.counts() else library.find_study(study).name
+        rows = store.history(name, None if failed else limit)
+    rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
+    if as_json:
+        write_json([_history_json(row) for row in rows])
+        return
+    if not rows:
+        say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
+        return
+    heads = [tuple(map(line, _history_head(row))) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
+    for row, head in zip(rows, heads, strict=True):
+        write("  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
+        write(f"    {text.pairs(row.trial.configuration)}")
+        if row.trial.outcome.failed:
+            write(f"    {line(' '.join(row.trial.reason.split()))}")
+
+
+def _history_head(row: Row) -> tuple[str, ...]:
+    """One stored trial but for its configuration and reason, which have lines of their own: they are long."""
+    trial = row.trial
+    return (
+        f"{trial.started:%Y-%m-%d %H:%M:%S}" if trial.started else "",
+        row.key.study,
+        text.size(row.key.size),
+        trial.outcome.value,
+        text.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
+        _spread(row),
+        row.key.device,
+        f"driver {trial.driver}",
+    )
+
+
+def _bound(row: Row) -> str:
+    """A stopped trial is known to be about this slow, not measured."""
+    known = text.time(row.trial.time_ns)
+    return f"~ {known}" if row.trial.outcome is Outcome.STOPPED and known != "-" else ""
+
+
+def _spread(row: Row) -> str:
+    """Half the width of the median's 95 % interval, as a share of the median."""
+    measurement = row.trial.retimed or row.trial.measurement
+    if measurement is None or not measurement.median_ns > 0 or row.trial.outcome is not Outcome.OK:
+        return ""
+    low, high = median_interval(measurement.samples_ns)
+    return f"± {50 * (high - low) / measurement.median_ns:.1f} %"
+
+
+def _history_json(row: Row) -> dict[str, Any]:
+    trial = row.trial
+    measurement = trial.retimed or trial.measurement
+    return {
+        "study": row.key.study,
+        "size": row.key.size,
+        "choices": row.key.choices,
+        "device": row.key.device,
+        "device_name": row.device_name,
+        "driver": trial.driver,
+        "sampler": row.sampler,
+        "configuration": trial.configuration,
+        "outcome": trial.outcome.value,
+        "reason": trial.reason,
+        "time_ns": trial.time_ns,
+        "interval_ns": median_interval(measurement.samples_ns) if measurement else None,
+        "samples_ns": measurement.samples_ns if measurement else (),
+        "started": trial.started.isoformat() if trial.started else None,
+        "finished": trial.finished.isoformat() if trial.finished else None,
+        "kernel_hash": row.key.kernel_hash,
+        "study_hash": row.key.study_hash,
+    }

@@ -1,0 +1,63 @@
+"""`autotune studies`: what can be searched here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.cli.options import DatabaseOption, JsonOption
+from autotune.cli.output import facts, write_json
+from autotune.devices import select
+from autotune.errors import AutotuneError
+from autotune.model import DeviceInfo
+from autotune.store import Store
+from autotune.study import library
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.text import line
+
+
+def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
+    """List the bundled studies and those in ./studies: kernel, parameters, valid configurations, trials stored.
+
+    Valid configurations are counted at the default size on the default device, or on a typical GPU where there is none.
+
+    \b
+    Examples:
+      autotune studies
+      autotune studies --json
+    """
+    info = _any_device()
+    with Store.open(database) as store:
+        counts = store.counts()
+    rows = [_study(name, info, counts) for name in sorted(library.study_paths())]
+    if as_json:
+        write_json(rows)
+        return
+    facts((row["study"], _study_text(row)) for row in rows)
+
+
+def _any_device() -> DeviceInfo | None:
+    try:
+        return select.find_device(None)
+    except AutotuneError:
+        return None
+
+
+def _study(name: str, info: DeviceInfo | None, counts: dict[str, int]) -> dict[str, Any]:
+    row: dict[str, Any] = {"study": name, "about": "", "kernel": "", "parameters": [], "valid": None, "error": ""}
+    row["trials"] = counts.get(name, 0)
+    try:
+        study = Study.load(name)
+        row |= {"kernel": str(study.text.kernel_path), "parameters": list(study.parameters), "about": study.about}
+        row["valid"] = len(Problem(study, device=info).space)
+    except AutotuneError as error:
+        row["error"] = f"error: {error}"
+    return row
+
+
+def _study_text(row: dict[str, Any]) -> str:
+    if row["valid"] is None:
+        return f"{line(row['error'])}\n"
+    counts = f"{row['valid']:,} valid configurations, {row['trials']:,} trials stored"
+    told = (row["about"], row["kernel"], " ".join(row["parameters"]), counts)
+    return "".join(f"{line(text)}\n" for text in told)

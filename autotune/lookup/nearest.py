@@ -1,0 +1,271 @@
+"""The nearest of what is stored, where nothing is stored exactly as asked, and what differs.
+
+What is valid and how it is built is evaluated by the study's expressions: this loads the study's room.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from autotune.errors import SpaceError, StoreError, StudyError
+from autotune.identity import ProblemKey, Size, Value, misfit
+from autotune.lookup.answer import Best, Match, Question, built, found, left_out, table
+from autotune.lookup.records import Told
+from autotune.study.library import default_configuration, space_hash
+
+if TYPE_CHECKING:
+    from autotune.study.problem import Problem
+
+
+class _Candidate(NamedTuple):
+    """A stored problem that may answer, and how far it is from the question."""
+
+    number: int
+    key: ProblemKey
+    match: Match
+    distance: float
+
+
+def answer(asked: Question, rated: bool) -> Best:
+    """Answer as nearly as what is stored allows; with the study's default where nothing does."""
+    return _Nearest(asked, rated).answer()
+
+
+class _Nearest:
+    """One question, answered by the problems that may answer it, nearest first."""
+
+    def __init__(self, asked: Question, rated: bool) -> None:
+        self.asked = asked
+        self.key = asked.key
+        self.rated = rated
+
+    def answer(self) -> Best:
+        """Answer from the very problem asked for, whatever the driver, else from the nearest, else by the default."""
+        number = self.asked.records.problem(self.key)
+        exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT, 0.0))
+        if exact is not None:
+            return exact
+        nearest = (best for candidate in self._candidates() if (best := self._answer(candidate)) is not None)
+        return next(nearest, None) or self._default()
+
+    def _default(self) -> Best:
+        """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
+        configuration, where = default_configuration(self.asked.text), self.asked.database
+        notes = [f"nothing in {where} can answer: this is the study's default configuration, not a measured one"]
+        if not self._is_valid(configuration):
+            configuration = dict(self.problem.default)
+            notes.append(
+                "the default itself is not valid at this size on this device: this is the valid one nearest to it"
+            )
+        return Best(
+            self.key.study,
+            configuration,
+            Match.DEFAULT,
+            (*notes, *left_out(self.asked)),
+            self.key.device,
+            self.key.size,
+            self.key.choices,
+            database=where,
+            options=self._options(configuration),
+        )
+
+    def _answer(self, candidate: _Candidate) -> Best | None:
+        """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
+        ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver)
+        place = 0
+        while True:
+            if place == len(ranked):
+                if whole:
+                    return None
+                ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
+                continue
+            told = self.asked.records.told(ranked[place])
+            stored = self._of_study(told)
+            if stored is not None and (self._is_known(candidate, told) or self._is_valid(stored)):
+                break
+            place += 1
+        best = found(self.asked, candidate.key, candidate.match, stored, told, ranked[place:], trials)
+        best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
+        return self._built(best, candidate, told)
+
+    def _built(self, best: Best, candidate: _Candidate, told: Told) -> Best:
+        """Fill in the build options and, where this size was measured, the operations per run."""
+        options, flops = None, None
+        if candidate.match is Match.EXACT:
+            options, flops = built(self.asked, best.configuration, told)
+        if flops is None and self.rated and best.measured_size == best.size:  # another's time says nothing of this work
+            flops = self.problem.flops(best.configuration)
+        return best._replace(options=self._options(best.configuration) if options is None else options, flops=flops)
+
+    def _options(self, configuration: Mapping[str, Value]) -> tuple[str, ...]:
+        study = self.asked.text
+        if not any(study.table.get(name) for name in ("defines", "options")):
+            return tuple(f"-D{name}={value}" for name, value in {**self.key.choices, **configuration}.items())
+        options: tuple[str, ...] = self.problem.plan(configuration).options
+        for option in options:
+            if not option.isprintable():
+                raise StudyError(f"{option!r:.60} holds a control character", where=f"{study.path}: options")
+        return options
+
+    def _of_study(self, told: Told) -> dict[str, Value] | None:
+        """Return a stored configuration in the study's order; None where it is none of this study.
+
+        Whoever can write to the database, or had something imported, decides what is stored there.
+        """
+        try:
+            stored = json.loads(told.configuration)
+            reason = misfit(self.asked.values, stored)
+        except (ValueError, RecursionError):
+            reason = "it is no JSON"
+        if reason:
+            self.asked.left_out.append(reason)
+            return None
+        return {name: stored[name] for name in self.asked.values}
+
+    def _is_known(self, candidate: _Candidate, told: Told) -> bool:
+        """True where the same rules held when it was searched."""
+        return candidate.match is Match.EXACT and table(told.environment).get("space") == space_hash(self.asked.text)
+
+    def _differences(self, key: ProblemKey) -> list[str]:
+        notes = []
+        if key.device != self.key.device:
+            notes.append(f"measured on {key.device}, asked for {self.key.device}")
+        if dict(key.size) != dict(self.key.size):
+            sizes = [" ".join(f"{name}={size[name]}" for name in self.key.size) for size in (key.size, self.key.size)]
+            notes.append(f"measured at {sizes[0]}, asked for {sizes[1]}")
+        if key.kernel_hash != self.key.kernel_hash:
+            notes.append("the kernel has changed since it was measured")
+        if key.study_hash != self.key.study_hash:
+            notes.append(
+                "the study (launches, arguments, options, reference or timing) has changed since it was measured"
+            )
+        return notes
+
+    def _candidates(self) -> list[_Candidate]:
+        """Return the other problems of this study with these choices that may answer, nearest first."""
+        found = []
+        for number, kernel, study, device, size in self.asked.records.alike(self.key):
+            key = ProblemKey(self.key.study, kernel, study, device, table(size), self.key.choices)
+            match = self._match(key)
+            if key != self.key and match is not None and _is_size(key.size, self.key.size):
+                found.append(_Candidate(number, key, match, _distance(key.size, self.key.size)))
+        return sorted(found, key=self._nearness)
+
+    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float]:
+        key = candidate.key
+        changed = (key.kernel_hash, key.study_hash) != (self.key.kernel_hash, self.key.study_hash)
+        units = [max(1, compute_units(device)) for device in (key.device, self.key.device)]
+        return list(Match).index(candidate.match), candidate.distance, changed, abs(math.log2(units[0] / units[1]))
+
+    def _match(self, key: ProblemKey) -> Match | None:
+        asked, here = self.key.device, key.device
+        if here == asked:
+            return Match.CHANGED if dict(key.size) == dict(self.key.size) else Match.NEAREST_SIZE
+        if (vendor(here), kind(here)) != (vendor(asked), kind(asked)):
+            return None
+        alike = architecture(here, self._capability(here))
+        same = alike and alike == architecture(asked, self._capability(asked))
+        return Match.SAME_ARCHITECTURE if same else Match.SAME_VENDOR
+
+    def _capability(self, fingerprint: str) -> str:
+        device = self.asked.device
+        if device is not None and fingerprint == device.fingerprint:
+            return device.compute_capability
+        return str((self._stored(fingerprint) or {}).get("compute_capability", ""))
+
+    def _stored(self, fingerprint: str) -> dict[str, Any]:
+        """Return what was last said of a stored device; nothing where it is not stored."""
+        facts = [facts for stored, _, facts in self.asked.records.devices() if stored == fingerprint]
+        return table(facts[-1]) if facts else {}
+
+    def _is_valid(self, configuration: Mapping[str, Value]) -> bool:
+        try:
+            self.problem.plan(configuration)
+        except SpaceError:
+            return False
+        return True
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The study at this size on this device: as it is here, else as last stored, else a typical one."""
+        from autotune.store.records import device_of
+        from autotune.study.problem import Problem
+        from autotune.study.study import Study
+
+        device = self.asked.device
+        if device is None and (facts := self._stored(self.key.device)):
+            try:
+                device = device_of(facts)
+            except StoreError as error:
+                error.hint = "-d INDEX asks the device itself"
+                raise error.at(f"{self.asked.database}: {self.key.device}") from None
+        return Problem(Study.from_text(self.asked.text), self.key.size, self.key.choices, device)
+
+
+def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
+    """True for whole numbers of at least 1 under the names asked for."""
+    return set(size) == set(asked) and all(type(value) is int and value >= 1 for value in size.values())
+
+
+def _distance(here: Size, asked: Size) -> float:
+    """Return how far two sizes are apart: the sum of the doublings in each dimension."""
+    return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
+
+
+# Devices that are alike -----------------------------------------------------------------------------------
+
+_CAPABILITIES = (
+    (r"b[23]00|gb[23]00", "10.0"),
+    (r"rtx-50\d0|rtx-pro-\d+-blackwell", "12.0"),
+    (r"h[128]00|h20|gh200", "9.0"),
+    (r"rtx-40\d0|l4|l40s?|rtx-\d+-ada", "8.9"),
+    (r"rtx-30\d0|a10g?|a16|a2|a40|rtx-a\d+", "8.6"),
+    (r"a100|a30|a800", "8.0"),
+    (r"rtx-20\d0|gtx-16\d0|t4g?|titan-rtx|quadro-rtx-\d+", "7.5"),
+    (r"v100s?|titan-v", "7.0"),
+    (r"gtx-10\d0|p4|p40|titan-xp?", "6.1"),
+    (r"p100", "6.0"),
+)
+"""Compute capabilities of NVIDIA's models, for those that no database here has seen.
+
+Source: NVIDIA, CUDA GPU compute capability, https://developer.nvidia.com/cuda-gpus.
+"""
+
+
+def vendor(fingerprint: str) -> str:
+    """Return the first word of a fingerprint: `nvidia`."""
+    return fingerprint.partition("-")[0]
+
+
+def kind(fingerprint: str) -> str:
+    """Return `cpu` or `gpu` (which includes accelerators): only a CPU's fingerprint ends without its memory."""
+    return "cpu" if fingerprint.endswith("cu") else "gpu"
+
+
+def compute_units(fingerprint: str) -> int:
+    """Return the compute units in a fingerprint; 0 where it names none."""
+    found = re.search(r"(\d+)cu(-\d+g)?$", fingerprint)
+    return int(found[1]) if found else 0
+
+
+def architecture(fingerprint: str, capability: str = "") -> str:
+    """Return a word that devices of one architecture share; "" where it cannot be told.
+
+    NVIDIA: the compute capability that the driver told, else that of the model's name. AMD: the `gfx` name,
+    without its stepping. CPUs: the vendor, since one OpenCL compiler serves them all.
+    """
+    maker = vendor(fingerprint)
+    if kind(fingerprint) == "cpu":
+        return f"{maker} cpu"
+    name = re.sub(r"-\d+cu(-\d+g)?$", "", fingerprint.removeprefix(f"{maker}-"))
+    if maker == "nvidia":
+        words = f"-{name}-"
+        capability = capability or next((c for names, c in _CAPABILITIES if re.search(f"-({names})-", words)), "")
+        return f"nvidia {capability}" if capability else ""
+    gfx = re.search(r"gfx(\d+)[0-9a-f]{2}\b", name)
+    return f"{maker} gfx{gfx[1]}" if gfx else ""

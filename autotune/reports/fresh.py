@@ -1,0 +1,70 @@
+"""One plan in a fresh worker process with empty build caches: a use from nothing to the result, and a build kept.
+
+As in the first call of a program; and a compiler that crashes takes nothing else down.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from autotune.bench import EndToEnd, Keep, Kept, Report, Use
+from autotune.devices import environment
+from autotune.errors import UsageError, WorkerError
+from autotune.model import DeviceInfo
+from autotune.pool import WorkerProcess
+from autotune.study.plan import Plan
+
+LIMIT_S = 300.0
+"""For all of it."""
+
+
+def end_to_end(plan: Plan, device: DeviceInfo) -> EndToEnd:
+    """Use a verified plan from nothing. Raises WorkerError where the process fails or overruns."""
+    answer = _ask(Use(plan), device, "end to end")
+    assert isinstance(answer, EndToEnd)
+    return answer
+
+
+def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
+    """Write `kernel.cl`, `options.txt`, `build.log` and the binary into a folder; return what was written.
+
+    A plan that does not build leaves no binary, which is PTX on NVIDIA. Raises UsageError where the folder cannot be
+    written, WorkerError where the build process dies or overruns.
+    """
+    _write(folder, {"kernel.cl": plan.source.encode(), "options.txt": ("\n".join(plan.options) + "\n").encode()})
+    kept = _ask(Keep(plan), device, "--save-build")
+    assert isinstance(kept, Kept)
+    files = {"build.log": (kept.log + "\n").encode()}
+    if kept.binary:
+        files[f"kernel.{kept.suffix}"] = kept.binary
+    _write(folder, files)
+    return [folder / name for name in ("kernel.cl", "options.txt", *files)]
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(folder)) from error
+
+
+def _ask(message: Use | Keep, device: DeviceInfo, where: str) -> Any:
+    with tempfile.TemporaryDirectory(prefix="autotune-") as name:
+        folder = Path(name)
+        worker = WorkerProcess("once", folder, environment(device, folder, worker=False))
+        try:
+            worker.send(device)
+            worker.receive(LIMIT_S)  # it may be ended from here on
+            worker.send(message)
+            answer = worker.receive(LIMIT_S)
+        except WorkerError as error:
+            raise error.at(where) from None
+        finally:
+            worker.kill()
+    if isinstance(answer, Report):
+        raise WorkerError(answer.reason, where=where, detail=answer.build_log)
+    return answer

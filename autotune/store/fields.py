@@ -1,0 +1,259 @@
+"""What a trial is kept as, each field once: its column, its entry in a line of JSON, and the ways in and out.
+
+Tables, rows, exported lines and the checks of imported ones all go by FIELDS. A new field of a trial is an attribute
+of model.Trial, its line here and a migration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr
+from sqlalchemy import Column, Double, Integer
+from sqlalchemy import Text as TextColumn
+
+from autotune.identity import digest, name_fault, value_fault
+from autotune.model import Measurement, Outcome, Trial
+from autotune.ranking import median
+from autotune.store.records import Columns, instant, mapping, number, ordered, text
+from autotune.text import clean
+
+# Entries of a line of JSON, as pydantic checks them --------------------------------------------------------
+
+
+def _moment(told: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(told)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("is beyond the years that can be told") from None
+
+
+def _samples(values: list[int]) -> list[int]:
+    if median(values) == 0:
+        raise ValueError("no kernel runs in no time")
+    return values
+
+
+def _without(fault: Callable[[Any], str]) -> AfterValidator:
+    """Return a validator that refuses what `fault` finds fault with."""
+
+    def check(entry: Any) -> Any:
+        if found := fault(entry):
+            raise ValueError(found)
+        return entry
+
+    return AfterValidator(check)
+
+
+def _made_fault(entry: object) -> str:
+    """Return what is wrong with what a trial tells of its build; "" where it may enter."""
+    if not isinstance(entry, dict) or set(entry) != {"options", "launches", "flops", "bytes", "work"}:
+        return "is not options, launches, flops, bytes and work"
+    amounts = (entry["flops"], entry["bytes"])
+    sound = (
+        _are(entry["options"], str)
+        and isinstance(entry["launches"], list)
+        and all(map(_is_launch, entry["launches"]))
+        and all(amount is None or (type(amount) in (int, float) and math.isfinite(amount)) for amount in amounts)
+        and isinstance(entry["work"], dict)
+        and _are(list(entry["work"].values()), str)
+    )
+    return "" if sound else "holds what no build has"
+
+
+def _is_launch(entry: object) -> bool:
+    """Whether it is an entry point, its global size and its local size, null where the driver chooses."""
+    if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+        return False
+    return _are(entry[1], int) and (entry[2] is None or _are(entry[2], int))
+
+
+def _are(entries: object, kind: type) -> bool:
+    return isinstance(entries, list) and all(type(entry) is kind for entry in entries)
+
+
+Text = Annotated[StrictStr, AfterValidator(clean)]
+Name = Annotated[StrictStr, _without(name_fault)]
+Value = Annotated[StrictInt | StrictFloat | StrictStr, _without(value_fault)]
+Number = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+Nanoseconds = list[Annotated[StrictInt, Field(ge=0, lt=2**63)]]
+Samples = Annotated[Nanoseconds, AfterValidator(_samples)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Facts = dict[Text, Number | Annotated[float, Field(allow_inf_nan=False)] | Text]
+Moment = Annotated[StrictStr, AfterValidator(_moment)]
+Instant = Annotated[Moment, AfterValidator(instant)]
+
+
+# Kinds of values ------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """How a value is kept: its column and its entry in a line, the way into the column and the way out.
+
+    `take` raises ValueError for what no trial has: whoever writes to the file writes what he likes.
+    """
+
+    column: Any
+    entry: Any
+    put: Callable[[Any], Any]
+    take: Callable[[Any], Any]
+    is_json: bool = False
+
+
+def _nanoseconds(column: object) -> tuple[int, ...]:
+    found = json.loads(text(column))
+    if not isinstance(found, list) or not all(type(value) is int and 0 <= value < 2**63 for value in found):
+        raise ValueError(f"{found!r:.40}")
+    return tuple(found)
+
+
+def _made(column: object) -> dict[str, Any]:
+    found = json.loads(text(column))
+    if fault := _made_fault(found):
+        raise ValueError(fault)
+    return dict(found)
+
+
+def _integers(values: Iterable[int]) -> str:
+    return ordered([int(value) for value in values])  # NumPy's integers are welcome
+
+
+def _bounded(error: float) -> float:
+    """A NaN among the outputs is an error without bound; SQLite would turn a NaN into no error at all."""
+    return math.inf if math.isnan(error) else error
+
+
+_CONFIGURATION = Kind(TextColumn, dict[Name, Value], ordered, mapping, is_json=True)
+_FACTS = Kind(TextColumn, Facts, ordered, mapping, is_json=True)
+_MADE = Kind(TextColumn, Annotated[dict[str, Any], _without(_made_fault)], ordered, _made, is_json=True)
+_SAMPLES = Kind(TextColumn, Samples, _integers, _nanoseconds, is_json=True)
+_WARMUP = Kind(TextColumn, Nanoseconds, _integers, _nanoseconds, is_json=True)
+_OUTCOME = Kind(TextColumn, Outcome, str, Outcome)
+_TEXT = Kind(TextColumn, Text, clean, text)
+_CACHE = Kind(TextColumn, Literal["warm", "cold"], str, text)
+_TIME = Kind(Double, None, float, number)
+_SECONDS = Kind(Double, Seconds, float, number)
+_ERROR = Kind(Double, Annotated[float, Field(ge=0)], _bounded, number)
+_COUNT = Kind(Integer, Count, int, number)
+_INSTANT = Kind(TextColumn, Moment, instant, lambda column: datetime.fromisoformat(text(column)))
+
+
+# The fields -----------------------------------------------------------------------------------------------
+
+
+class TrialField(NamedTuple):
+    """A field of a trial or a measurement. What is `derived` stands in no line of JSON."""
+
+    name: str
+    kind: Kind
+    optional: bool = False
+    derived: Callable[[Any], Any] | None = None
+    part: str = ""  # the attribute of the trial that has it
+    added: bool = False  # later than the first version: older lines are without it
+
+    def column(self) -> Column[Any]:
+        """Return its column of a table."""
+        return Column(self.name, self.kind.column, nullable=self.optional)
+
+    def stored(self, record: Any) -> Any:
+        """Return what its column holds for a trial or a measurement."""
+        owner = attrgetter(self.part)(record) if self.part else record
+        value = None if owner is None else (self.derived or attrgetter(self.name))(owner)
+        return None if value is None else self.kind.put(value)
+
+    def told(self, row: Columns) -> Any:
+        """Return the value in a row. Raises ValueError for what no trial has."""
+        if self.optional and row[self.name] is None:
+            return None
+        try:
+            return self.kind.take(row[self.name])
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
+    def shown(self, row: Columns) -> Any:
+        """Return the entry of a line for a row."""
+        value = row[self.name]
+        return json.loads(value) if self.kind.is_json and value is not None else value
+
+
+MEASUREMENT = (
+    TrialField("time_ns", _TIME, derived=lambda measured: measured.median_ns if measured.samples_ns else None),
+    TrialField("samples_ns", _SAMPLES),
+    TrialField("warmup_ns", _WARMUP),
+    TrialField("cache", _CACHE),
+)
+FIELDS = (
+    TrialField("configuration", _CONFIGURATION),
+    TrialField("configuration_hash", _TEXT, derived=lambda trial: digest(trial.configuration)),
+    TrialField("outcome", _OUTCOME),
+    TrialField("reason", _TEXT),
+    *(field._replace(part="measurement", optional=True) for field in MEASUREMENT),
+    TrialField("max_error", _ERROR, optional=True),
+    TrialField("build_s", _SECONDS),
+    TrialField("verify_s", _SECONDS),
+    TrialField("time_s", _SECONDS),
+    TrialField("build_log", _TEXT),
+    TrialField("binary_hash", _TEXT),
+    TrialField("driver", _TEXT),
+    TrialField("device_index", _COUNT, optional=True),
+    TrialField("started", _INSTANT, optional=True),
+    TrialField("finished", _INSTANT, optional=True),
+    TrialField("environment", _FACTS),
+    TrialField("made", _MADE, optional=True, added=True),
+)
+"""In the order of the columns; the re-timings have a table of their own."""
+
+
+def trial_columns(trial: Trial) -> dict[str, Any]:
+    """Return the columns of `trials` for a trial, its re-timing apart."""
+    return {field.name: field.stored(trial) for field in FIELDS}
+
+
+def measurement_columns(measurement: Measurement) -> dict[str, Any]:
+    """Return the columns of `retimings` for a measurement; `time_ns` is None without samples."""
+    return {field.name: field.stored(measurement) for field in MEASUREMENT}
+
+
+def trial_of(row: Columns, retimed: Columns | None = None) -> Trial:
+    """Return the trial that a row of `trials` holds, with the latest row of its `retimings`.
+
+    Raises ValueError for values that no trial has.
+    """
+    again = None if retimed is None else _measurement(told(retimed, MEASUREMENT))
+    return trial_from(told(row, FIELDS), again)
+
+
+def trial_from(values: Mapping[str, Any], retimed: Measurement | None = None) -> Trial:
+    """Return the trial of these values of FIELDS."""
+    own = {field.name: values[field.name] for field in FIELDS if not field.part and field.derived is None}
+    return Trial(**own, measurement=_measurement(values), retimed=retimed)
+
+
+def told(row: Columns, fields: Iterable[TrialField]) -> dict[str, Any]:
+    """Return the values of those fields that stand in lines of JSON."""
+    return {field.name: field.told(row) for field in fields if field.derived is None}
+
+
+def _measurement(values: Mapping[str, Any]) -> Measurement | None:
+    if values["samples_ns"] is None:
+        return None
+    return Measurement(tuple(values["samples_ns"]), tuple(values["warmup_ns"] or ()), values["cache"] or "warm")
+
+
+def entries(fields: Iterable[TrialField]) -> dict[str, Any]:
+    """Return the entries of a line for these fields, as pydantic's `create_model` takes them."""
+    return {
+        field.name: (
+            field.kind.entry | None if field.optional else field.kind.entry,
+            None if field.added else ...,
+        )
+        for field in fields
+        if field.derived is None
+    }

@@ -1,0 +1,94 @@
+"""The eight studies on this device: repeated searches, the default beside an independent clock, the picks together.
+
+python -m benchmarks.trust.device [STUDY ...] [--searches 10] [--trials 60] [--save]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.tables import save
+
+HERE = Path(__file__).parent
+STUDIES = sorted(path.stem for path in HERE.glob("*.toml"))
+COLUMNS = (
+    "study", "default us", "spread of default", "to 400 queued runs", "pick us", "spread of pick", "worst loss",
+    "within 2 %", "seconds",
+)  # fmt: skip
+
+
+def call(*words: str, text: str = "") -> Any:
+    """Run a module of this checkout and return the JSON that it prints."""
+    done = subprocess.run([sys.executable, "-m", *words], input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def judge(study: str, searches: int, trials: int) -> list[str]:
+    """Return the row of one study."""
+    path = str(HERE / f"{study}.toml")
+    found, began = [], time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(searches):
+            database = f"{folder}/{number}.db"
+            words = ("--trials", str(trials), "--seed", str(number), "--db", database, "--json")
+            found.append(call("autotune", "search", path, *words))
+    seconds = (time.monotonic() - began) / searches
+    default = [one["default"]["time_ns"] for one in found]
+    picks = {json.dumps(one["best"]["configuration"], sort_keys=True): one["best"]["configuration"] for one in found}
+    times = call(
+        "benchmarks.trust.loop", path, text=json.dumps([found[0]["default"]["configuration"], *picks.values()])
+    )
+    queued, *of_picks = map(median, times)
+    by_pick = dict(zip(picks, of_picks, strict=True))
+    losses = [by_pick[json.dumps(one["best"]["configuration"], sort_keys=True)] / min(of_picks) - 1 for one in found]
+    best = [one["best"]["time_ns"] for one in found]
+    return [
+        study,
+        f"{median(default) / 1e3:.2f}",
+        f"{max(default) / min(default) - 1:.2%}",
+        f"{median(default) / queued - 1:+.2%}",
+        f"{min(of_picks) / 1e3:.2f}",
+        f"{max(best) / min(best) - 1:.2%}",
+        f"{max(losses):.2%}",
+        f"{sum(loss <= 0.02 for loss in losses)} of {searches}",
+        f"{seconds:.1f}",
+    ]
+
+
+def main() -> None:
+    """Print a row for each study as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("studies", nargs="*", default=STUDIES)
+    parser.add_argument("--searches", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    print(" | ".join(COLUMNS), flush=True)
+    rows = []
+    for study in options.studies:
+        rows.append(judge(study, options.searches, options.trials))
+        print(" | ".join(rows[-1]), flush=True)
+    if options.save:
+        save(
+            "trust-device",
+            question="Does a search give the same time again, the time that a program sees, and a pick that holds?",
+            command=f"python -m benchmarks.trust.device --searches {options.searches} --trials {options.trials}",
+            columns=COLUMNS,
+            rows=rows,
+            note="spread: largest against smallest of all searches, each with new processes and an empty database; "
+            "loss: of each pick against the best of them, timed together in loops of 400 queued runs",
+        )
+
+
+if __name__ == "__main__":
+    main()

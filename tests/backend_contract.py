@@ -1,0 +1,179 @@
+"""What every backend keeps to. A class of tests inherits `BackendContract` and gives the device and three kernels.
+
+`COPY` (`n`, `source`, `target`: the first `n` ints), `ADD` (`a`, `total`: `total[0] += a[0] + STEP`, ints, after a
+`-DSTEP=...`) and `BROKEN` (which does not build) are sources.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.bench import trial
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
+from autotune.devices import (
+    ArgumentError,
+    BackendError,
+    BuildError,
+    Session,
+    environment,
+    find_device,
+    list_devices,
+    open_session,
+    require_usable,
+    traits,
+)
+from autotune.model import DeviceInfo, Outcome
+from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
+
+
+class BackendContract:
+    """The tests; `device` and `session` are fixtures of the class that inherits them, or these."""
+
+    COPY: str
+    ADD: str
+    BROKEN: str
+
+    @pytest.fixture
+    def device(self) -> DeviceInfo:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def session(self, device: DeviceInfo) -> Session:
+        return open_session(device)
+
+    def test_a_device_is_found_by_its_number_and_travels(self, device: DeviceInfo) -> None:
+        assert device in list_devices()
+        assert find_device(device.number) == device
+        assert pickle.loads(pickle.dumps(device)) == device
+        assert device.memory > 0
+        assert device.max_work_group_size > 0
+        require_usable(device)
+
+    def test_traits_are_the_devices_and_plain_data(self, device: DeviceInfo, session: Session) -> None:
+        assert pickle.loads(pickle.dumps(traits(device))) == session.traits == traits(device)
+        assert session.info == device
+        assert session.traits.builder_memory > 0
+
+    def test_the_environment_keeps_builds_in_the_folder(self, device: DeviceInfo, tmp_path: Path) -> None:
+        for worker in (True, False):
+            found = environment(device, tmp_path, worker=worker)
+            assert all(isinstance(value, str) for value in found.values())
+
+    def test_bytes_come_back_as_they_were_written(self, session: Session) -> None:
+        data, found = np.arange(50, dtype=np.float64).reshape(5, 10), np.zeros((2, 10))
+        buffer = session.allocate(data.nbytes)
+        session.write(buffer, data)
+        session.read(buffer, found, 160)
+        assert (found == data[2:4]).all()
+        session.write(buffer, data[:1], 320)
+        session.read(buffer, found, 240)
+        assert (found == data[[3, 0]]).all()
+
+    def test_a_fill_ends_at_its_last_byte(self, session: Session) -> None:
+        buffer, found = session.allocate(16), np.zeros(16, np.uint8)
+        session.fill(buffer, 0, 0, 16)
+        session.fill(buffer, 0x04030201, 4, 7)
+        session.read(buffer, found)
+        assert found.tolist() == [0, 0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 0, 0, 0, 0, 0]
+
+    def test_a_region_is_a_part_of_its_buffer(self, session: Session) -> None:
+        start = session.alignment
+        buffer, found = session.allocate(start + 64), np.zeros(16, np.uint32)
+        session.fill(buffer, 7, 0, start + 64)
+        session.fill(session.region(buffer, start, 32), 9, 0, 32)
+        session.read(buffer, found, start)
+        assert found.tolist() == [9] * 8 + [7] * 8
+
+    def test_a_copy_has_a_place_in_both(self, session: Session) -> None:
+        source, target, found = session.allocate(32), session.allocate(32), np.zeros(8, np.int32)
+        session.write(source, np.arange(8, dtype=np.int32))
+        session.fill(target, 0, 0, 32)
+        session.copy(source, target, 8, 4, 16)
+        session.read(target, found)
+        assert found.tolist() == [0, 0, 0, 0, 1, 2, 0, 0]
+
+    def test_launches_run_in_order_and_are_timed(self, session: Session) -> None:
+        program = session.build(self.ADD, ["-DSTEP=3"])
+        kernel = program.kernel("add")
+        assert kernel.num_args == 2
+        a, total, found = session.allocate(4), session.allocate(4), np.zeros(1, np.int32)
+        session.write(a, np.array([2], np.int32))
+        session.fill(total, 0, 0, 4)
+        session.set_arguments(kernel, [a, total])
+        first = session.launch(kernel, (1,), (1,))
+        assert session.wait_until_running(first)
+        last = session.launch(kernel, (1,), (1,))
+        session.finish()
+        session.read(total, found)
+        assert found.tolist() == [10]
+        assert session.span_ns(first, last) >= session.span_ns(first, first) > 0
+        assert session.busy_ns() > 0
+        assert session.busy_ns() == 0
+
+    def test_a_program_tells_what_it_is(self, session: Session) -> None:
+        program = session.build(self.ADD, ["-DSTEP=3"])
+        limits = program.limits(program.kernel("add"))
+        assert min(limits.work_group_size, limits.local_memory, limits.private_memory) >= 0
+        assert isinstance(program.log, str)
+        assert set(program.resources) <= {"registers", "spill_stores", "spill_loads"}
+        if session.traits.hashes_binaries:
+            assert program.binary == session.build(self.ADD, ["-DSTEP=3"]).binary
+
+    def test_what_fails_is_said(self, session: Session) -> None:
+        with pytest.raises(BuildError) as caught:
+            session.build(self.BROKEN)
+        assert caught.value.detail
+        assert not caught.value.too_large
+        program = session.build(self.ADD, ["-DSTEP=3"])
+        with pytest.raises(BackendError):
+            program.kernel("nobody")
+        with pytest.raises(ArgumentError) as refused:
+            session.set_arguments(program.kernel("add"), [session.allocate(4), "text"])
+        assert refused.value.position == 1
+
+    def test_a_batch_is_only_asked_of_a_device_that_holds_back(self, session: Session) -> None:
+        if not session.holds_back(8):
+            return
+        buffer, found = session.allocate(4), np.zeros(1, np.uint32)
+        with session.batch() as batch:
+            session.fill(buffer, 5, 0, 4)
+        session.read(buffer, found)
+        assert batch.ns > 0
+        assert found.tolist() == [5]
+
+    @pytest.mark.parametrize(
+        ("count", "cache", "outcome", "reason"),
+        [
+            (100, "warm", Outcome.OK, ""),
+            (100, "cold", Outcome.OK, ""),
+            (99, "warm", Outcome.WRONG_RESULT, "1 of 100 values of target are wrong; first target[99] = "),
+            (101, "warm", Outcome.WRONG_RESULT, "kernel wrote outside buffer target (canary after its end: "),
+        ],
+    )
+    def test_a_plan_is_verified(self, session: Session, count: int, cache: str, outcome: Outcome, reason: str) -> None:
+        data = np.arange(1, 101, dtype=np.int32)
+        arguments = {
+            "n": Scalar("n", "int", count),
+            "source": Buffer("source", "int", (100,), (100,)),
+            "target": Buffer("target", "int", (100,), (100,), "out"),
+        }
+        launch = Launch("copy", (1,), (1,), tuple(arguments))
+        plan = Plan(self.COPY, (), (launch,), arguments, {"target": Tolerance()}, cache)
+        bench = trial.Bench(
+            session,
+            {"source": data},
+            {"target": data},
+            Rules(maximum=5, warmup=3, least_s=0.0),
+            Limits(),
+            lambda *_: None,
+        )
+        report = bench.run(plan, None)
+        assert report.outcome is outcome, report.reason
+        assert reason in report.reason
+        if outcome is Outcome.OK:
+            assert report.measurement is not None

@@ -1,0 +1,166 @@
+"""Each backend keeps the contract; one that is installed beside this package runs whole searches as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune import tuner
+from autotune.bench.report import Limits
+from autotune.devices import diagnose as diagnosis
+from autotune.devices import find_device, list_devices, load_backend
+from autotune.errors import SetupError
+from autotune.model import DeviceInfo, Outcome
+from autotune.pool import DeviceEvaluator, Settings
+from autotune.store import Store
+from autotune.study.problem import Problem
+from autotune.study.study import Study
+from autotune.tuner import Budget, Request
+from tests.backend_contract import BackendContract
+
+
+def installed(folder: Path, name: str, value: str) -> Path:
+    """A folder that looks like that of an installed package with a backend of its own."""
+    made = folder / f"{name}_backend-1.0.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-backend\nVersion: 1.0\n")
+    (made / "entry_points.txt").write_text(f"[autotune.backends]\n{name} = {value}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def numpy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceInfo]:
+    """The NumPy device, for this process and for workers."""
+    folder = installed(tmp_path_factory.mktemp("installed"), "numpy", "tests.numpy_backend:BACKEND")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.setenv("PYTHONPATH", str(folder))
+        yield find_device("numpy:0")
+
+
+class TestOpenCL(BackendContract):
+    COPY = """kernel void copy(int n, global const int *source, global int *target) {
+        for (int i = 0; i < n; ++i) target[i] = i < 100 ? source[i] : 0;
+    }"""
+    ADD = "kernel void add(global const int *a, global int *total) { total[0] += a[0] + STEP; }"
+    BROKEN = "kernel void broken( {"
+
+    @pytest.fixture
+    def device(self) -> DeviceInfo:
+        return next(device for device in list_devices() if device.kind == "cpu")
+
+
+class TestNumPy(BackendContract):
+    COPY = """
+def copy(n, source, target):
+    whole = target.base.view(np.int32)  # with what lies around it, as a kernel in C could write
+    start = (target.ctypes.data - target.base.ctypes.data) // 4
+    whole[start : start + n] = np.resize(source.view(np.int32), n)
+"""
+    ADD = """
+def add(a, total):
+    total.view(np.int32)[0] += a.view(np.int32)[0] + STEP
+"""
+    BROKEN = "def broken(:"
+
+    @pytest.fixture
+    def device(self, numpy: DeviceInfo) -> DeviceInfo:
+        return numpy
+
+
+STUDY = """
+name = "doubles"
+kernel = "doubles.py"
+[sizes]
+N = 64
+[parameters.VARIANT]
+values = ["GOOD", "WRONG", "INPUT", "SYNTAX", "RAISES", "ABORT", "ENDLESS"]
+[arguments.a]
+type = "float"
+shape = ["N"]
+access = "in"
+[arguments.c]
+type = "float"
+shape = ["N"]
+allocate = ["N + 8"]
+access = "out"
+[arguments.d]
+type = "int"
+shape = ["N"]
+access = "inout"
+[[launch]]
+entry = "doubles"
+global = ["N"]
+local = ["16"]
+arguments = ["N", "a", "c", "d"]
+[reference]
+numpy = { c = "a * 2", d = "d + 1" }
+"""
+
+KERNEL = """
+import os
+if VARIANT == "SYNTAX":
+    raise SyntaxError("this is no kernel")
+def doubles(n, a, c, d):
+    if VARIANT == "RAISES":
+        raise ValueError("not this one")
+    if VARIANT == "ABORT":
+        os.abort()
+    while VARIANT == "ENDLESS":
+        pass
+    a, c, d = a.view(np.float32), c.view(np.float32), d.view(np.int32)
+    c[:n] = 2 * a
+    d += 1
+    if VARIANT == "WRONG":
+        c[5] = 0
+    if VARIANT == "INPUT":
+        a[5] += 1
+"""
+
+OUTCOMES = {
+    "GOOD": (Outcome.OK, ""),
+    "WRONG": (Outcome.WRONG_RESULT, "1 of 64 values of c are wrong; first c[5] = 0.0, expected "),
+    "INPUT": (Outcome.WRONG_RESULT, "kernel overwrote its input a"),
+    "SYNTAX": (Outcome.COMPILE_ERROR, "this is no kernel"),
+    "RAISES": (Outcome.LAUNCH_ERROR, "the kernel failed: not this one"),
+    "ABORT": (Outcome.CRASH, "SIGABRT"),
+    "ENDLESS": (Outcome.TIMEOUT, "no answer within 1 s while the worker ran the kernel for the first time; killed"),
+}
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory, numpy: DeviceInfo) -> Problem:
+    folder = tmp_path_factory.mktemp("doubles")
+    (folder / "doubles.toml").write_text(STUDY)
+    (folder / "doubles.py").write_text(KERNEL)
+    return Problem(Study.load(str(folder / "doubles.toml")), device=numpy)
+
+
+@pytest.mark.parametrize("builders", [None, 1])
+def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path, builders: int | None) -> None:
+    settings = Settings(limits=Limits(build_s=20.0, floor_s=1.0, first_s=1.0), builders=builders)
+    with (
+        Store.open(str(tmp_path / "a.db")) as store,
+        DeviceEvaluator(problem, [problem.device], settings) as evaluator,
+    ):
+        budget = Budget(trials=len(OUTCOMES))
+        request = Request(problem, database=store.where, sampler="random", seed=1, budget=budget)
+        tuner.run(request, evaluator=evaluator)
+        trials = store.trials(problem.key)
+    assert sorted(str(trial.configuration["VARIANT"]) for trial in trials) == sorted(OUTCOMES)
+    for trial in trials:
+        outcome, reason = OUTCOMES[str(trial.configuration["VARIANT"])]
+        assert trial.outcome is outcome, trial.reason
+        assert reason in trial.reason
+
+
+def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(installed(tmp_path, "broken", "nowhere.at_all:BACKEND")))
+    assert all(device.backend != "broken" for device in list_devices())
+    assert any("the backend broken cannot be loaded: ModuleNotFoundError" in said for said in diagnosis())
+    with pytest.raises(SetupError, match=r"mend or remove the package that has nowhere\.at_all:BACKEND"):
+        load_backend("broken")
+    with pytest.raises(SetupError, match="no backend 'cuda' is installed"):
+        load_backend("cuda")

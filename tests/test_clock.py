@@ -1,0 +1,139 @@
+"""The clocks: which one a plan gets, and what the queue's says, on the device that is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autotune.bench import clock
+from autotune.bench.clock import MOST_COMMANDS, EventClock
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
+from autotune.bench.trial import Bench
+from autotune.devices import BackendError, Session, list_devices, open_session
+from autotune.model import Measurement, Outcome
+from autotune.study.plan import Buffer, Launch, Plan, Tolerance
+
+SPIN = """
+kernel void spin(global const int *a, global int *out) {
+    uint v = a[0];
+    for (uint i = 0; i < TURNS; ++i) v = v * 1664525u + 1013904223u;
+    out[0] = v == 1 ? 6 : 5;
+}
+kernel void count(global int *counts, global int *out) { out[0] = ++counts[0]; }
+"""
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A session on a CPU that passes for a device with cores of its own."""
+    session = open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    monkeypatch.setattr(session, "traits", replace(session.traits, shares_cores=False))
+    monkeypatch.setattr(session, "holds_back", lambda commands: True)  # on a busy machine it might be too late
+    monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
+    return session
+
+
+def bench_of(session: Session, **expected: int) -> Bench:
+    data = {name: np.array([value]) for name, value in expected.items()}
+    return Bench(session, {"a": np.zeros(1, np.int32)}, data, Rules(), Limits(), lambda *_: None)
+
+
+def spin(turns: int, cache: str = "warm") -> Plan:
+    a, out = Buffer("a", "int", (1,), (1,), "in"), Buffer("out", "int", (1,), (1,), "out")
+    launch = Launch("spin", (1,), (1,), ("a", "out"))
+    return Plan(SPIN, (f"-DTURNS={turns}",), (launch,), {"a": a, "out": out}, {"out": Tolerance()}, cache=cache)
+
+
+def counting() -> Plan:
+    counts, out = Buffer("counts", "int", (1,), (1,), "zeroed"), Buffer("out", "int", (1,), (1,), "out")
+    launch = Launch("count", (1,), (1,), ("counts", "out"))
+    return Plan(SPIN, ("-DTURNS=1",), (launch,), {"counts": counts, "out": out}, {"out": Tolerance()})
+
+
+def test_a_short_run_is_timed_in_batches_that_the_trial_tells_of(session: Session) -> None:
+    report = bench_of(session, out=5).run(spin(30_000), None)
+    assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "queue")
+    assert 1 <= int(report.environment["runs_per_sample"]) <= MOST_COMMANDS
+    assert int(report.environment["batch_overhead_ns"]) > 0
+    assert report.busy_s > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda session: setattr(session, "traits", replace(session.traits, shares_cores=True)),
+        lambda session: setattr(session, "holds_back", lambda commands: False),
+    ],
+    ids=["shared cores", "no gate"],
+)
+def test_events_are_the_clock_where_batches_would_not_do(session: Session, change: Callable[[Session], None]) -> None:
+    change(session)
+    report = bench_of(session, out=5).run(spin(30_000), None)
+    assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "events")
+
+
+def test_a_cold_cache_is_timed_by_events(session: Session) -> None:
+    bench = bench_of(session, out=5)
+    assert isinstance(bench.clocks.choose(bench.build(spin(30_000, "cold")), 1000), EventClock)
+
+
+def test_what_turns_out_to_be_long_is_timed_by_events(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(300_000))
+    monkeypatch.setattr(clock, "QUEUED_NS", 2)
+    assert isinstance(bench.clocks.choose(built, 1), EventClock)
+
+
+def test_buffers_are_restored_before_each_run_of_a_batch(session: Session) -> None:
+    bench = bench_of(session, out=1)
+    report = bench.run(counting(), None)
+    assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "queue"), report.reason
+    built = bench.build(counting())
+    bench.clocks.choose(built, 1000).sample(built, 2)
+    found = np.zeros(1, np.int32)
+    (out,) = [guarded for guarded in built.buffers if guarded.buffer.name == "out"]
+    session.read(out.whole, found, out.start)
+    assert found.tolist() == [1]
+
+
+def test_finalists_are_timed_in_batches_too(session: Session) -> None:
+    fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 60.0)
+    assert isinstance(fast, Measurement)
+    assert isinstance(slow, Measurement)
+    assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs
+    assert fast.median_ns < slow.median_ns
+
+
+def test_nothing_runs_before_a_batch_is_released_and_nothing_is_left_after_a_fault(session: Session) -> None:
+    memory, found = session.allocate(7), np.zeros(7, np.uint8)
+    session.fill(memory, 0, 0, 7)
+    with session.batch() as batch:
+        session.fill(memory, 0x01020304, 0, 7)
+        assert batch.ns == 0
+    session.read(memory, found)
+    assert found.tolist() == [4, 3, 2, 1, 4, 3, 2]
+    kernel = session.build(SPIN, ["-DTURNS=9"]).kernel("count")
+    words = [session.allocate(4), session.allocate(4)]
+    session.set_arguments(kernel, words)
+
+    def fail() -> None:
+        with session.batch():
+            session.fill(memory, 0, 0, 7)
+            session.launch(kernel, (3,), (2,))
+
+    with pytest.raises(BackendError, match="CL_INVALID_WORK_GROUP_SIZE"):
+        fail()
+    session.read(memory, found)
+    assert found.tolist() == [0] * 7
+    with session.batch() as batch:
+        session.launch(kernel, (1,), (1,))
+    assert batch.ns > 0
+    assert session.busy_ns() >= batch.ns
+
+
+def test_a_queue_that_holds_back_says_so(session: Session) -> None:
+    assert type(session).holds_back(session, 100, patience_s=60.0)

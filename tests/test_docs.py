@@ -1,0 +1,88 @@
+"""What the pages say is so: the README's Python runs, docs/studies.md has every key of study files and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autotune
+from autotune.cli import app
+from autotune.study import schema
+from autotune.study.study import Study
+
+ROOT = Path(__file__).parent.parent
+README, STUDIES = ((ROOT / page).read_text() for page in ("README.md", "docs/studies.md"))
+
+SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
+    "Top level": (schema.StudyTable,),
+    "`[parameters.NAME]`": (schema.ParameterTable,),
+    "`[[constraints]]`": (schema.ConstraintTable,),
+    "`[requires]`": (schema.RequiresTable,),
+    "`[defines]` and `[[options]]`": (schema.OptionTable,),
+    "`[arguments.NAME]`": (schema.ArgumentTable, schema.DataTable),
+    "`[[launch]]`": (schema.LaunchTable,),
+    "`[reference]`": (schema.ReferenceTable,),
+    "`[tolerance]`": (schema.ToleranceTable,),
+    "`[work]`": (schema.WorkTable,),
+    "`[timing]`": (schema.TimingTable,),
+}
+"""The sections of docs/studies.md that list the keys of a table, or of several."""
+
+UNTOLD = {"function"}  # what Study() writes for a function of Python: a file cannot
+
+
+def keys(*tables: type[schema.Table]) -> set[str]:
+    return {field.alias or name for table in tables for name, field in table.model_fields.items()} - UNTOLD
+
+
+def code(text: str) -> str:
+    """What stands between backquotes."""
+    return " ".join(re.findall(r"`([^`]*)`", text))
+
+
+def sections() -> dict[str, str]:
+    """The text below each heading of the third level."""
+    parts = re.split(r"^###? (.*)$", STUDIES, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_key_of_a_study_is_on_the_page() -> None:
+    assert set(SECTIONS) <= set(sections())
+    headings = " ".join(sections())
+    for heading, tables in SECTIONS.items():
+        told = set(re.findall(r"\w+", code(sections()[heading]))) | set(re.findall(r"\w+", headings))
+        assert keys(*tables) <= told, heading
+
+
+def test_every_key_on_the_page_is_one_of_a_study() -> None:
+    assert {key for heading in sections() for key in re.findall(r"`\[+(\w+)", heading)} <= keys(schema.StudyTable)
+    for heading, text in sections().items():
+        listed = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+        assert listed <= keys(*SECTIONS.get(heading, ())), heading
+
+
+def test_the_study_on_the_page_can_be_read(tmp_path: Path) -> None:
+    for name, language in (("saxpy.cl", "c"), ("saxpy.toml", "toml")):
+        (block,) = re.findall(rf"```{language}\n(.*?)```", STUDIES, re.DOTALL)
+        (tmp_path / name).write_text(block)
+    assert list(Study.load(str(tmp_path / "saxpy.toml")).parameters) == ["WPT", "WG"]
+
+
+@pytest.mark.device
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    small = block.replace("4096", "16").replace("trials=100", "trials=1")
+    names: dict[str, Any] = {}
+    exec(compile(small, "README.md", "exec"), names)
+    assert names["result"].best is not None
+    assert autotune.best("sgemm", size={"M": 16, "N": 16, "K": 16}).match == "exact"
+
+
+def test_the_readme_names_every_command_and_picture() -> None:
+    commands = {command.name or "" for command in app.registered_commands}
+    assert commands == set(re.findall(r"`autotune ([a-z]+)", README))
+    assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)
