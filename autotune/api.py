@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import devices, lookup
+from autotune import devices, lookup, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.store import Store
 from autotune.study import Problem, Study, default_choices, default_size, find_study
-from autotune.tuner import loop
-from autotune.tuner.result import DEFAULT_SECONDS, Budget, ProgressCallback, Result
+from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
 
 def search(
@@ -67,21 +65,20 @@ def search(
         build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
     )
     settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
-    with Store.open(database) as store, DeviceEvaluator(problem, chosen, settings) as evaluator:
-        return loop.run(
-            problem,
-            evaluator,
-            store,
-            sampler=sampler,
-            seed=seed,
-            budget=budget,
-            start=start,
-            retry_failed=retry_failed,
-            fresh=fresh,
-            cold=cold,
-            devices=chosen,
-            on_progress=on_progress,
-        )
+    request = Request(
+        problem,
+        chosen,
+        database,
+        sampler,
+        seed,
+        budget,
+        start,
+        retry_failed=retry_failed,
+        fresh=fresh,
+        cold=cold,
+        settings=settings,
+    )
+    return tuner.run(request, on_progress=on_progress)
 
 
 def _require_seconds(name: str, value: object) -> None:

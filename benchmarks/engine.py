@@ -164,7 +164,7 @@ def peer(options: argparse.Namespace) -> None:
     theirs_s, theirs = fresh("_kernel_tuner", arguments)
     print("Kernel Tuner", f"{theirs_s:.1f} s", theirs, flush=True)
     from autotune.model import Measurement
-    from autotune.pool.evaluator import DeviceEvaluator
+    from autotune.pool import DeviceEvaluator
 
     problem = make_problem(options.device, options.size)
     with DeviceEvaluator(problem, [problem.device]) as evaluator:
@@ -183,11 +183,9 @@ def peer(options: argparse.Namespace) -> None:
 
 def overhead(options: argparse.Namespace) -> None:
     """Time the loop, store and sampler around an evaluator that answers at once; and the device's idle time."""
-    from autotune import api
+    from autotune import api, tuner
     from autotune.model import Measurement, Outcome, Trial
-    from autotune.store import Store
-    from autotune.tuner import loop
-    from autotune.tuner.result import Budget
+    from autotune.tuner import Budget, Request
 
     class Instant:
         capacity, best_ns = 1, None
@@ -204,7 +202,7 @@ def overhead(options: argparse.Namespace) -> None:
             measurement = Measurement((1_000_000 + len(self.times),) * 7)
             return Trial(self.waiting.pop(), Outcome.OK, measurement=measurement)
 
-        def retime(self, configurations: Any, budget_s: float = 5.0) -> list[None]:
+        def retime(self, configurations: Any, budget_s: float = 5.0, stop: Any = None) -> list[None]:
             return [None] * len(configurations)
 
         def withdraw(self, leave: int = 0, *, building: bool = False) -> list[Any]:
@@ -213,10 +211,15 @@ def overhead(options: argparse.Namespace) -> None:
         def usage(self) -> dict[str, float]:
             return {}
 
+        def close(self) -> None:
+            pass
+
     problem = make_problem(options.device, options.size, whole=True)
     evaluator = Instant()
-    with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/bench.db") as store:
-        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=5100))
+    with tempfile.TemporaryDirectory() as folder:
+        database, budget = f"{folder}/bench.db", Budget(trials=5100)
+        request = Request(problem, database=database, sampler="random", seed=1, budget=budget)
+        tuner.run(request, evaluator=evaluator)
     steps = np.diff(evaluator.times) * 1e3
     for at in (100, 5000):
         print(f"loop, store and random sampler at trial {at}: {np.median(steps[at - 50 : at + 50]):.2f} ms")
@@ -232,7 +235,7 @@ def overhead(options: argparse.Namespace) -> None:
 
 def repeat(options: argparse.Namespace) -> None:
     """Measure one configuration in separate searches and print the medians."""
-    from autotune.pool.evaluator import DeviceEvaluator
+    from autotune.pool import DeviceEvaluator
 
     problem = make_problem(options.device, options.size)
     medians = []

@@ -16,26 +16,29 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from autotune import tuner
 from autotune.devices import find_device
 from autotune.model import Outcome
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import DeviceEvaluator, Settings
 from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.text import parse_size
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 
 WITHIN = 1.02
 
 
 def times_of(problem: Problem, evaluator: DeviceEvaluator, sampler: str, seed: int, trials: int) -> list[float]:
     """Search once, and return the first median of each trial in nanoseconds, in order; inf where there is none."""
-    with tempfile.TemporaryDirectory() as folder, Store.open(str(Path(folder) / "a.db")) as store:
-        loop.run(problem, evaluator, store, sampler=sampler, seed=seed, budget=Budget(trials=trials))
-        return [
-            trial.measurement.median_ns if trial.outcome is Outcome.OK and trial.measurement else math.inf
-            for trial in store.trials(problem.key)
-        ]
+    with tempfile.TemporaryDirectory() as folder:
+        database, budget = str(Path(folder) / "a.db"), Budget(trials=trials)
+        request = Request(problem, database=database, sampler=sampler, seed=seed, budget=budget)
+        tuner.run(request, evaluator=evaluator)
+        with Store.open(database) as store:
+            return [
+                trial.measurement.median_ns if trial.outcome is Outcome.OK and trial.measurement else math.inf
+                for trial in store.trials(problem.key)
+            ]
 
 
 def evaluations(times: list[float], goal: float) -> float:

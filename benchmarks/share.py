@@ -16,11 +16,10 @@ from typing import Any
 
 from engine import make_problem
 
+from autotune import tuner
 from autotune.model import Trial
-from autotune.pool.evaluator import DeviceEvaluator
-from autotune.store import Store
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.pool import DeviceEvaluator
+from autotune.tuner import Budget, Request
 
 
 class Watched(DeviceEvaluator):
@@ -52,10 +51,10 @@ def main() -> None:
         for seed in range(1, options.seeds + 1):
             with (
                 tempfile.TemporaryDirectory() as folder,
-                Store.open(f"{folder}/bench.db") as store,
                 Watched(problem, [problem.device]) as evaluator,
             ):
-                usage = loop.run(problem, evaluator, store, sampler=sampler, seed=seed, budget=budget).usage
+                request = Request(problem, database=f"{folder}/bench.db", sampler=sampler, seed=seed, budget=budget)
+                usage = tuner.run(request, evaluator=evaluator).usage
             (began, before), (ended, after) = evaluator.seen[0], evaluator.seen[-1]
             started_s = ended - began
             all_s = usage["build"] + usage["verify"] + usage["time"] + usage["idle"]

@@ -85,7 +85,7 @@ kernel void victim(global const float *a, global float *c) {
 SEARCH = """
 import sys
 from autotune import api
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget
 path, database, seed, trials = sys.argv[1:]
 def say(progress):
     print(progress.done, flush=True)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from autotune import tuner
 from autotune.bench.report import Limits
 from autotune.devices import diagnose as diagnosis
 from autotune.devices import find_device, list_devices, load_backend
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import DeviceEvaluator, Settings
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 from tests.backend_contract import BackendContract
 
 
@@ -144,7 +144,9 @@ def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path
         Store.open(str(tmp_path / "a.db")) as store,
         DeviceEvaluator(problem, [problem.device], settings) as evaluator,
     ):
-        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=len(OUTCOMES)))
+        budget = Budget(trials=len(OUTCOMES))
+        request = Request(problem, database=store.where, sampler="random", seed=1, budget=budget)
+        tuner.run(request, evaluator=evaluator)
         trials = store.trials(problem.key)
     assert sorted(str(trial.configuration["VARIANT"]) for trial in trials) == sorted(OUTCOMES)
     for trial in trials:

@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
-from autotune.cli import app
+from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker
-from autotune.pool import memory
+from autotune.pool import sizing
 from tests.studies import SOURCE
 
 pytestmark = pytest.mark.device
@@ -249,6 +249,34 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
     assert "--run-limit" in one_error(run("search", "./saxpy.toml", "--run-limit", "soon", code=2))
 
 
+def test_the_log_is_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_LOG", "all")
+    assert one_error(run("devices", code=2)) == "error: AUTOTUNE_LOG: 'ALL' is no level; set it to debug"
+
+
+def test_what_search_and_workers_say_can_be_read_and_their_files_kept(tmp_path: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "autotune",
+        "search",
+        "./saxpy.toml",
+        "--trials",
+        "1",
+        "--db",
+        str(tmp_path / "l.db"),
+    ]
+    paths = {"PYTHONPATH": str(Path(autotune.__file__).parent.parent), "AUTOTUNE_LOG": "debug", "AUTOTUNE_KEEP": "1"}
+    done = subprocess.run(words, text=True, capture_output=True, env=os.environ | paths | {"TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"autotune\.pool\.process: to worker \d+: Job\(", done.stderr)
+    assert re.search(r"autotune\.pool\.process: worker \d+: Report\(", done.stderr)
+    assert re.search(r"autotune\.tuner\.loop: submitted ", done.stderr)
+    kept = re.search("the workers' files are in (.*)", done.stderr)
+    assert kept is not None
+    assert {file.suffix for file in Path(kept[1]).iterdir()} >= {".log", ".npy"}
+
+
 def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     change("[1, 2, 4]", str(list(range(1, 1000))))
     words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]
@@ -268,6 +296,15 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     assert children
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
     assert run("history", "saxpy").stdout.count(" ok ") >= 1
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    with interrupt.stopping() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_missing_linker_is_named_before_anything_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -541,7 +578,7 @@ def test_bad_words_are_one_line(words: str) -> None:
 
 @pytest.mark.parametrize("command", ["search", "check"])
 def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1000.0)
+    monkeypatch.setattr(sizing, "available", lambda: 1000.0)
     assert "of host memory" in one_error(run(command, "./saxpy.toml", code=2))
 
 

@@ -7,20 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from autotune import text
+from autotune import text, tuner
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.reports import compare
 from autotune.reports.compare import Cell
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
-from autotune.tuner import loop
-from autotune.tuner.replay import ReplayEvaluator
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, ReplayEvaluator, Request, recall
 from tests.studies import study
 from tests.test_loop import recorded
 
 OTHER = replace(GENERIC_DEVICE, name="other")
+
+
+def run(problem: Problem, evaluator: ReplayEvaluator, store: Store, trials: int | None = None) -> None:
+    budget = Budget(trials=trials)
+    tuner.run(Request(problem, database=store.where, sampler="random", seed=1, budget=budget), evaluator=evaluator)
 
 
 def searcher(store: Store, spent: list[tuple[int, int]], change=lambda trial: trial) -> compare.Search:
@@ -29,7 +32,7 @@ def searcher(store: Store, spent: list[tuple[int, int]], change=lambda trial: tr
     def search(problem: Problem, trials: int) -> None:
         spent.append((len(problem.space), trials))
         evaluator = ReplayEvaluator([change(trial) for trial in recorded(problem)])
-        loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(trials=trials))
+        run(problem, evaluator, store, trials)
 
     return search
 
@@ -114,7 +117,7 @@ def test_a_slow_value_that_a_wider_search_stopped_is_measured_on_its_own(store: 
     slow = [
         replace(trial, outcome=Outcome.STOPPED) if trial.configuration["FAST"] else trial for trial in recorded(whole)
     ]
-    loop.run(whole, ReplayEvaluator(slow), store, sampler="random", seed=1, budget=Budget())
+    run(whole, ReplayEvaluator(slow), store)
     without = compared(store, "FAST")
     assert [cell.best is None for cell in without] == [False, True]
     assert without[1].trials == without[1].valid
@@ -147,7 +150,7 @@ def test_what_cannot_be_compared_by_is_refused(store: Store) -> None:
 def test_trials_of_another_driver_only_are_told(store: Store) -> None:
     old, new = (replace(GENERIC_DEVICE, driver=driver) for driver in ("1.0", "2.0"))
     problem = Problem(study(), device=old)
-    loop.run(problem, ReplayEvaluator(recorded(problem)), store, sampler="random", seed=1, budget=Budget())
+    run(problem, ReplayEvaluator(recorded(problem)), store)
     assert {cell.best is None for cell in compared(store, "FAST", devices=[old])} == {False}
     reasons = {cell.reason for cell in compared(store, "FAST", devices=[new])}
     assert reasons == {"no trial stored with this driver, only with 1.0"}
@@ -158,4 +161,4 @@ def test_a_stopped_trial_without_a_time_is_tried_again() -> None:
     first, second, *_ = recorded(problem)
     stopped = replace(second, outcome=Outcome.STOPPED, measurement=Measurement(()))
     assert math.isnan(stopped.time_ns)
-    assert loop.recall(problem, [first, stopped]) == [first]
+    assert recall(problem, [first, stopped]) == [first]

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
+from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.report import Limits
 from autotune.devices import list_devices
 from autotune.errors import StudyError
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.pool import data
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.pool import DeviceEvaluator, Settings, Stopped, data
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
+from tests.contracts.evaluator import EvaluatorContract
 from tests.studies import study
 
 pytestmark = pytest.mark.device
@@ -140,7 +140,7 @@ def evaluator(
     problem: Problem, device: DeviceInfo, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeviceEvaluator]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AUTOTUNE_LOCKS", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("AUTOTUNE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         evaluator = DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0))
     with evaluator:
         assert run(evaluator, "GOOD").outcome is Outcome.OK
@@ -202,6 +202,16 @@ def test_a_python_reference_that_ends_is_said(
         run(evaluator, "GOOD")
 
 
+class TestDeviceEvaluator(EvaluatorContract):
+    @pytest.fixture
+    def passing(self) -> list[Configuration]:
+        return [{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}]
+
+    @pytest.fixture
+    def failing(self) -> Configuration:
+        return {"VARIANT": "WRONG"}
+
+
 def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: DeviceInfo) -> None:
     evaluator.best_ns = None
     trial = run(evaluator, "GOOD")
@@ -261,6 +271,19 @@ def test_a_worker_killed_among_the_finalists_is_forgiven_once(evaluator: DeviceE
     threading.Thread(target=kill).start()
     answers = evaluator.retime([{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}], budget_s=1.0)
     assert all(isinstance(answer, Measurement) for answer in answers), answers
+
+
+def test_who_waits_for_the_finalists_can_stop(problem: Problem, device: DeviceInfo, own_lock: None) -> None:
+    stop = threading.Event()
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+
+        def end() -> None:
+            worker_of(evaluator, "time")
+            stop.set()
+
+        threading.Thread(target=end).start()
+        with pytest.raises(Stopped):
+            evaluator.retime([{"VARIANT": "GOOD"}, {"VARIANT": "INOUT"}], 3600.0, stop)
 
 
 def test_usage_adds_up_to_the_wall_time_of_the_device(evaluator: DeviceEvaluator) -> None:
@@ -342,7 +365,7 @@ def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInf
 SEARCH = """
 import sys
 from autotune.devices.select import list_devices
-from autotune.pool.evaluator import DeviceEvaluator
+from autotune.pool import DeviceEvaluator
 from autotune.study import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
@@ -527,7 +550,8 @@ def test_a_kernel_that_is_wrong_now_and_then_is_never_named(device: DeviceInfo, 
         device=device,
     )
     with DeviceEvaluator(flaky, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
-        result = loop.run(flaky, evaluator, store, sampler="grid", seed=1, budget=Budget(trials=3))
+        request = Request(flaky, database=store.where, sampler="grid", seed=1, budget=Budget(trials=3))
+        result = tuner.run(request, evaluator=evaluator)
     assert result.failures[Outcome.WRONG_RESULT] == 2
     assert result.best is not None
     assert result.best.configuration == {"EVERY": 0}

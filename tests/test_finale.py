@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from autotune import tuner
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
+from autotune.pool import Stopped
 from autotune.ranking import FINALISTS
 from autotune.store import Store
 from autotune.study import Problem
-from autotune.tuner import loop
-from autotune.tuner.replay import ReplayEvaluator
-from autotune.tuner.result import Budget, Result
+from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
+from autotune.tuner.finale import finalists, ties
+
+Stop = threading.Event | None
 
 
 def ranked(problem: Problem) -> list[Trial]:
@@ -35,7 +39,7 @@ class Finals(ReplayEvaluator):
         self.rounds: list[list[Identity]] = []
 
     def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
     ) -> Sequence[Measurement | Trial | None]:
         self.rounds.append([identity(one) for one in configurations])
         return [
@@ -44,8 +48,11 @@ class Finals(ReplayEvaluator):
         ]
 
 
-def search(problem: Problem, store: Store, evaluator: ReplayEvaluator) -> Result:
-    return loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget())
+def search(
+    problem: Problem, store: Store, evaluator: ReplayEvaluator, start: Sequence[Configuration] = (), stop: Stop = None
+) -> Result:
+    request = Request(problem, database=store.where, sampler="random", seed=1, budget=Budget(), start=start)
+    return tuner.run(request, stop, evaluator=evaluator)
 
 
 def test_a_finalist_that_fails_is_a_failed_trial_and_not_the_best(problem: Problem, store: Store) -> None:
@@ -86,7 +93,7 @@ def test_one_alone_is_timed_again_too(problem: Problem, store: Store) -> None:
 
 class Interrupted(Finals):
     def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
     ) -> Sequence[Measurement | Trial | None]:
         raise KeyboardInterrupt
 
@@ -104,9 +111,26 @@ def test_finalists_that_an_interrupted_search_left_are_timed_by_the_next_and_onl
         assert result.best.retimed is not None
 
 
+class StoppedMeanwhile(Finals):
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
+    ) -> Sequence[Measurement | Trial | None]:
+        assert stop is not None
+        stop.set()
+        raise Stopped
+
+
+def test_who_sets_stop_ends_a_search_among_its_finalists(problem: Problem, store: Store) -> None:
+    stop = threading.Event()
+    result = search(problem, store, StoppedMeanwhile(ranked(problem)), stop=stop)
+    assert result.reason == "interrupted"
+    assert result.best is not None
+    assert result.trials == len(problem.space)
+
+
 class InterruptedLater(Finals):
     def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 0.0
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
     ) -> Sequence[Measurement | Trial | None]:
         if self.rounds:
             raise KeyboardInterrupt
@@ -147,9 +171,47 @@ def test_what_was_stopped_for_one_that_failed_is_measured_again(
     trials = ranked(problem)
     evaluator = Bounded(trials, failing=trials[:failing])
     starts = [trial.configuration for trial in trials[::step]]
-    result = loop.run(problem, evaluator, store, sampler="random", seed=1, budget=Budget(), start=starts)
+    result = search(problem, store, evaluator, starts)
     assert result.best is not None
     assert result.best.configuration == trials[failing].configuration
     assert result.best.retimed is not None
     assert max(evaluator.tried.values()) == tries
     assert not [row for row in store.history() if row.trial.outcome is Outcome.PENDING]
+
+
+# Who is fastest, who is timed again, who ties -----------------------------------------------------------------
+
+
+def trial(first: int, again: int | None = None, outcome: Outcome = Outcome.OK) -> Trial:
+    retimed = None if again is None else Measurement((again - 1, again, again + 1))
+    return Trial({"X": first}, outcome, measurement=Measurement((first,)), retimed=retimed)
+
+
+def test_retimed_trials_are_ranked_among_themselves() -> None:
+    slower_when_warm = [trial(100, 120), trial(105, 110)]
+    assert fastest([*slower_when_warm, trial(104)]) == slower_when_warm[1]
+    assert fastest([*slower_when_warm, trial(99)]) == trial(99)
+    assert fastest([trial(7), trial(6)]) == trial(6)
+    assert fastest([trial(7), trial(6, outcome=Outcome.STOPPED)]) == trial(7)
+    assert fastest([]) is None
+
+
+def test_finalists_are_few_and_close_to_the_fastest() -> None:
+    close = [trial(1000 + number) for number in range(FINALISTS + 2)]
+    assert finalists([trial(1060), *reversed(close)]) == close[:FINALISTS]
+    assert finalists([trial(1060), trial(1000)]) == [trial(1000)]
+
+
+def test_finalists_fit_the_time_there_is_but_are_two() -> None:
+    second = 10**9
+    close = [trial(second + number) for number in range(4)]
+    assert finalists(close, 9.1) == close[:3]
+    assert finalists(close, 0.0) == close[:2]
+    assert finalists(close[:1], 0.0) == close[:1]
+
+
+def test_ties_overlap_the_best_when_timed_again() -> None:
+    best, close, far, once = trial(1, 100), trial(2, 102), trial(3, 103), trial(4)
+    assert ties(best, [best, close, far, once]) == (close,)
+    assert ties(once, [best, once]) == ()
+    assert ties(None, [best]) == ()

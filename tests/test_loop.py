@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from autotune import tuner
 from autotune.bench.report import too_large
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
-from autotune.tuner import loop
-from autotune.tuner.replay import ReplayEvaluator
-from autotune.tuner.result import Budget, Progress, Result
+from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
 from tests.studies import study
 
 
@@ -35,10 +35,17 @@ def recorded(problem: Problem, broken: Sequence[Outcome] = ()) -> list[Trial]:
     return trials
 
 
-def run(problem: Problem, store: Store, evaluator: ReplayEvaluator | None = None, **options: object) -> Result:
-    evaluator = evaluator or ReplayEvaluator(recorded(problem))
-    given = {"sampler": "random", "seed": 1, "budget": Budget()} | options
-    return loop.run(problem, evaluator, store, **given)  # type: ignore[arg-type]
+def run(
+    problem: Problem,
+    store: Store,
+    evaluator: ReplayEvaluator | None = None,
+    stop: threading.Event | None = None,
+    on_progress: ProgressCallback | None = None,
+    **options: object,
+) -> Result:
+    given = {"database": store.where, "sampler": "random", "seed": 1, "budget": Budget()} | options
+    request = Request(problem, **given)  # type: ignore[arg-type]
+    return tuner.run(request, stop, on_progress=on_progress, evaluator=evaluator or ReplayEvaluator(recorded(problem)))
 
 
 def test_an_unbounded_search_exhausts_the_space_and_finds_the_best(problem: Problem, store: Store) -> None:
@@ -142,6 +149,45 @@ def test_an_interrupted_search_keeps_what_it_has(problem: Problem, store: Store)
     assert result.best is not None
     assert len(store.trials(problem.key)) == len(store.history()) == 3
     assert run(problem, store).trials == len(problem.space) - 3
+
+
+class Endless(ReplayEvaluator):
+    """Has a fourth trial that never ends, meanwhile somebody wants the search to; notes what it was asked to wait."""
+
+    def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
+        super().__init__(trials, capacity=3)
+        self.stop, self.waits = stop, list[float]()
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        if len(self.waits) < 3:
+            self.waits.append(0.0)
+            return super().collect()
+        assert timeout_s is not None
+        self.waits.append(timeout_s)
+        if len(self.waits) == 6:
+            self.stop.set()
+        raise TimeoutError
+
+
+def test_who_sets_stop_ends_a_search_while_a_trial_runs(problem: Problem, store: Store) -> None:
+    stop = threading.Event()
+    evaluator = Endless(recorded(problem), stop)
+    result = run(problem, store, evaluator, stop)
+    assert (result.reason, result.trials) == ("interrupted", 3)
+    assert result.best is not None
+    assert len(evaluator.waits) == 6
+    assert max(evaluator.waits) <= loop.POLL_S
+    assert len(store.history()) == 3
+    assert run(problem, store).trials == len(problem.space) - 3
+
+
+def test_a_search_that_is_stopped_before_it_began_says_what_is_stored(problem: Problem, store: Store) -> None:
+    stop = threading.Event()
+    run(problem, store, budget=Budget(trials=3))
+    stop.set()
+    result = run(problem, store, ReplayEvaluator(()), stop)
+    assert (result.reason, result.trials, result.reused) == ("interrupted", 0, 3)
+    assert result.best is not None
 
 
 def test_what_no_device_has_begun_is_left_for_the_next_search(problem: Problem, store: Store) -> None:
@@ -252,7 +298,9 @@ def test_an_error_of_the_callers_own_is_not_taken_for_waiting(problem: Problem, 
 class Better(ReplayEvaluator):
     """Measures the finalists anew: what came second is faster, and by little."""
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> Sequence[Measurement]:
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: threading.Event | None = None
+    ) -> Sequence[Measurement]:
         measured = [Measurement((1000, 1001, 1002, 1003, 1004, 1005))] * len(configurations)
         measured[1] = Measurement((999, 1000, 1001, 1002, 1003, 1004))
         return measured
@@ -284,11 +332,11 @@ def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> No
 def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None:
     timeout = Trial(problem.default, Outcome.TIMEOUT)
     passed = Trial(problem.default, Outcome.OK, measurement=Measurement((5,)))
-    assert loop.recall(problem, [timeout], retry_failed=False) == []
-    assert loop.recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
-    assert loop.recall(problem, [timeout, passed], retry_failed=False) == [passed]
-    assert loop.recall(problem, [passed, timeout], retry_failed=False) == []
-    assert loop.recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
+    assert recall(problem, [timeout], retry_failed=False) == []
+    assert recall(problem, [timeout, timeout], retry_failed=False) == [timeout]
+    assert recall(problem, [timeout, passed], retry_failed=False) == [passed]
+    assert recall(problem, [passed, timeout], retry_failed=False) == []
+    assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
 
 
 @pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])
@@ -296,6 +344,6 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))
     refused = Trial(problem.default, Outcome.LAUNCH_ERROR, reason=too_large(512, "saxpy", 256))
     real = Trial(problem.default, Outcome.LAUNCH_ERROR, reason="saxpy: clEnqueueNDRangeKernel failed")
-    assert loop.recall(problem, [refused] * 3) == ([] if again else [refused])
-    assert loop.recall(problem, [refused, real]) == ([] if again else [real])
-    assert loop.recall(problem, [real, real]) == [real]
+    assert recall(problem, [refused] * 3) == ([] if again else [refused])
+    assert recall(problem, [refused, real]) == ([] if again else [real])
+    assert recall(problem, [real, real]) == [real]

@@ -18,7 +18,7 @@ from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
 from autotune.devices import list_devices
 from autotune.pool.pause import Pause
-from autotune.pool.supervise import WorkerDied, WorkerOverran, WorkerProcess
+from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 
 pytestmark = pytest.mark.device
 
@@ -107,7 +107,7 @@ import os, sys, threading
 from pathlib import Path
 from queue import SimpleQueue
 from autotune.devices.select import list_devices
-from autotune.pool.crew import Keeper
+from autotune.pool.keeper import Keeper
 from autotune.bench.messages import Setup
 from autotune.pool.pause import Pause
 from autotune.bench.report import Limits

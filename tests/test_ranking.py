@@ -15,15 +15,13 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from autotune import lookup
+from autotune import lookup, tuner
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, interval_rank, median, median_interval, rank
 from autotune.store import Store
 from autotune.study import Problem
-from autotune.tuner import loop
-from autotune.tuner.replay import ReplayEvaluator
-from autotune.tuner.result import Budget, Result
+from autotune.tuner import Budget, ReplayEvaluator, Request, Result
 from tests.stored import newer_driver, ok, put
 from tests.studies import study
 
@@ -108,13 +106,13 @@ class Device(ReplayEvaluator):
                          for one in rows)  # fmt: skip
         self._silent = silent
 
-    def retime(self, configurations: Sequence[Configuration], budget_s: float = 0.0) -> list[Measurement | None]:
+    def retime(self, configurations: Sequence[Configuration], *_: object) -> list[Measurement | None]:
         return [None] * len(configurations) if self._silent else super().retime(configurations)
 
 
 def search(problem: Problem, store: Store, device: ReplayEvaluator, **options: object) -> Result:
-    given = {"sampler": "random", "seed": 1, "budget": Budget()} | options
-    return loop.run(problem, device, store, **given)  # type: ignore[arg-type]
+    given = {"database": store.where, "sampler": "random", "seed": 1, "budget": Budget()} | options
+    return tuner.run(Request(problem, **given), evaluator=device)  # type: ignore[arg-type]
 
 
 def asked(problem: Problem, store: Store) -> Best:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -12,9 +11,10 @@ import numpy as np
 import pytest
 
 from autotune.errors import UsageError
-from autotune.model import Measurement, Outcome, Trial
-from autotune.pool.evaluator import Evaluator
-from autotune.tuner.replay import Recording, ReplayEvaluator
+from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.pool import Evaluator
+from autotune.tuner import Recording, ReplayEvaluator
+from tests.contracts.evaluator import EvaluatorContract
 
 
 @pytest.fixture
@@ -79,25 +79,25 @@ def test_the_evaluator_answers_from_stored_trials() -> None:
     assert evaluator.usage() == {"build": 2.0, "verify": 0.0, "time": 0.5, "idle": 0.0}
 
 
-def test_it_is_an_evaluator(recording: Recording) -> None:
-    evaluator: Evaluator = ReplayEvaluator.of(recording)
-    for name, method in vars(Evaluator).items():
-        if callable(method) and not name.startswith("_"):
-            assert inspect.signature(method).parameters == inspect.signature(vars(ReplayEvaluator)[name]).parameters
-    assert {name for name in Evaluator.__annotations__ if not hasattr(evaluator, name)} == set()
-    assert evaluator.best_ns is None
-    failed = {"x": 32, "k": 7, "y": 1}
-    for configuration in ({"x": 16, "k": 7, "y": 2}, failed, {"x": 32, "k": 7, "y": 2}, {"x": 8, "k": 7, "y": 1}):
-        evaluator.submit(configuration)
+class TestReplayEvaluator(EvaluatorContract):
+    @pytest.fixture
+    def evaluator(self, recording: Recording) -> Evaluator:
+        return ReplayEvaluator.of(recording)
+
+    @pytest.fixture
+    def passing(self) -> list[Configuration]:
+        return [{"x": 16, "k": 7, "y": 2}, {"x": 32, "k": 7, "y": 2}, {"x": 8, "k": 7, "y": 1}]
+
+    @pytest.fixture
+    def failing(self) -> Configuration:
+        return {"x": 32, "k": 7, "y": 1}
+
+
+def test_the_one_submitted_first_and_some_more_are_not_withdrawn(recording: Recording) -> None:
+    evaluator = ReplayEvaluator.of(recording)
+    for x, y in ((16, 2), (32, 1), (32, 2), (8, 1)):
+        evaluator.submit({"x": x, "k": 7, "y": y})
     assert evaluator.withdraw(leave=2) == [{"x": 8, "k": 7, "y": 1}]
-    bounds = []
-    for _ in range(3):
-        evaluator.collect()
-        bounds.append(evaluator.best_ns)
-    assert bounds == [1.25e6, 1.25e6, 5e5]
-    (retimed,) = evaluator.retime([failed])
-    assert isinstance(retimed, Trial)
-    assert retimed.outcome == Outcome.LAUNCH_ERROR
 
 
 def test_the_benchmark_runs_on_any_folder_of_recordings(tmp_path: Path) -> None:

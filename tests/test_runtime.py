@@ -15,8 +15,9 @@ import pytest
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
 from autotune.errors import SetupError
-from autotune.pool import data, runtime
-from autotune.pool.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
+from autotune.pool import Stopped, data, lock
+from autotune.pool.folder import RunFolder
+from autotune.pool.lock import DeviceLock, lock_devices, lock_folder, lock_key
 from autotune.study import Problem
 from tests.test_device import H200, NEWER, POCL, RTX
 
@@ -48,6 +49,15 @@ def test_a_second_search_waits_and_says_for_whom(capsys: pytest.CaptureFixture[s
     other.release()
 
 
+def test_a_search_that_waits_can_be_stopped() -> None:
+    first, stop = DeviceLock(H200), threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        lock_devices([H200], stop)
+    first.release()
+    lock_devices([H200], stop)[0].release()
+
+
 def test_a_lock_is_of_the_hardware() -> None:
     assert lock_key(H200) == "aa"
     assert lock_key(replace(H200, uuid="", pci="0000:01:00.0")) == "0000:01:00.0"
@@ -57,9 +67,10 @@ def test_a_lock_is_of_the_hardware() -> None:
 
 CRASH = """
 import os, sys
-from autotune.pool.runtime import DeviceLock, RunFolder
+from autotune.pool.folder import RunFolder
+from autotune.pool.lock import DeviceLock
 from tests.test_device import H200
-lock, folder = DeviceLock(H200), RunFolder()
+held, folder = DeviceLock(H200), RunFolder()
 print(folder.path, flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -84,9 +95,22 @@ def test_a_killed_search_releases_its_device_and_the_next_removes_its_folder() -
     other.remove()
 
 
+def test_a_folder_that_is_kept_is_named_and_outlives_the_next_search(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder()
+    (folder.path / "device.log").write_text("said")
+    monkeypatch.setenv("AUTOTUNE_KEEP", "1")
+    folder.remove()
+    kept = Path(capsys.readouterr().err.strip().removeprefix("autotune: the workers' files are in "))
+    monkeypatch.delenv("AUTOTUNE_KEEP")
+    RunFolder().remove()
+    assert (kept / "device.log").read_text() == "said"
+
+
 def test_devices_are_locked_in_one_order_whatever_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(runtime, "DeviceLock", lambda device: asked.append(device.uuid))
+    monkeypatch.setattr(lock, "DeviceLock", lambda device, _: asked.append(device.uuid))
     for devices in ([H200, RTX], [RTX, H200], [RTX, H200, RTX]):
         lock_devices(devices)
     assert asked == sorted({H200.uuid, RTX.uuid}) * 3
@@ -140,12 +164,12 @@ def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, capsys: pyt
 
 
 def test_a_lock_whose_file_was_removed_while_it_waited_is_taken_anew(tmp_path: Path) -> None:
-    descriptor = runtime._open_shared(lock_file(tmp_path))
-    assert runtime._is_at(descriptor, lock_file(tmp_path))
+    descriptor = lock._open_shared(lock_file(tmp_path))
+    assert lock._is_at(descriptor, lock_file(tmp_path))
     lock_file(tmp_path).unlink()
-    assert not runtime._is_at(descriptor, lock_file(tmp_path))
+    assert not lock._is_at(descriptor, lock_file(tmp_path))
     DeviceLock(H200).release()
-    assert not runtime._is_at(descriptor, lock_file(tmp_path))
+    assert not lock._is_at(descriptor, lock_file(tmp_path))
     os.close(descriptor)
 
 
@@ -155,7 +179,7 @@ def test_the_folder_is_the_machines_not_the_sessions(monkeypatch: pytest.MonkeyP
     everybodys.mkdir()
     everybodys.chmod(0o1777)
     own.mkdir(0o700)
-    monkeypatch.setattr(runtime, "LOCK_FOLDERS", (tmp_path / "missing", own, everybodys))
+    monkeypatch.setattr(lock, "LOCK_FOLDERS", (tmp_path / "missing", own, everybodys))
     for runtime_dir in ("", str(tmp_path / "missing"), __file__):
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime_dir)
         assert lock_folder() == everybodys
@@ -165,7 +189,7 @@ def test_where_no_folder_is_everybodys_it_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AUTOTUNE_LOCKS")
-    monkeypatch.setattr(runtime, "LOCK_FOLDERS", (tmp_path / "missing",))
+    monkeypatch.setattr(lock, "LOCK_FOLDERS", (tmp_path / "missing",))
     assert lock_folder() == tmp_path
     assert "another user's search on this device would not be seen" in capsys.readouterr().err
     monkeypatch.setenv("AUTOTUNE_LOCKS", __file__)

@@ -37,8 +37,8 @@ class Limits:
 class Report:
     """What became of a plan; the fields are those of a Trial. `fatal`: the worker is of no more use.
 
-    `place` is that of the plan at work, where several are timed interleaved. `made_way_s`: how long the kernel had run
-    when it was given up before its limit, for others. `phase`: where the worker was lost, what it did last.
+    `place` is that of the plan at work, where several are timed interleaved. `phase`: where the worker was lost, what
+    it did last.
     """
 
     outcome: Outcome
@@ -54,7 +54,6 @@ class Report:
     environment: Mapping[str, str | int | float] = field(default_factory=dict)
     fatal: bool = False
     place: int = 0
-    made_way_s: float = 0.0
     phase: str = ""
 
 

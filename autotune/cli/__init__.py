@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -11,7 +13,7 @@ from typer.core import TyperGroup
 from autotune import __version__
 from autotune.cli import best, check, compare, devices, export, history, import_, search, studies
 from autotune.cli.output import report, say, write
-from autotune.errors import AutotuneError, OutputError
+from autotune.errors import AutotuneError, OutputError, UsageError
 
 
 class Commands(TyperGroup):
@@ -47,6 +49,17 @@ app = typer.Typer(
 )
 
 
+def _log() -> None:
+    """Have what search and workers say to each other printed, where AUTOTUNE_LOG names a level."""
+    level = os.environ.get("AUTOTUNE_LOG", "").upper()
+    if not level:
+        return
+    if level not in logging.getLevelNamesMapping():
+        raise UsageError(f"{level!r} is no level", where="AUTOTUNE_LOG", hint="set it to debug")
+    logging.basicConfig(format="%(relativeCreated)d ms %(threadName)s %(name)s: %(message)s")
+    logging.getLogger("autotune").setLevel(level)
+
+
 @app.callback()
 def main(
     version: Annotated[
@@ -54,6 +67,7 @@ def main(
     ] = False,
 ) -> None:
     """Options before a command."""
+    _log()
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {

@@ -26,7 +26,7 @@ from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import rates_text, timing_text, trial_json
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.fresh import save_build
 from autotune.study import Problem, check_entries, check_reference
 from autotune.text import parse_choices, parse_size

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune import devices, text
+from autotune import devices, text, tuner
 from autotune.bench import FIRST_S, EndToEnd, Limits
-from autotune.cli import progress
+from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -30,15 +30,14 @@ from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.cli.result import trial_json
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare
 from autotune.reports.fresh import end_to_end
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import parse_choices
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 
 Costs = Sequence[tuple[compare.Cell, EndToEnd]]
 """The device end to end, for the fastest cell of each size."""
@@ -105,7 +104,7 @@ def compare_values(
     limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings = Settings(limits=limits, allow_python=allow_python)
     with Store.open(database) as store:
-        search = None if no_search else _searcher(store, settings, sampler, seed)
+        search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
             tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)
         )
@@ -137,18 +136,16 @@ def _devices(selector: str | None, by: str) -> list[DeviceInfo]:
     return list(found.values())
 
 
-def _searcher(store: Store, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
+def _searcher(database: str | None, settings: Settings, sampler: str, seed: int | None) -> compare.Search:
     def search(problem: Problem, trials: int) -> None:
         fixed = [f"{name}={values[0]}" for name, values in problem.values.items() if len(values) == 1]
         what = " ".join([problem.study.name, text.size(problem.size), *fixed])
         say(f"{what}: {text.count(trials, 'trial')} on {problem.device.name}")
-        with (
-            DeviceEvaluator(problem, [problem.device], settings) as evaluator,
-            progress.show(stderr(), problem.flops) as report,
-        ):
-            result = loop.run(
-                problem, evaluator, store, sampler=sampler, seed=seed, budget=Budget(trials=trials), on_progress=report
-            )
+        request = Request(
+            problem, database=database, sampler=sampler, seed=seed, budget=Budget(trials=trials), settings=settings
+        )
+        with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
+            result = tuner.run(request, stop, on_progress=report)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from autotune.cli.output import facts
 from autotune.model import Measurement, Trial
 from autotune.ranking import median_interval
 from autotune.study import Problem
-from autotune.tuner.result import Result
+from autotune.tuner import Result
 
 
 def print_result(result: Result, study: str, database: str | None) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from autotune import devices, text
+from autotune import devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
-from autotune.cli import progress
+from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -31,13 +31,11 @@ from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import as_json, print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool.evaluator import DeviceEvaluator, Settings
+from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
-from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import parse_choices, parse_size
-from autotune.tuner import loop
-from autotune.tuner.result import DEFAULT_SECONDS, Budget, Result
+from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
 
 
 def search(
@@ -93,31 +91,28 @@ def search(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
-    with Store.open(database) as store:
-        chosen = _devices(device)
-        problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
-        starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
-        for configuration in starts:
-            problem.plan(configuration)  # raises SpaceError with the constraint it breaks
-        _announce(problem, len(chosen))
-        with (
-            DeviceEvaluator(problem, chosen, Settings(limits=limits, allow_python=allow_python)) as evaluator,
-            progress.show(stderr(), problem.flops) as report,
-        ):
-            result = loop.run(
-                problem,
-                evaluator,
-                store,
-                sampler=sampler,
-                seed=seed,
-                budget=budget,
-                start=starts,
-                retry_failed=retry_failed,
-                fresh=fresh,
-                cold=cold,
-                devices=chosen,
-                on_progress=report,
-            )
+    chosen = _devices(device)
+    problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
+    starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
+    for configuration in starts:
+        problem.plan(configuration)  # raises SpaceError with the constraint it breaks
+    _announce(problem, len(chosen))
+    settings = Settings(limits=limits, allow_python=allow_python)
+    request = Request(
+        problem,
+        chosen,
+        database,
+        sampler,
+        seed,
+        budget,
+        starts,
+        retry_failed=retry_failed,
+        fresh=fresh,
+        cold=cold,
+        settings=settings,
+    )
+    with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
+        result = tuner.run(request, stop, on_progress=report)
     if as_json_:
         write_json(as_json(result))
     else:

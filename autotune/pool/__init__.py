@@ -1,1 +1,42 @@
-"""Worker processes, and the Evaluator over them."""
+"""Worker processes, and the Evaluator over them: a kernel may take a worker down, and never the search.
+
+    contract.py    Evaluator and its Settings: what a search needs
+    evaluator.py   DeviceEvaluator: configurations on their way through build and run
+    keeper.py      a thread that keeps one worker process alive and at work
+    process.py     one worker process, as the search sees it
+    worker.py      its entry; what it does is in ../bench
+    tasks.py       what travels through the threads, and what waits for a device
+    way.py         long runs make way for what is ready
+    pause.py       builders stand still while a trial runs, where they share the hardware
+    data.py        inputs and expected outputs, and each worker's first message
+    caller.py      a reference in Python, in a process of its own
+    sizing.py      whether the data has room; how many builders, how many configurations in flight
+    lock.py        a device for one search at a time
+    folder.py      the files of a search's workers
+
+The names below are imported when first used: a worker enters by this package and needs none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotune.pool.contract import Evaluator as Evaluator
+    from autotune.pool.contract import Settings as Settings
+    from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
+    from autotune.pool.lock import Stopped as Stopped
+    from autotune.pool.process import WorkerProcess as WorkerProcess
+
+_HOMES = {
+    "DeviceEvaluator": "evaluator",
+    "Evaluator": "contract",
+    "Settings": "contract",
+    "Stopped": "lock",
+    "WorkerProcess": "process",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

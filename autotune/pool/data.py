@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +14,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench import Limits, Rules, Setup
-from autotune.errors import SetupError
+from autotune.devices import traits
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
+from autotune.model import DeviceInfo
 from autotune.pool.caller import caller
-from autotune.pool.memory import available
+from autotune.pool.contract import Settings
+from autotune.pool.folder import RunFolder
+from autotune.pool.keeper import Keeper
+from autotune.pool.sizing import available
 from autotune.study import Problem, expected_data, input_data, numpy_type
+
+
+class Setups:
+    """Gives each worker its first messages. The data is computed in the background, and awaited by who needs it."""
+
+    def __init__(self, problem: Problem, folder: RunFolder, settings: Settings) -> None:
+        self._problem = problem
+        self._folder = folder
+        self._settings = settings
+        self._data: Future[Setup] = Future()
+        self._expected: Mapping[str, str] = {}
+        self._turn = threading.Lock()
+        threading.Thread(target=self._compute, name="autotune-data", daemon=True).start()
+
+    def start_runner(self, keeper: Keeper, device: DeviceInfo) -> None:
+        """Start a device's worker. Raises what `Keeper.start_worker` does, and what went wrong with the data."""
+
+        def setup() -> Setup:
+            known = self._data.result()
+            return replace(known, expected=self._expected or known.expected)
+
+        # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
+        alone = not self._expected and self._problem.reference_plan() is not None
+        with self._turn if alone else nullcontext():
+            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
+
+    def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
+        """Start a worker that builds ahead. It needs data where it launches what it builds."""
+        nothing = Setup("", {}, {}, None, self._settings.rules, self._settings.limits)
+        setup = self._data.result if traits(device).builds_at_launch else lambda: nothing
+        keeper.start_worker(device, setup, self._folder.environment(device))
+
+    def close(self) -> None:
+        """Let go of who still waits for the data."""
+        with suppress(InvalidStateError):
+            self._data.set_exception(WorkerError("closed"))
+
+    def _compute(self) -> None:
+        given, failure = self._settings, None
+        try:
+            setup = compute(
+                self._problem, self._folder.path, given.rules, given.limits, allow_python=given.allow_python
+            )
+        except AutotuneError as error:
+            failure = error
+        except (Exception, SystemExit) as error:  # a reference in Python may raise anything; `collect` reports it
+            failure = StudyError(f"the reference failed: {type(error).__name__}: {error}")
+        with suppress(InvalidStateError):  # closed meanwhile
+            if failure is None:
+                self._data.set_result(setup)
+            else:
+                self._data.set_exception(failure)
 
 
 def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, allow_python: bool) -> Setup:

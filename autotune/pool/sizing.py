@@ -1,15 +1,85 @@
-"""How many builders a search starts, and how many configurations it keeps in flight."""
+"""What the machine has room for: the data, processes that build ahead, configurations in flight.
+
+What does not fit is refused before anything is drawn or uploaded: otherwise the operating system kills the search, or
+the driver refuses each trial, and nobody says why.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from autotune.bench import GUARD
 from autotune.devices import traits
+from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
+from autotune.study import Buffer, Plan, numpy_type
+
+_WIDE = 8
+"""Bytes of a component in the reference, which is computed in 64 bits."""
+
+_CGROUP = Path("/sys/fs/cgroup")
+_HINT = "give a smaller --size"
 
 _MOST_BUILDERS = 16
 """Per device: with as many, compilers of a large kernel just keep one H200 busy."""
+
+
+def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool) -> None:
+    """Raise DeviceError where a plan's data exceeds what is free on the host, or its buffers the device.
+
+    Counts the least it takes. `on_host`: the expected outputs are computed there, not by a reference kernel.
+    """
+    for buffer in plan.buffers:
+        if 0 < device.max_allocation < buffer.nbytes + 2 * GUARD:
+            raise _refusal(f"buffer {buffer.name} takes", buffer.nbytes, device.max_allocation, "allows", device.name)
+    needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
+    if needed > device.memory:
+        raise _refusal("the buffers take", needed, device.memory, "has", device.name)
+    needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
+    if needed > free:
+        raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=_HINT)
+
+
+def available() -> float:
+    """Return the bytes of memory that this process could still take; infinite where the system does not tell."""
+    return min(_free(), default=math.inf)
+
+
+def _free() -> Iterator[int]:
+    with suppress(OSError, KeyError):
+        yield 1024 * _table(Path("/proc/meminfo"))["MemAvailable:"]
+    with suppress(OSError, KeyError, ValueError):  # a container's limit, where there is one
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        yield limit - used + _table(_CGROUP / "memory.stat")["inactive_file"]
+
+
+def _table(path: Path) -> dict[str, int]:
+    rows = (line.split() for line in path.read_text().splitlines())
+    return {row[0]: int(row[1]) for row in rows}
+
+
+def _host_bytes(buffer: Buffer, on_host: bool) -> int:
+    """Input data, its copy in 64 bits, and the expected output in 64 bits."""
+    dtype, _ = numpy_type(buffer.type)
+    kept = buffer.reads * dtype.itemsize + on_host * _WIDE * (buffer.reads + buffer.writes)
+    return math.prod(buffer.data_shape) * kept
+
+
+def _device_bytes(buffer: Buffer) -> int:
+    """The buffer, and what an `inout` one is restored from."""
+    return buffer.nbytes * (2 if buffer.access == "inout" else 1)
+
+
+def _refusal(what: str, needed: int, limit: int, verb: str, device: str) -> DeviceError:
+    return DeviceError(f"{what} {_gib(needed)}, {device} {verb} {_gib(limit)}", hint=_HINT)
+
+
+def _gib(nbytes: float) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
 
 
 def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:

@@ -1,4 +1,4 @@
-"""What travels through the threads of a search: configurations with their plans, and requests to time some again."""
+"""What travels through the threads of a search, and what of it still waits for a device."""
 
 from __future__ import annotations
 
@@ -10,37 +10,43 @@ from threading import Lock
 from typing import Any
 
 from autotune.bench import Report
+from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.study import Plan
+from autotune.study import Plan, Problem, made_of
 
 
 @dataclass(eq=False)
 class Task:
-    """One configuration on its way through the engine; hashed by identity.
+    """One configuration on its way through the pool; hashed by identity.
 
-    `made_way` is what was known when its run last made way for others, `lost_s` the time that went into such runs.
+    `built` is what its builder reported, `lost_s` the seconds of runs that made way for others, `made` what the store
+    keeps of the plan.
     """
 
     configuration: Configuration
-    plan: Plan
-    made: Mapping[str, Any] | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
-    made_way: Report | None = None
     lost_s: float = 0.0
+    made: Mapping[str, Any] | None = None
+    _plan: Plan | None = None
+
+    def plan(self, problem: Problem) -> Plan | Report:
+        """Return the plan, which the first to ask makes; a report where there is none."""
+        if self._plan is None:
+            try:
+                self._plan = problem.plan(self.configuration)
+            except AutotuneError as error:
+                return Report(Outcome.LAUNCH_ERROR, str(error))
+            self.made = made_of(problem, self._plan, self.configuration)
+        return self._plan
 
 
 class Waiting:
-    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it.
+    """The tasks that no device is at, oldest first, and which of them are ready to run. Threads share it."""
 
-    A run makes way for what is ready after `patience_s`, and each that did so doubles that: a kernel that never ends
-    would hold the others up for a minute, and what is merely slow gets its time.
-    """
-
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self) -> None:
         self._lock = Lock()
         self._ready: dict[Task, bool] = {}
-        self._patience_s = patience_s
 
     def add(self, task: Task, *, ready: bool) -> None:
         """Take in a task, which may have to be built first."""
@@ -58,16 +64,10 @@ class Waiting:
     def __contains__(self, task: Task) -> bool:
         return task in self._ready
 
-    def makes_way(self, ran_s: float) -> bool:
-        """Say whether a run of so many seconds should make way: a device that is free could go on with another."""
+    def any_ready(self) -> bool:
+        """Say whether a device that is free could go on with one."""
         with self._lock:
-            return ran_s >= self._patience_s and any(self._ready.values())
-
-    def put_back(self, task: Task, ran_s: float) -> None:
-        """Take in again a task whose run made way after this time."""
-        with self._lock:
-            self._ready[task] = True
-            self._patience_s = max(self._patience_s, 2 * ran_s)
+            return any(self._ready.values())
 
     def claim(self, task: Task) -> bool:
         """Say whether a task still waits, and take it out: it can no longer be withdrawn."""

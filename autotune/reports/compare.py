@@ -12,7 +12,7 @@ from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, ide
 from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.text import did_you_mean
-from autotune.tuner import finalists, loop
+from autotune.tuner import fastest, ours, recall
 
 BY_DEVICE, BY_SIZE = "device", "size"
 
@@ -105,14 +105,14 @@ def _cell(
     except (SpaceError, DeviceError) as error:
         return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {_reason(error.what)}")
     stored = store.trials(problem.key)
-    known = loop.recall(problem, stored)
+    known = recall(problem, stored)
     missing = min(trials, valid) - len(known)
     if search is not None and missing > 0:
         search(problem, missing)
         stored = store.trials(problem.key)
-        known = loop.recall(problem, stored)
-    own = loop.ours(problem, stored)
-    best = finalists.fastest(own, problem.device.driver)
+        known = recall(problem, stored)
+    own = ours(problem, stored)
+    best = fastest(own, problem.device.driver)
     drivers = {trial.driver for trial in stored if trial.configuration in problem.space}
     reason = "" if best is not None else _why_none(own, drivers)
     return Cell(label, size, device.fingerprint, problem, best, _count(own), valid, reason)
@@ -127,7 +127,7 @@ def _elsewhere(
     for key, trials in store.related(problem.key):
         if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
             continue
-        best = finalists.fastest(trials)
+        best = fastest(trials)
         reason = "" if best is not None else _why_none(trials)
         yield Cell(key.device, size, key.device, problem, best, _count(trials), 0, reason)
 

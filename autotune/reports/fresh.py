@@ -13,7 +13,7 @@ from autotune.bench import EndToEnd, Keep, Kept, Report, Use
 from autotune.devices import environment
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
-from autotune.pool.supervise import WorkerProcess
+from autotune.pool import WorkerProcess
 from autotune.study import Plan
 
 LIMIT_S = 300.0

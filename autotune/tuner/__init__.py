@@ -1,1 +1,34 @@
-"""The search: its loop, resume, finale and result."""
+"""The search: a Request goes in, a Result comes out. Nothing here prints, handles signals or waits for good.
+
+    request.py   Request and Budget
+    start.py     run: opens store and evaluator, and recalls what is stored
+    loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
+    recall.py    what of the stored counts
+    finale.py    the fastest are timed again; who is fastest, who ties
+    result.py    Progress and Result
+    replay.py    searching without a device
+
+Enter by `run(Request(...))`.
+"""
+
+from autotune.tuner.finale import fastest
+from autotune.tuner.recall import ours, recall
+from autotune.tuner.replay import Recording, ReplayEvaluator
+from autotune.tuner.request import DEFAULT_SECONDS, Budget, Request
+from autotune.tuner.result import Progress, ProgressCallback, Result
+from autotune.tuner.start import run
+
+__all__ = [
+    "DEFAULT_SECONDS",
+    "Budget",
+    "Progress",
+    "ProgressCallback",
+    "Recording",
+    "ReplayEvaluator",
+    "Request",
+    "Result",
+    "fastest",
+    "ours",
+    "recall",
+    "run",
+]

@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from autotune.model import Identity, Outcome, Trial, identity, with_verified
-from autotune.ranking import FINALISTS
-from autotune.store import Store
-from autotune.study import Problem
-from autotune.tuner import finalists
+from autotune.identity import digest
+from autotune.model import Identity, Measurement, Outcome, Trial, identity, with_verified
+from autotune.ranking import (
+    FAILED,
+    FINALIST_MARGIN,
+    FINALISTS,
+    MEASURED,
+    RETIMED,
+    WRONG,
+    Event,
+    median_interval,
+    rank,
+)
+from autotune.text import clean
 
 if TYPE_CHECKING:
-    from autotune.pool.evaluator import Evaluator
+    from autotune.pool import Evaluator
+    from autotune.tuner.loop import Ledger
 
 
 @dataclass
 class Finale:
-    """Finds the best of a search's trials, which it replaces in place by what it learns of them.
+    """Finds the best of a search's trials, which it replaces in the ledger by what it learns of them.
 
-    `history` are all attempts of this problem in the order of arrival, those that were stored before included; it
-    grows by what is learned. `in_flight` names the attempts on record that have not ended; `report` is called with
-    what is done now.
+    `collect` waits for a trial; `report` is called with what is done now. What is in flight when `stop` is set stays
+    so: Stopped is raised.
     """
 
-    problem: Problem
     evaluator: Evaluator
-    store: Store
-    search: int
-    trials: list[Trial]
-    history: list[Trial]
-    in_flight: dict[Identity, int]
-    budget_s: float
+    ledger: Ledger
+    collect: Callable[[], Trial]
     report: Callable[[str], None]
+    stop: threading.Event
+    budget_s: float
     _retimed: set[Identity] = field(default_factory=set)
     _measured: set[Identity] = field(default_factory=set)
     _failed: bool = False
@@ -43,7 +50,7 @@ class Finale:
         """Return the best, None where nothing passed; it was timed again if anything can be said of it."""
         while self._round() or self._measure_overlooked():
             pass
-        return self._best()
+        return self.ledger.best()
 
     def _round(self) -> bool:
         """Time the fastest again, interleaved; False where that is done.
@@ -51,61 +58,113 @@ class Finale:
         Where one fails, another comes first that nobody looked at: one more round.
         """
         chosen = self._chosen()
-        best = self._best()
+        best = self.ledger.best()
         due = chosen if not self._retimed or best is None else [best]
         if all(trial.retimed is not None or identity(trial.configuration) in self._retimed for trial in due):
             return False
         self.report("re-timing the finalists")
         self._retimed.update(identity(trial.configuration) for trial in chosen)
-        self.evaluator.best_ns = max(map(finalists.first_median, chosen))
-        answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s)
+        self.evaluator.best_ns = max(map(first_median, chosen))
+        answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
         for trial, answer in zip(chosen, answers, strict=True):
             if isinstance(answer, Trial):
                 self._failed = True
                 self._measured.clear()  # what it had bounded may have been stopped again
-                self.store.finish(self.store.begin(self.search, trial.configuration), answer)
-                self._replace(answer)
+                self.ledger.begin(trial.configuration)
+                self.ledger.end(answer)
             elif answer is not None:
-                self.store.retime(self.search, trial.configuration, answer)
                 stood = with_verified(trial.environment, answer.verified_runs)
-                self._replace(replace(trial, retimed=answer, environment=stood))
+                self.ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
         return True
 
     def _chosen(self) -> Sequence[Trial]:
         """The finalists, and the default where there is time for it: its gain is one of times taken together."""
-        default = identity(self.problem.default)
-        known = [trial for trial in self._passed() if identity(trial.configuration) == default]
-        chosen = finalists.finalists(self._passed(), self.budget_s)
-        if finalists.retiming_s([*chosen, *known]) > self.budget_s:
+        passed, default = self.ledger.passed(), identity(self.ledger.problem.default)
+        known = [trial for trial in passed if identity(trial.configuration) == default]
+        chosen = finalists(passed, self.budget_s)
+        if retiming_s([*chosen, *known]) > self.budget_s:
             return chosen
         return list({identity(trial.configuration): trial for trial in (*chosen, *known)}.values())
 
     def _measure_overlooked(self) -> bool:
         """Measure again what was stopped for being slower than a configuration that failed as a finalist."""
-        best = self._best()
-        bound = finalists.first_median(best) if best is not None else math.inf
-        stopped = [trial for trial in self.trials if trial.outcome is Outcome.STOPPED and trial.time_ns < bound]
+        best = self.ledger.best()
+        bound = first_median(best) if best is not None else math.inf
+        stopped = [trial for trial in self.ledger.trials if trial.outcome is Outcome.STOPPED and trial.time_ns < bound]
         due = [trial for trial in stopped if identity(trial.configuration) not in self._measured]
         due = sorted(due, key=lambda trial: trial.time_ns)[:FINALISTS] if self._failed else []
         self.evaluator.best_ns = bound if best is not None else None
         for trial in due:
-            name = identity(trial.configuration)
-            self._measured.add(name)
-            self.in_flight[name] = self.store.begin(self.search, trial.configuration)
+            self._measured.add(identity(trial.configuration))
+            self.ledger.begin(trial.configuration)
             self.evaluator.submit(trial.configuration)
         for _ in due:
-            trial = self.evaluator.collect()
-            self.store.finish(self.in_flight.pop(identity(trial.configuration)), trial)
-            self._replace(trial)
+            self.ledger.end(self.collect())
         return bool(due)
 
-    def _replace(self, new: Trial) -> None:
-        self.history.append(new)
-        name = identity(new.configuration)
-        self.trials[:] = [new if identity(trial.configuration) == name else trial for trial in self.trials]
 
-    def _best(self) -> Trial | None:
-        return finalists.fastest(self.history, self.problem.device.driver)
+def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
+    """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
 
-    def _passed(self) -> list[Trial]:
-        return finalists.ranked(self.history, self.problem.device.driver)
+    `trials` are all that is known of one generation of a problem, every attempt in the order of arrival; a trial that
+    does not tell its driver has run under `driver`.
+    """
+    driver = clean(driver)
+    events = [event for place, trial in enumerate(trials) for event in _events(place, trial, driver)]
+    return [trials[event.order[0]] for event in rank(events, driver)]
+
+
+def fastest(trials: Sequence[Trial], driver: str = "") -> Trial | None:
+    """Return the best verified trial; None where none passed. Arguments as for `ranked`."""
+    return next(iter(ranked(trials, driver)), None)
+
+
+def _events(place: int, trial: Trial, driver: str) -> list[Event]:
+    name, driver = digest(trial.configuration), clean(trial.driver) or driver
+    if trial.outcome.failed:
+        kind = WRONG if trial.outcome is Outcome.WRONG_RESULT else FAILED
+        return [Event(kind, name, driver, 0, (place, 0))]
+    if trial.outcome is not Outcome.OK:
+        return []
+    taken = [(MEASURED, trial.measurement), (RETIMED, trial.retimed)]
+    return [
+        Event(kind, name, driver, 0, (place, number), measurement.median_ns)
+        for number, (kind, measurement) in enumerate(taken)
+        if measurement is not None
+    ]
+
+
+def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
+    """Return the few verified trials, fastest first, among which the best is to be found by timing them again.
+
+    No more than can be timed within the budget, but two.
+    """
+    ordered = sorted(passed, key=first_median)
+    bound = FINALIST_MARGIN * min(map(first_median, passed), default=math.inf)
+    found = [trial for trial in ordered[:FINALISTS] if first_median(trial) <= bound]
+    while len(found) > 2 and retiming_s(found) > budget_s:
+        found.pop()
+    return found
+
+
+def retiming_s(trials: Sequence[Trial]) -> float:
+    """Return the seconds that trials run for when they are timed again at least: three times each."""
+    return 3 * sum(first_median(trial) for trial in trials) * 1e-9
+
+
+def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    """Return the re-timed trials whose interval of the median overlaps that of the best."""
+    if best is None or best.retimed is None:
+        return ()
+    _, high = _interval(best.retimed)
+    rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
+    return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
+
+
+def first_median(trial: Trial) -> float:
+    """Return the median of a trial's first measurement in nanoseconds; infinite where it has none."""
+    return trial.measurement.median_ns if trial.measurement is not None else math.inf
+
+
+def _interval(measurement: Measurement) -> tuple[float, float]:
+    return median_interval(measurement.samples_ns)

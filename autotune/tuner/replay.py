@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from autotune.model import Configuration, Measurement, Outcome, Trial, identity
 from autotune.space import Space
 
 if TYPE_CHECKING:
-    from autotune.pool.evaluator import Evaluator
+    from autotune.pool import Evaluator
 
 _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
 
@@ -110,7 +111,7 @@ class ReplayEvaluator:
         return trial
 
     def retime(
-        self, configurations: Sequence[Configuration], budget_s: float = 5.0
+        self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial | None]:
         """The recorded measurements once more; the trial itself where it failed, None where there is none."""
         found = [self._trials.get(identity(configuration)) for configuration in configurations]

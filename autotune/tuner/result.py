@@ -1,33 +1,20 @@
-"""What a search is asked for and what it says: its budget, its progress, its result."""
+"""What a search says: its progress while it runs, its result at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
 from autotune.study import Problem
+from autotune.tuner.request import Budget
 
-DEFAULT_SECONDS = 40.0
-"""The budget where none is given: with start and end the search is over within a minute on two CPU cores."""
-
-GAIN_TRIALS = 20
-"""How far ahead the gain expected is looked at."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """When to stop, whichever comes first: new trials, seconds, trials without a better best, expected gain.
-
-    `least_gain` stops once less than that share is expected from the next `GAIN_TRIALS` trials: an estimate
-    of the sampler's model, not a promise.
-    """
-
-    trials: int | None = None
-    seconds: float | None = None
-    until_stale: int | None = None
-    least_gain: float | None = None
+SEARCH = "search"
+"""The phase in which the time left can be said."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +32,39 @@ class Progress:
     rate: float
     left_s: float | None
     phase: str
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+class Reporter:
+    """Tells who wants to know where a search stands that began at `started`; `total` trials at most, if known."""
+
+    def __init__(self, tell: ProgressCallback, budget: Budget, total: int | None, started: float) -> None:
+        self._tell = tell
+        self._budget = budget
+        self._total = total
+        self._started = started
+        self._first_s = 0.0
+
+    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None) -> None:
+        """Report after a trial, or where a phase begins; `new` are the trials of this search."""
+        elapsed = time.monotonic() - self._started
+        self._first_s = self._first_s or elapsed
+        since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
+        done, left = len(new), math.inf
+        rate = (done - 1) / since_first if done > 1 and since_first else 0.0
+        if self._total is not None and rate:
+            left = (self._total - done) / rate
+        if self._budget.seconds is not None:
+            left = min(left, max(0.0, self._budget.seconds - elapsed))
+        left_s = left if phase == SEARCH and left < math.inf else None
+        self._tell(Progress(done, self._total, failures_of(new), best, elapsed, rate, left_s, phase))
+
+
+def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:
+    """Return how many trials failed, by outcome."""
+    return dict(Counter(trial.outcome for trial in trials if trial.outcome.failed))
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,3 @@ class Result:
         if self.default is not None:
             return ""
         return f"it had not come to run when the search ended ({self.reason})"
-
-
-ProgressCallback = Callable[[Progress], None]

@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune import tuner
 from autotune.model import Configuration
-from autotune.pool.evaluator import DeviceEvaluator
-from autotune.samplers import DEFAULT_SAMPLER
-from autotune.store import Store
+from autotune.pool import DeviceEvaluator
 from autotune.study import Problem, input_data
-from autotune.tuner import loop
-from autotune.tuner.result import Budget
+from autotune.tuner import Budget, Request
 
 from .accuracy import ERRORS, Array, Arrays
 from .limits import Limit
@@ -48,10 +46,10 @@ def search(kind: str, label: str, problem: Problem, seeds: Sequence[int], trials
     winners, counts = [], []
     with DeviceEvaluator(problem, [problem.device]) as evaluator:
         for seed in seeds:
-            with tempfile.TemporaryDirectory() as folder, Store.open(str(Path(folder) / "search.db")) as store:
-                found = loop.run(
-                    problem, evaluator, store, sampler=DEFAULT_SAMPLER, seed=seed, budget=Budget(trials=trials)
-                )
+            with tempfile.TemporaryDirectory() as folder:
+                database = str(Path(folder) / "search.db")
+                request = Request(problem, database=database, seed=seed, budget=Budget(trials=trials))
+                found = tuner.run(request, evaluator=evaluator)
             counts.append(found.trials)
             winners.append(found.best.configuration if found.best else None)
             best = f"{found.best.time_ns / 1e3:.1f} us" if found.best else "nothing passed"

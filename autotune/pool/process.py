@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ import autotune
 from autotune.bench import DOING, Phase
 from autotune.errors import WorkerError
 
+log = logging.getLogger(__name__)
+
 LONGEST_WAIT_S = 3600.0
 """What the system takes as a time out; limits may be longer."""
 
@@ -25,7 +28,7 @@ IDLE = "idle"
 """The phase of a worker that has answered."""
 
 _ASKING_S = 0.1
-"""How often it is asked whether a run makes way."""
+"""How often it is asked whether to give up."""
 
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
@@ -47,14 +50,15 @@ class WorkerDied(WorkerError):
 
 
 class WorkerOverran(WorkerError):
-    """The worker did not finish a phase in time, and was killed; `made_way`: the limit was not reached."""
+    """The worker did not finish a phase in time, or was given up before, and was killed."""
 
-    def __init__(self, phase: str, place: int, limit_s: float, made_way: bool = False) -> None:
+    def __init__(self, phase: str, place: int, limit_s: float) -> None:
         self.phase = phase
         self.place = place
-        self.limit_s = limit_s
-        self.made_way = made_way
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
+
+
+GivesUp = Callable[[str, float], bool]
 
 
 class WorkerProcess:
@@ -85,32 +89,33 @@ class WorkerProcess:
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
         self._place = 0
+        log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
         except OSError:
             raise self._died() from None
 
-    def receive(self, limit_s: float, makes_way: Callable[[float], bool] | None = None) -> Any:
+    def receive(self, limit_s: float, gives_up: GivesUp | None = None) -> Any:
         """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
 
-        The time for which the process was halted does not count. `makes_way` is asked now and then whether a kernel
-        that has run for so many seconds should be given up before its limit.
+        The time for which the process was halted does not count. `gives_up` is asked now and then, with the phase and
+        how many seconds it has lasted, whether the worker is given up before its limit.
         """
         since = self._clock()
-        wait_s = LONGEST_WAIT_S if makes_way is None else _ASKING_S
+        wait_s = LONGEST_WAIT_S if gives_up is None else _ASKING_S
         while True:
             try:
                 while not self._connection.poll(min(max(0.0, since + limit_s - self._clock()), wait_s)):
                     elapsed = self._clock() - since
-                    made_way = makes_way is not None and self.phase == "run" and makes_way(elapsed)
-                    if elapsed >= limit_s or made_way:
+                    if elapsed >= limit_s or (gives_up is not None and gives_up(self.phase, elapsed)):
                         self.kill()
-                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s), made_way)
+                        raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s))
                 message = self._connection.recv()
             except WorkerOverran:
                 raise
             except Exception:  # the end of the pipe, or whatever unpickling says to what a kernel wrote into it
                 raise self._died() from None
+            log.debug("worker %d: %.300r", self.pid, message)
             if not isinstance(message, Phase):
                 self.phase = "start" if message is None else IDLE
                 self._said = self._log.stat().st_size

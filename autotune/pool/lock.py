@@ -1,40 +1,47 @@
-"""What a search holds on the machine while it runs: its device, alone, and a folder for its workers' files.
-
-Both are tied to the process by file locks, which the operating system releases however the process ends.
-"""
+"""A device for one search at a time: a file lock, which the operating system releases however the process ends."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shlex
-import shutil
 import stat
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.devices import environment, traits
+from autotune.devices import traits
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.pool.folder import temporary_folder, try_lock
 from autotune.text import line
+
+_POLL_S = 0.1
+"""How often a search that waits for its turn looks whether it has come."""
+
+
+class Stopped(Exception):
+    """Somebody wants the search to end; what was waited for has not come."""
 
 
 class DeviceLock:
-    """Lets one search at a time use a device, whoever's it is: two at once would spoil each other's times."""
+    """Lets one search at a time use a device, whoever's it is: two at once would spoil each other's times.
 
-    def __init__(self, device: DeviceInfo) -> None:
+    Waits for it, unless `stop` is set: Stopped.
+    """
+
+    def __init__(self, device: DeviceInfo, stop: threading.Event | None = None) -> None:
         path = lock_folder() / f"autotune-device-{re.sub(r'[^A-Za-z0-9.-]', '-', lock_key(device))}.lock"
         while True:
             self._descriptor = _open_shared(path)
-            if not _try_lock(self._descriptor):
+            if not try_lock(self._descriptor):
                 holder = _holder(self._descriptor)
                 said = f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end"
                 print(line(said), file=sys.stderr, flush=True)
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+                self._wait(stop)
             if _is_at(self._descriptor, path):
                 break
             os.close(self._descriptor)  # removed while this waited: the next would lock another file
@@ -42,18 +49,25 @@ class DeviceLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
+    def _wait(self, stop: threading.Event | None) -> None:
+        while not try_lock(self._descriptor):
+            if stop is not None and stop.is_set():
+                os.close(self._descriptor)
+                raise Stopped
+            time.sleep(_POLL_S)  # and no wait for the event: a signal handler of this thread may set it
+
     def release(self) -> None:
         """Let the next search have the device."""
         os.close(self._descriptor)
 
 
-def lock_devices(devices: Iterable[DeviceInfo]) -> list[DeviceLock]:
+def lock_devices(devices: Iterable[DeviceInfo], stop: threading.Event | None = None) -> list[DeviceLock]:
     """Lock each piece of hardware once, in the one order of all searches: so two never wait for each other."""
     by_key = {lock_key(device): device for device in devices}
     locks: list[DeviceLock] = []
     try:
         for key in sorted(by_key):
-            locks.append(DeviceLock(by_key[key]))
+            locks.append(DeviceLock(by_key[key], stop))
     except BaseException:  # Ctrl-C while it waits
         for lock in locks:
             lock.release()
@@ -147,66 +161,3 @@ def _holder(descriptor: int) -> str:
     """Return the number of the process that the file names; anybody may have written anything into it."""
     text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     return text if text.isdecimal() else "unknown"
-
-
-def temporary_folder() -> Path:
-    """Return the folder for temporary files. Raises SetupError where there is none."""
-    try:
-        return Path(tempfile.gettempdir())
-    except OSError:
-        raise SetupError("no folder for temporary files", hint="set TMPDIR to one that can be written") from None
-
-
-class RunFolder:
-    """A temporary folder for inputs, logs and compiler caches; those of searches that were killed are removed."""
-
-    def __init__(self) -> None:
-        base = temporary_folder()
-        _sweep(base)
-        try:
-            # Locked under another name first, so that nobody's sweep finds it unlocked.
-            made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
-            self._lock = (made / "lock").open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
-        except OSError as error:
-            raise SetupError(
-                f"no folder can be made there: {error.strerror}",
-                where=str(base),
-                hint="make room, or set TMPDIR to a folder that can be written",
-            ) from None
-
-    def environment(self, device: DeviceInfo) -> Mapping[str, str]:
-        """Return the variables of a worker: private caches, through which the builders hand over their work.
-
-        A worker that dies in the middle of writing leaves nothing behind for the next search.
-        """
-        return environment(device, self.path, worker=True)
-
-    def remove(self) -> None:
-        """Delete the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.close()
-
-
-_PREFIX = "autotune-run-"
-
-
-def _sweep(base: Path) -> None:
-    for folder in base.glob(f"{_PREFIX}*"):
-        try:
-            with (folder / "lock").open("r+") as file:
-                if _try_lock(file.fileno()):
-                    shutil.rmtree(folder, ignore_errors=True)
-        except FileNotFoundError:  # a sweep began that was killed itself, or met a linker that still wrote
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # another user's
-            continue
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -21,7 +21,7 @@ from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
-from autotune.pool.supervise import WorkerDied, WorkerOverran, WorkerProcess
+from autotune.pool.process import GivesUp, WorkerDied, WorkerOverran, WorkerProcess
 from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
@@ -32,7 +32,6 @@ _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
-
 
 _HINT = "what is stored remains; type the same again once the machine has memory to spare"
 
@@ -50,7 +49,7 @@ class Keeper(threading.Thread):
 
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
     `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held.
-    `started` is set once the first worker is ready, or never will be.
+    `started` is set once the first worker is ready, or never will be; `since` is when that was.
     """
 
     def __init__(
@@ -76,6 +75,7 @@ class Keeper(threading.Thread):
         self._interrupted = threading.Event()  # by `close` or `cancel`
         self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
         self.started = threading.Event()
+        self.since: float | None = None
 
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
@@ -147,6 +147,7 @@ class Keeper(threading.Thread):
         if isinstance(answer, Report):
             raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
         assert isinstance(answer, Ready)
+        self.since = self.since or time.monotonic()  # not again where a worker is replaced
         return answer
 
     def ask(
@@ -154,24 +155,23 @@ class Keeper(threading.Thread):
         message: Any,
         limit_s: float,
         on_built: Callable[[], object] | None = None,
-        makes_way: Callable[[float], bool] | None = None,
+        gives_up: GivesUp | None = None,
     ) -> Any:
         """Send a message to a worker that is ready, and return the answer; `on_built` answers a Turn on the way.
 
-        `makes_way` is asked whether a kernel that has run for so many seconds should be given up.
-
-        Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError where none can be set up, Closed.
+        `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError
+        where none can be set up, Closed.
         """
 
         def once() -> Any:
             if self._worker is None:
                 self._set_up(self)
             assert self._worker is not None
-            answer = self._exchange(self._worker, message, limit_s, makes_way)
+            answer = self._exchange(self._worker, message, limit_s, gives_up)
             if isinstance(answer, Turn):
                 if on_built is not None:
                     on_built()
-                answer = self._exchange(self._worker, None, limit_s, makes_way)
+                answer = self._exchange(self._worker, None, limit_s, gives_up)
             return answer
 
         return _forgiving(once)
@@ -181,7 +181,7 @@ class Keeper(threading.Thread):
         job: Job,
         limit_s: float,
         on_built: Callable[[], object] | None = None,
-        makes_way: Callable[[float], bool] | None = None,
+        gives_up: GivesUp | None = None,
     ) -> Report:
         """Run a job and turn whatever happens to the worker into a report.
 
@@ -189,12 +189,9 @@ class Keeper(threading.Thread):
         """
         began = time.monotonic()
         try:
-            report = self.ask(job, limit_s, on_built, makes_way)
+            report = self.ask(job, limit_s, on_built, gives_up)
         except WorkerOverran as overrun:
-            ran = overrun.limit_s if overrun.made_way else 0.0
-            return Report(
-                Outcome.TIMEOUT, str(overrun), made_way_s=ran, phase=overrun.phase, **_spent(overrun.phase, began)
-            )
+            return Report(Outcome.TIMEOUT, str(overrun), phase=overrun.phase, **_spent(overrun.phase, began))
         except WorkerDied as death:
             report = Report(Outcome.CRASH, str(death), phase=death.phase, **_spent(death.phase, began))
         assert isinstance(report, Report)
@@ -246,15 +243,13 @@ class Keeper(threading.Thread):
                 answers[left[found.place]] = found
         return [answers[index] for index in range(len(plans))]
 
-    def _exchange(
-        self, worker: WorkerProcess, message: Any, limit_s: float, makes_way: Callable[[float], bool] | None = None
-    ) -> Any:
+    def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float, gives_up: GivesUp | None = None) -> Any:
         try:
             if self._interrupted.is_set():
                 self._drop()
                 raise self._end()
             worker.send(message)
-            answer = worker.receive(limit_s, makes_way)
+            answer = worker.receive(limit_s, gives_up)
         except WorkerError:
             self._drop()
             if self._interrupted.is_set():

@@ -17,14 +17,14 @@ from autotune.bench.timing import Rules
 from autotune.devices import linker, list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool import crew
-from autotune.pool.crew import Cancelled, Keeper
-from autotune.pool.supervise import WorkerProcess
+from autotune.pool import keeper as module
+from autotune.pool.keeper import Cancelled, Keeper
+from autotune.pool.process import WorkerProcess
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
-pytestmark = pytest.mark.device
-
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
+
+pytestmark = pytest.mark.device
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def start(keeper: Keeper, kills: int) -> int:
 
 @pytest.fixture
 def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_START_DELAYS_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(module, "_START_DELAYS_S", (0.0, 0.0, 0.0))
 
 
 def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_delays: None) -> None:
@@ -65,7 +65,7 @@ def test_a_worker_killed_whenever_it_starts_is_an_error(keeper: Keeper, no_delay
 
 
 def test_who_is_cancelled_waits_for_no_start(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_START_DELAYS_S", (1e6,))
+    monkeypatch.setattr(module, "_START_DELAYS_S", (1e6,))
     wait = keeper._interrupted.wait
 
     def meanwhile(timeout: float | None = None) -> bool:
@@ -165,13 +165,13 @@ def test_an_error_at_a_line_of_the_kernel_is_its_own(tmp_path: Path, body: str) 
     with closing(kept(tmp_path, "builder", {})) as keeper:
         report = keeper.attempt(Job(plan(body)), 60.0)
         assert report.outcome is Outcome.COMPILE_ERROR
-        assert not crew._may_be_the_machines(report), report.build_log
+        assert not module._may_be_the_machines(report), report.build_log
 
 
 def test_an_error_at_a_line_as_nvidia_says_it() -> None:
     log = "scale.cl:35:9: error: use of undeclared identifier 'k'"
-    assert not crew._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
+    assert not module._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
 
 
 def test_an_error_at_no_line_may_be_the_machines() -> None:
-    assert crew._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))
+    assert module._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))

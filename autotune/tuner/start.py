@@ -1,0 +1,106 @@
+"""The one way a search starts."""
+
+from __future__ import annotations
+
+import platform
+import threading
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+
+from autotune import __version__
+from autotune.errors import SetupError, WorkerError
+from autotune.model import identity
+from autotune.pool import DeviceEvaluator, Evaluator, Stopped
+from autotune.store import Store
+from autotune.study import space_hash
+from autotune.tuner.loop import Ledger, Search
+from autotune.tuner.recall import donors, ours, recall
+from autotune.tuner.replay import ReplayEvaluator
+from autotune.tuner.request import Request
+from autotune.tuner.result import ProgressCallback, Result
+
+
+def run(
+    request: Request,
+    stop: threading.Event | None = None,
+    *,
+    on_progress: ProgressCallback | None = None,
+    evaluator: Evaluator | None = None,
+) -> Result:
+    """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
+
+    The study's default configuration comes first, then those of `request.start`. Whoever sets `stop`, from any thread,
+    ends the search in order, within half a second: the result says `interrupted`, as it does after a KeyboardInterrupt.
+    The loss of all workers ends it too, where a best is known: the result names the `failure`. `on_progress` is told
+    after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and is left open.
+
+    Raises WorkerError and SetupError where no best is known, and StoreError, DeviceError, StudyError, SpaceError.
+    """
+    stop = stop or threading.Event()
+    with Store.open(request.database) as store:
+        if evaluator is not None:
+            return _search(request, store, evaluator, stop, on_progress)
+        devices = request.devices or [request.problem.device]
+        try:
+            opened: DeviceEvaluator | ReplayEvaluator = DeviceEvaluator(
+                request.problem, devices, request.settings, stop
+            )
+        except Stopped:  # while another search had the device: nothing will be asked of it
+            opened = ReplayEvaluator(())
+        with opened:
+            return _search(request, store, opened, stop, on_progress)
+
+
+def _search(
+    request: Request, store: Store, evaluator: Evaluator, stop: threading.Event, on_progress: ProgressCallback | None
+) -> Result:
+    from autotune.samplers import Proposer  # and Optuna, which loads while the evaluator's workers start
+
+    problem = request.problem
+    stored = [] if request.fresh else store.trials(problem.key)
+    known = recall(problem, stored, request.retry_failed)
+    prior = [] if request.cold else donors(problem, stored, store)
+    proposer = Proposer(problem.space, request.sampler, request.seed, donors=prior)
+    proposer.add(known)
+    done = {identity(trial.configuration) for trial in known}
+    for configuration in (problem.default, *request.start):
+        if identity(configuration) not in done:
+            proposer.enqueue(configuration)
+    number = store.start_search(
+        problem.key,
+        request.devices or [problem.device],
+        sampler=request.sampler,
+        seed=proposer.seed,
+        environment={**environment(), "space": space_hash(problem.study.text)},
+        fresh=request.fresh,
+    )
+    reason, failure = "error", None
+    try:
+        ledger = Ledger(store, number, problem, known, ours(problem, stored))
+        search = Search(evaluator, ledger, proposer, request.budget, stop, on_progress)
+        try:
+            reason = search.run_trials()
+            search.settle()
+        except (KeyboardInterrupt, Stopped):
+            reason = "interrupted"
+            search.abandon()
+        except (WorkerError, SetupError) as error:
+            search.abandon()
+            if search.best is None:
+                raise
+            reason, failure = "stopped by an error", error
+    finally:
+        store.end_search(number, reason)
+    return replace(search.result(reason), failure=failure)
+
+
+def environment() -> dict[str, str | int | float]:
+    """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
+    found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
+    found["system"] = platform.platform()
+    for name in ("numpy", "optuna", "pyopencl"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a checkout that is not installed
+            continue
+    return found

@@ -1,0 +1,210 @@
+"""One trial, and one look-up, traced through the package: functions, files, and which call which across files.
+
+    python benchmarks/trace.py [--list] [--json]
+
+Three paths: the search's thread from one proposal to the next, with the default sampler's model at work; a device's
+worker from one job to the next; and `autotune best --format json` of a stored result, all of it. Counted is what runs
+of this package on a PoCL device: distinct functions (comprehensions and the like belong to theirs), distinct files,
+and distinct pairs of a function and one in another file that it calls, libraries in between left out. `--list` names
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import os
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import autotune
+from autotune import tuner
+from autotune.__main__ import main as command
+from autotune.bench import messages, serve
+from autotune.bench.report import Limits
+from autotune.bench.timing import Rules
+from autotune.devices import list_devices
+from autotune.model import DeviceInfo, Outcome
+from autotune.pool import DeviceEvaluator, Settings, data
+from autotune.study import Problem, Study
+from autotune.tuner import Budget, Request
+
+STUDY, SIZE = "matmul", 64
+TRIALS = 12
+"""Enough for the model of the default sampler to propose the last few."""
+
+ROOT = str(Path(autotune.__file__).parent)
+Function = tuple[str, str]
+"""File and qualified name."""
+
+BEFORE = {"search thread": (104, 25, 70), "device worker": (81, 12, 52), "best --format json": (71, 14, 48)}
+"""Version 0.1, counted alike (its look-up with some class bodies)."""
+
+
+class Calls:
+    """What was called in one stretch."""
+
+    def __init__(self) -> None:
+        self.functions: set[Function] = set()
+        self.crossings: set[tuple[Function, Function]] = set()
+
+    @property
+    def figures(self) -> tuple[int, int, int]:
+        """Functions, files and crossings."""
+        return len(self.functions), len({file for file, _ in self.functions}), len(self.crossings)
+
+
+class Trace:
+    """A profile function that notes the calls of its thread; each call of the function `mark` begins a new stretch."""
+
+    def __init__(self, mark: str = "") -> None:
+        self._mark = mark
+        self.stretches = [Calls()]
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        called = _function(frame)
+        if event != "call" or called is None:
+            return
+        if called[1] == self._mark:
+            self.stretches.append(Calls())
+        calls = self.stretches[-1]
+        calls.functions.add(called)
+        caller = frame.f_back
+        while caller is not None and _function(caller) is None:
+            caller = caller.f_back
+        if caller is not None and (calling := _function(caller)) is not None and calling[0] != called[0]:
+            calls.crossings.add((calling, called))
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Trace this thread."""
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def typical(self, skip: int) -> Calls:
+        """Return the stretch of median size among those after the first `skip`, without the last, which is cut off."""
+        found = self.stretches[skip:-1]
+        size = statistics.median_low(len(calls.functions) for calls in found)
+        return next(calls for calls in found if len(calls.functions) == size)
+
+
+def _function(frame: FrameType) -> Function | None:
+    code = frame.f_code
+    is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")  # no class body, no module
+    inside = code.co_filename.startswith(ROOT) and is_function
+    return (code.co_filename.removeprefix(ROOT + "/"), code.co_qualname) if inside else None
+
+
+def trace_search(problem: Problem, database: str) -> Calls:
+    """Trace a trial that the sampler's model proposed, in the thread that searches."""
+    trace = Trace("Proposer.ask")
+    request = Request(problem, database=database, seed=1, budget=Budget(trials=TRIALS))
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=0)) as evaluator, trace.on():
+        tuner.run(request, evaluator=evaluator)
+    return trace.typical(skip=TRIALS - 2)
+
+
+def trace_worker(problem: Problem, folder: Path) -> Calls:
+    """Trace a trial in a device's worker, which is a thread here."""
+    setup = data.compute(problem, folder, Rules(), Limits(), allow_python=False)
+    ours, theirs = Pipe()
+    trace = Trace("Bench.run")
+
+    def work() -> None:
+        with trace.on():
+            serve.serve("device", theirs)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for message in (problem.device, setup):
+        ours.send(message)
+    _answer(ours)
+    for row in range(4):
+        ours.send(messages.Job(problem.plan(problem.space.configuration(row))))
+        answer = _answer(ours)
+        if answer.outcome is not Outcome.OK:
+            raise SystemExit(f"{answer.outcome}: {answer.reason}")
+    ours.close()
+    worker.join()
+    return trace.typical(skip=2)
+
+
+def _answer(connection: Any) -> Any:
+    while isinstance(answer := connection.recv(), messages.Phase | messages.Turn):
+        pass
+    return answer
+
+
+def trace_best(device: DeviceInfo, database: str) -> Calls:
+    """Trace a look-up that finds what the search has stored."""
+    trace, words = Trace(), ["best", STUDY, "--size", str(SIZE), "--db", database, "-d", device.fingerprint]
+    before, streams = sys.argv, (sys.stdin, sys.stdout, sys.stderr)
+    kept = os.dup(1), os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)  # the command opens its streams anew
+    try:
+        os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+        sys.argv = ["autotune", *words, "--format", "json"]
+        with contextlib.suppress(SystemExit), trace.on():
+            command()
+    finally:
+        sys.argv, (sys.stdin, sys.stdout, sys.stderr) = before, streams
+        os.dup2(kept[0], 1), os.dup2(kept[1], 2)
+        for descriptor in (*kept, nowhere):
+            os.close(descriptor)
+    return trace.stretches[0]
+
+
+def trace_all() -> dict[str, Calls]:
+    """Trace the three paths."""
+    device = next(info for info in list_devices() if info.kind == "cpu")
+    # What compiles fast: the way is the same for all.
+    fix = {"VARIANT": ["NAIVE", "TILED"]}
+    problem = Problem(Study.load(STUDY), dict.fromkeys("MNK", SIZE), None, device, fix=fix)
+    with tempfile.TemporaryDirectory() as folder:
+        database = f"{folder}/trace.db"
+        paths = (trace_search(problem, database), trace_worker(problem, Path(folder)), trace_best(device, database))
+    return dict(zip(BEFORE, paths, strict=True))
+
+
+def main() -> None:
+    """Print the figures, and what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="name the functions and crossings")
+    parser.add_argument("--json", action="store_true", help="write results/trace.json for docs/benchmarks.md")
+    options = parser.parse_args()
+    found = trace_all()
+    columns = ("path", "functions / files / crossings", "version 0.1", "asked")
+    asked = {"search thread": (70, 16, 47), "device worker": (54, 8, 35), "best --format json": (36, 7, 24)}
+    rows = [(path, *map(_text, (calls.figures, BEFORE[path], asked[path]))) for path, calls in found.items()]
+    for row in (columns, *rows):
+        print("  ".join(f"{cell:<30}" for cell in row).rstrip())
+    for path, calls in found.items() if options.list else ():
+        print(f"\n{path}", *(f"  {file} {name}" for file, name in sorted(calls.functions)), sep="\n")
+        print(
+            *(f"  {' '.join(calling)} -> {' '.join(called)}" for calling, called in sorted(calls.crossings)), sep="\n"
+        )
+    if options.json:
+        from tables import save
+
+        question = "How much of the package does one trial, and one look-up, pass through?"
+        about = "Distinct functions, files, and calls from a function to one in another file. PoCL, matmul 64."
+        save("trace", question=question, command="python benchmarks/trace.py", columns=columns, rows=rows, note=about)
+
+
+def _text(figures: tuple[int, int, int]) -> str:
+    return " / ".join(map(str, figures))
+
+
+if __name__ == "__main__":
+    main()

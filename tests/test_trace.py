@@ -1,0 +1,23 @@
+"""A trial, and a look-up, pass through few files: bounds that only fall (`benchmarks/trace.py --list` names them)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FILES = {"search thread": 25, "device worker": 11, "best --format json": 11}
+"""At most so many files of the package. Lower them with what you shorten."""
+
+
+def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
+    root = Path(__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, root / "benchmarks" / "trace.py"],
+        env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {path: int(line.split(" / ")[1]) for line in done.stdout.splitlines()[1:] for path in FILES if path in line}
+    assert set(found) == set(FILES), done.stdout
+    assert {path: count for path, count in found.items() if count > FILES[path]} == {}
