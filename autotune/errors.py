@@ -9,7 +9,7 @@
     │   └── StoreError             a database that cannot be read or written
     ├── SetupError             3   the machine lacks something (a driver, a linker); the message is the cure
     ├── OutputError            1   stdout cannot be written
-    └── WorkerError            4   a worker process died or overran; evaluate.py turns it into an outcome
+    └── WorkerError            4   a worker process died or overran; the pool turns it into an outcome
 
 A message says what is wrong, where, and what to type next, in one line (a build log may follow).
 """

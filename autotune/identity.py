@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.text import clean, is_c_value, plain
+from autotune.text import clean, plain
 
 Value = int | float | str
 """One value of a parameter or a choice."""
@@ -66,7 +66,12 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Return 32 hexadecimal digits that stand for a JSON-like value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+    return text_digest(canonical(value))
+
+
+def text_digest(text: str) -> str:
+    """Return 32 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"
@@ -78,6 +83,7 @@ _ACTED_ON = frozenset({
     "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
     "PS2", "PS3", "PS4", "RUBYLIB", "RUBYOPT", "SHELL", "SHELLOPTS", "TMPDIR", "cdpath", "fpath", "path",
 })  # fmt: skip
+_C_MARKS = ("*/", "/*", "??/")
 _ACTED_ON_FROM = ("BASH", "DYLD_", "LD_", "OCL_ICD_", "PYTHON")
 """Beginnings of names that a shell, the dynamic loader or an interpreter acts on, as on those above."""
 
@@ -102,6 +108,11 @@ def value_fault(value: object) -> str:
     if isinstance(value, str) and not is_c_value(value):
         return "cannot stand in a #define: it holds a control character, a comment mark or a line splice"
     return ""
+
+
+def is_c_value(text: str) -> bool:
+    """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
+    return text.isprintable() and not text.endswith("\\") and not any(mark in text for mark in _C_MARKS)
 
 
 def require_names(names: Iterable[object], where: str) -> None:

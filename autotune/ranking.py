@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 NAN = float("nan")
+
+_arrival = attrgetter("order")
+_time = attrgetter("time_ns", "configuration")  # equal times are ranked alike wherever they are known from
 
 MEASURED, RETIMED, FAILED, WRONG = "measured", "retimed", "failed", "wrong"
 """Kinds of events: verified and timed for the first time; verified and timed again, among the finalists; ended
@@ -83,14 +87,6 @@ def _sound(events: Sequence[Event]) -> list[Event]:
         and event.time_ns > 0  # neither a NaN nor what no clock gives
         and (event.generation, event.order[0]) > failed.get((event.configuration, event.driver), never)
     ]
-
-
-def _arrival(event: Event) -> tuple[int, int]:
-    return event.order
-
-
-def _time(event: Event) -> tuple[float, str]:
-    return event.time_ns, event.configuration  # equal times are ranked alike wherever they are known from
 
 
 def median(samples: Sequence[float]) -> float:

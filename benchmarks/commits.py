@@ -1,10 +1,11 @@
-"""What it costs to have every trial on the disk itself: SQLite's synchronous=FULL beside NORMAL.
+"""What it costs to have every trial on the disk itself: SQLite's synchronous=FULL beside NORMAL, for its two commits.
 
     python benchmarks/commits.py [FOLDER] [--trials N]
 
-A trial is begun and finished, two transactions, with 300 samples. NORMAL leaves out the fsync of each: a power cut
-may lose the last trials, though it never damages the file. FULL is what autotune uses. The two take turns, ten times,
-so that what else the machine does falls on both. Printed for each: milliseconds per trial, median and 95th percentile.
+A trial is begun and finished, two transactions, with 300 samples. NORMAL leaves out the fsync: a power cut may lose
+the last trials, though it never damages the file. autotune begins with NORMAL and finishes with FULL, which puts both
+on the disk. The ways take turns, ten times, so that what else the machine does falls on all. Printed for each:
+milliseconds per trial, median and 95th percentile.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -30,23 +29,14 @@ SAMPLES = tuple(range(100_000, 100_300))
 TURNS = 10
 
 
-@contextmanager
-def opened(path: Path, mode: str) -> Iterator[Store]:
-    """Open a database whose commits are as durable as `mode` says."""
-    set_up = database._set_up_sqlite
-
-    def set_up_so(connection: object, where: str) -> None:
-        set_up(connection, where)  # type: ignore[arg-type]
-        connection.execute(f"PRAGMA synchronous={mode}")  # type: ignore[attr-defined]
-
-    with mock.patch.object(database, "_set_up_sqlite", set_up_so), Store.open(str(path)) as store:
-        yield store
+WAYS = {"both NORMAL": ("NORMAL", "NORMAL"), "begun NORMAL": ("NORMAL", "FULL"), "both FULL": ("FULL", "FULL")}
 
 
-def trials_ms(path: Path, mode: str, count: int) -> list[float]:
+def trials_ms(path: Path, begun: str, ended: str, count: int) -> list[float]:
     """Return what each of `count` trials took to be stored, in milliseconds."""
     taken = []
-    with opened(path, mode) as store:
+    modes = mock.patch.multiple(database, HASTY=begun, SYNCHRONOUS=ended)
+    with modes, Store.open(str(path)) as store:
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
         for number in range(count):
             began = time.perf_counter()
@@ -62,14 +52,15 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, help="on the disk to measure; default: a temporary one")
     parser.add_argument("--trials", type=int, default=500)
     asked = parser.parse_args()
-    found: dict[str, list[float]] = {"NORMAL": [], "FULL": []}
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         for turn in range(TURNS):
-            for mode, taken in found.items():
-                taken += trials_ms(Path(folder, f"{mode}-{turn}.db"), mode, max(1, asked.trials // TURNS))
-    for mode, taken in found.items():
+            for way, taken in found.items():
+                place = Path(folder, f"{way}-{turn}.db")
+                taken += trials_ms(place, *WAYS[way], max(1, asked.trials // TURNS))
+    for way, taken in found.items():
         low, high = np.percentile(taken, (50, 95))
-        print(f"{mode:6}  {low:.2f} ms a trial, 95 % within {high:.2f} ms")
+        print(f"{way:12}  {low:.2f} ms a trial, 95 % within {high:.2f} ms")
 
 
 if __name__ == "__main__":

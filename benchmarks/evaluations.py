@@ -20,9 +20,8 @@ from autotune.devices import find_device
 from autotune.model import Outcome
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.store import Store
-from autotune.study.library import parse_size
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
+from autotune.text import parse_size
 from autotune.tuner import loop
 from autotune.tuner.result import Budget
 

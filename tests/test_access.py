@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from autotune.cli.options import command
 from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, access, database, location, process
+from autotune.store import Store, access, database, location, presence
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
 from tests import postgres
@@ -106,6 +106,20 @@ def test_the_file_of_another_program_stays_as_it_is(tmp_path: Path, table: str) 
     assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
 
 
+def test_what_ends_outlasts_the_machine_and_what_begins_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    with Store.open(str(tmp_path / "a.db")) as store:
+        search = put(store, [])
+        event.listen(store._engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+        begun = store.begin(search, {"A": 1})
+        store.finish(begun, ok({"A": 1}, 5))
+    told = ("PRAGMA synchronous=", "INSERT INTO trials", "UPDATE trials")
+    seen = [line if line.startswith("PRAGMA") else line.split()[0] for line in said if line.startswith(told)]
+    assert seen == ["PRAGMA synchronous=NORMAL", "INSERT", "PRAGMA synchronous=FULL", "UPDATE"]
+
+
 # The search -----------------------------------------------------------------------------------------------
 
 KILLED = """
@@ -160,16 +174,16 @@ def test_a_search_that_was_taken_for_dead_loses_nothing(place: str, monkeypatch:
 
 def test_whether_a_process_is_at_work() -> None:
     now = datetime.now(UTC)
-    new, old = (now - process.PATIENCE / 2).isoformat(), (now - process.PATIENCE - timedelta(1)).isoformat()
-    host, boot, space, number, start = process.this_process().split(":")
-    assert not process.is_dead(process.this_process(), old)
-    assert process.is_dead(f"{host}:{boot}:{space}:{number}:1{start}", new)  # its number is another's now
-    assert process.is_dead(f"{host}:{boot}:{space}:{2**40}:1", new)
-    assert process.is_dead(f"{host}:earlier:{space}:{number}:{start}", new)
+    new, old = (now - presence.PATIENCE / 2).isoformat(), (now - presence.PATIENCE - timedelta(1)).isoformat()
+    host, boot, space, number, start = presence.this_process().split(":")
+    assert not presence.is_dead(presence.this_process(), old)
+    assert presence.is_dead(f"{host}:{boot}:{space}:{number}:1{start}", new)  # its number is another's now
+    assert presence.is_dead(f"{host}:{boot}:{space}:{2**40}:1", new)
+    assert presence.is_dead(f"{host}:earlier:{space}:{number}:{start}", new)
     for elsewhere in (f"other:{boot}:{space}:{number}:{start}", f"{host}:{boot}:other:{number}:{start}", "", "x:::"):
-        assert not process.is_dead(elsewhere, new)
-        assert process.is_dead(elsewhere, old)
-    assert process.is_dead("", "no instant")
+        assert not presence.is_dead(elsewhere, new)
+        assert presence.is_dead(elsewhere, old)
+    assert presence.is_dead("", "no instant")
 
 
 # The server -----------------------------------------------------------------------------------------------
@@ -182,8 +196,8 @@ def lose_answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = iter([True, False] * 100)
 
     @contextmanager
-    def writing() -> Iterator[Connection]:
-        with whole() as connection:
+    def writing(**options: bool) -> Iterator[Connection]:
+        with whole(**options) as connection:
             yield connection
         if next(turn):
             raise ConnectionLost("gone")

@@ -14,8 +14,7 @@ from autotune.errors import SetupError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.store import Store
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from autotune.tuner import loop
 from autotune.tuner.result import Budget
 from tests.backend_contract import BackendContract

@@ -13,7 +13,7 @@ from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.reports import compare
 from autotune.reports.compare import Cell
 from autotune.store import Store
-from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import loop
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.result import Budget

@@ -20,7 +20,9 @@ from autotune.model import DeviceInfo, Outcome
 from autotune.pool import crew
 from autotune.pool.crew import Cancelled, Keeper
 from autotune.pool.supervise import WorkerProcess
-from autotune.study.plan import Buffer, Launch, Plan, Tolerance
+from autotune.study import Buffer, Launch, Plan, Tolerance
+
+pytestmark = pytest.mark.device
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 

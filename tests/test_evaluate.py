@@ -25,11 +25,12 @@ from autotune.pool import data
 from autotune.pool.evaluator import DeviceEvaluator, Settings
 from autotune.pool.pause import Pause
 from autotune.store import Store
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from autotune.tuner import loop
 from autotune.tuner.result import Budget
 from tests.studies import study
+
+pytestmark = pytest.mark.device
 
 STUDY = """
 name = "faults"
@@ -217,6 +218,9 @@ def test_a_good_trial_says_what_is_known(evaluator: DeviceEvaluator, device: Dev
     assert trial.finished is not None
     assert trial.started < trial.finished
     assert evaluator.best_ns == trial.time_ns
+    assert trial.made is not None
+    assert "-DVARIANT=GOOD" in trial.made["options"]
+    assert trial.made["launches"]
 
 
 def test_a_wait_without_end_is_one(evaluator: DeviceEvaluator) -> None:
@@ -339,7 +343,7 @@ SEARCH = """
 import sys
 from autotune.devices.select import list_devices
 from autotune.pool.evaluator import DeviceEvaluator
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.study import Study
 device = next(device for device in list_devices() if device.kind == "cpu")
 evaluator = DeviceEvaluator(Problem(Study.load(sys.argv[1]), device=device), [device])

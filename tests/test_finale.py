@@ -11,7 +11,7 @@ import pytest
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.ranking import FINALISTS
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner import loop
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.result import Budget, Result

@@ -12,7 +12,7 @@ from autotune.bench.report import too_large
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import loop
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.result import Budget, Progress, Result

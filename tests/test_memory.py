@@ -9,8 +9,7 @@ import pytest
 from autotune.errors import DeviceError
 from autotune.pool import memory
 from autotune.pool.memory import require_room
-from autotune.study.plan import Buffer, Plan
-from autotune.study.problem import GENERIC_DEVICE
+from autotune.study import GENERIC_DEVICE, Buffer, Plan
 
 COUNT = 2**28
 PLAN = Plan(

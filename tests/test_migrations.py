@@ -14,9 +14,8 @@ from autotune.errors import StoreError
 from autotune.model import Outcome
 from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
-from autotune.store.migrations import MIGRATIONS
-from autotune.store.tables import metadata
-from autotune.study.library import find_study
+from autotune.store.schema import MIGRATIONS, metadata
+from autotune.study import find_study
 from tests.stored import KEY, ok, put_in
 
 DATA = Path(__file__).parent / "data"
@@ -101,7 +100,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, mo
         MIGRATIONS[0](connection)  # type: ignore[arg-type]
         raise InterruptedError
 
-    monkeypatch.setattr("autotune.store.migrations.MIGRATIONS", (half,))
+    monkeypatch.setattr("autotune.store.schema.MIGRATIONS", (half,))
     with pytest.raises(InterruptedError):
         Store.open(str(tmp_path / "x.db"))
     assert columns(tmp_path / "x.db") == {}

@@ -31,7 +31,7 @@ from autotune.ranking import (
     speedup,
 )
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner import loop
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.result import Budget, Result

@@ -17,7 +17,7 @@ from autotune.bench.timing import Rules
 from autotune.errors import SetupError
 from autotune.pool import data, runtime
 from autotune.pool.runtime import DeviceLock, RunFolder, lock_devices, lock_folder, lock_key
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from tests.test_device import H200, NEWER, POCL, RTX
 
 

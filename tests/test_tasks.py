@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.pool.tasks import Task, Waiting
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 
 def task(name: str) -> Task:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, misfit
-from autotune.lookup.records import Records, Told, open_records, table
+from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
-from autotune.study.library import (
-    StudyText,
-    default_choices,
-    default_size,
-    did_you_mean,
-    parameter_values,
-    problem_key,
-    space_hash,
-)
-from autotune.text import clean
+from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
+from autotune.text import clean, did_you_mean
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -81,12 +74,8 @@ class Question(NamedTuple):
     records: Records
     device: DeviceInfo | None
     database: str
+    driver: str  # that of the device; "" where it was not looked at
     left_out: list[str]  # why each stored configuration that is none of the study's is not served
-
-    @property
-    def driver(self) -> str:
-        """The driver of the device; "" where it was not looked at."""
-        return clean(self.device.driver) if self.device is not None else ""
 
 
 def best(
@@ -110,15 +99,30 @@ def best(
         if given.keys() != known.keys():
             raise _misnamed(what, given, known)
     location = locate(database)
-    key = problem_key(text, size, choices, fingerprint)
     with open_records(location) as records:
-        asked = Question(text, key, parameter_values(text), records, device, str(location), [])
-        found = _exact(asked, rated)
-        if found is None:
-            from autotune.lookup.nearest import answer
+        return best_in(records, str(location), text, size, choices, fingerprint, device, rated)
 
-            found = answer(asked, rated)
-        return found
+
+def best_in(
+    records: Records,
+    database: str,
+    text: StudyText,
+    size: Size,
+    choices: Choices,
+    fingerprint: str,
+    device: DeviceInfo | None,
+    rated: bool,
+) -> Best:
+    """Return the best of open records; size and choices are the study's."""
+    key = problem_key(text, size, choices, fingerprint)
+    driver = "" if device is None else clean(device.driver)
+    asked = Question(text, key, parameter_values(text), records, device, database, driver, [])
+    found = _exact(asked, rated)
+    if found is None:
+        from autotune.lookup.nearest import answer
+
+        found = answer(asked, rated)
+    return found
 
 
 def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
@@ -212,11 +216,11 @@ def found(
     elif key.device == asked.key.device and entry.driver != asked.driver:
         notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
         match = Match.OTHER_DRIVER if match is Match.EXACT else match
-    interval = median_interval(_samples(told))
+    interval = median_interval(told.samples_ns)
     ties = 0
     if entry.kind == RETIMED:
         rivals = [rival for rival in ranked[1:_CLOSEST] if rival.kind == RETIMED]
-        ties = sum(median_interval(_samples(asked.records.told(rival)))[0] <= interval[1] for rival in rivals)
+        ties = sum(median_interval(asked.records.told(rival).samples_ns)[0] <= interval[1] for rival in rivals)
     if ties:
         others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
         notes.append(f"a tie: {others} as fast within the interval")
@@ -225,7 +229,7 @@ def found(
         asked.key.study,
         configuration,
         match,
-        (*notes, *left_out(asked)),
+        (*notes, *(left_out(asked) if asked.left_out else ())),
         asked.key.device,
         asked.key.size,
         asked.key.choices,
@@ -242,6 +246,15 @@ def found(
     )
 
 
+def table(text: str) -> dict[str, Any]:
+    """Return a stored JSON object; an empty one where somebody stored what is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def left_out(asked: Question) -> tuple[str, ...]:
     """Return the note on what was not served."""
     if not asked.left_out:
@@ -249,9 +262,3 @@ def left_out(asked: Question) -> tuple[str, ...]:
     count = len(asked.left_out)
     which = "a stored configuration is" if count == 1 else f"{count} stored configurations are"
     return (f"{which} left out, not being of this study: {asked.left_out[0]}",)
-
-
-def _samples(told: Told) -> list[int]:
-    import json
-
-    return [int(value) for value in json.loads(told.samples_ns)]

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
-from autotune.lookup.answer import Best, Match, best, stored_devices
-from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
-from autotune.store.location import shown
-from autotune.study import library
-from autotune.study.library import StudyText
-from autotune.text import line
+from autotune.lookup.answer import Best, Match, best_in, stored_devices
+from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
+from autotune.lookup.records import Records, open_records
+from autotune.store.location import locate, shown
+from autotune.study import StudyText, default_size, find_study, offered_choices
+from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -103,24 +103,22 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
     if asked.format not in FORMATS:
         raise UsageError(
-            f"no format {asked.format!r}{library.did_you_mean(asked.format, FORMATS)}",
+            f"no format {asked.format!r}{did_you_mean(asked.format, FORMATS)}",
             where="--format",
             hint=f"formats: {', '.join(FORMATS)}",
         )
-    text = library.find_study(asked.study)
-    size = library.parse_size(asked.sizes, library.default_size(text))
-    choices = library.parse_choices(asked.choices, text)
-    device = device_meant(asked.device, asked.database)
-    found = best(
-        text,
-        size,
-        choices,
-        device.fingerprint,
-        database=asked.database,
-        device=device.info,
-        rated=asked.format in RATE_FORMATS,
-    )
-    return render(found, asked.format), [*_beside(asked, text, found), *device.notes]
+    text = find_study(asked.study)
+    size = parse_size(asked.sizes, default_size(text))
+    choices = parse_choices(asked.choices, offered_choices(text))
+    location, rated = locate(asked.database), asked.format in RATE_FORMATS
+    asks_here = asked.device is None or (asked.device.isdecimal() and len(asked.device) <= 3)
+    device = device_meant(asked.device, asked.database) if asks_here else None
+    with open_records(location) as records:
+        device = device or _meant(str(asked.device), records)
+        found = best_in(records, str(location), text, size, choices, device.fingerprint, device.info, rated)
+    # Not by `render`: a look-up pays for every call and module on its way.
+    shown: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
+    return shown, [*_beside(asked, text, found), *device.notes]
 
 
 def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
@@ -131,8 +129,8 @@ def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:
         yield f"note: {note}"
-    if flags(found) and asked.format == "defines":
-        yield f"note: measured with these build options besides: {' '.join(flags(found))}"
+    if asked.format == "defines" and (besides := flags(found)):
+        yield f"note: measured with these build options besides: {' '.join(besides)}"
     if found.match is not Match.EXACT:
         yield f"to measure it: {_search_command(asked, found)}"
 
@@ -158,7 +156,13 @@ def device_meant(selector: str | None, database: str | None) -> Meant:
         return _device_here(database)
     if re.fullmatch(r"\d{1,3}", selector):
         return _asked_of_opencl(selector)
-    stored = dict(stored_devices(database))
+    with open_records(locate(database)) as records:
+        return _meant(selector, records)
+
+
+def _meant(selector: str, records: Records) -> Meant:
+    """Return the stored device model that a text names, else the one it describes, else this machine's."""
+    stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
     if selector in stored:
         return Meant(selector)
     part = selector.lower()
@@ -202,4 +206,4 @@ def _choose(stored: Mapping[str, str]) -> str:
 
 
 def _say(said: str) -> None:
-    print(line(said), file=sys.stderr)
+    print(said if said.isprintable() else line(said), file=sys.stderr)

@@ -52,11 +52,11 @@ class Ranking(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is stored of one ranked time: JSON texts, and the instant at which it was taken."""
+    """What is stored of one ranked time, taken at an instant; the rest is JSON text."""
 
-    configuration: str
-    samples_ns: str
+    samples_ns: list[int]
     taken: str
+    configuration: str
     made: str
     environment: str  # of its search
 
@@ -167,7 +167,7 @@ class Database:
         configuration, samples, taken, made, environment = self._rows(TOLD, {"trial": trial})[0]
         if entry.kind == RETIMED:
             samples, taken = self._rows(TOLD_AGAIN, {"retiming": retiming})[0]
-        return Told(configuration, samples, taken or "", made or "", environment)
+        return Told(list(map(int, json.loads(samples))), taken or "", configuration, made or "", environment)
 
     def _retimed(self, problem: int, trials: int) -> list[Event]:
         """Return the re-timings of a problem: by its trials or, where those are more, by all re-timings there are."""
@@ -179,6 +179,7 @@ class Database:
         ]
 
     def _events(self, query: str, problem: int, **names: str) -> list[Event]:
+        """Return what became of the trials that a query finds."""
         return [
             Event(_KINDS.get(outcome, FAILED), name, under, generation, (trial, 0), NAN if time is None else time)
             for outcome, name, under, generation, trial, time in self._rows(query, {"problem": problem, **names})
@@ -206,21 +207,19 @@ class Database:
             for search, *_ in own
             for name, time in self._rows(FASTEST, {"search": search, "driver": driver, "few": FEW})
         )[:FEW]
-        if not fastest:
-            return []
-        bound = fastest[-1][0]
+        bound = fastest[-1][0] if fastest else 0.0
         names = {name for _, name in fastest} | {event.configuration for event in again}
         names |= {self._rows(LATEST, {"trial": latest})[0][0]}
         named = {f"name{place}": name for place, name in enumerate(sorted(names))}
         if len(named) > 4 * FEW:
             return []
-        query = f"{EVENTS} AND t.configuration_hash IN ({', '.join(f':{name}' for name in named)})"
+        # The + keeps SQLite from walking through all trials of a search to find the few of these names.
+        events = EVENTS.replace("t.search_id", "+t.search_id")
+        query = f"{events} AND t.configuration_hash IN ({', '.join(f':{name}' for name in named)})"
         ranked = rank([*self._events(query, problem, **named), *again], driver)
         sure = [event for event in ranked if event.kind == MEASURED and event.time_ns < bound]
         last = ranked.index(sure[-1]) if sure else -1
-        if not any(event.order[0] == latest for event in ranked):
-            return []
-        return ranked[: last + 1]
+        return ranked[: last + 1] if any(event.order[0] == latest for event in ranked) else []
 
 
 @contextmanager
@@ -299,12 +298,3 @@ def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
 
         Store.open(path).close()
     return True
-
-
-def table(text: str) -> dict[str, Any]:
-    """Return a stored JSON object; an empty one where somebody stored what is none."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

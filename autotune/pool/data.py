@@ -13,21 +13,19 @@ from autotune.bench import Limits, Rules, Setup
 from autotune.errors import SetupError
 from autotune.pool.caller import caller
 from autotune.pool.memory import available
-from autotune.study import reference
-from autotune.study.plan import numpy_type
-from autotune.study.problem import Problem
+from autotune.study import Problem, expected_data, input_data, numpy_type
 
 
 def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, allow_python: bool) -> Setup:
     """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
     files, and whatever a reference in Python raises.
     """
-    inputs = reference.input_data(problem)
+    inputs = input_data(problem)
     python = caller(folder, limits.first_s) if allow_python else None
-    expected = reference.expected(problem, inputs, python=python, room=available)
+    expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
     typed = {
-        name: data.astype(numpy_type(problem.buffer(name).type)[0], copy=False)
+        name: data.astype(numpy_type(problem.outputs[name].type)[0], copy=False)
         for name, data in (expected or {}).items()
     }
     return Setup(

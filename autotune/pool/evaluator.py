@@ -30,8 +30,7 @@ from autotune.pool.runtime import RunFolder, lock_devices
 from autotune.pool.sizing import capacity, count_builders
 from autotune.pool.supervise import LONGEST_WAIT_S
 from autotune.pool.tasks import Finalists, Task, Waiting, make_trial
-from autotune.study.plan import Plan
-from autotune.study.problem import Problem, made_of
+from autotune.study import Plan, Problem, made_of
 
 
 @dataclass(frozen=True, slots=True)

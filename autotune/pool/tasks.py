@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.bench import Report
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 
 @dataclass(eq=False)

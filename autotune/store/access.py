@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 
 from autotune.errors import StoreError
 from autotune.store import presence
-from autotune.store.database import ConnectionLost, clear_errors, clear_values, reading
+from autotune.store.database import ConnectionLost, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
 
 PATIENCE_S = 60.0
@@ -35,6 +35,7 @@ class Access:
         self._location = location
         self._engine = engine
         self._reader = reading(engine)
+        self._hasty = hasty(engine)
         self._file: presence.Identity = None
         self._log: dict[Path, presence.Identity] = {}
         self._gone: StoreError | None = None
@@ -57,9 +58,16 @@ class Access:
             self._file = presence.identity(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
 
-    def _written(self, step: Callable[[Connection], T], again: Callable[[Connection], T] | None = None) -> T:
-        """Take a step as one transaction. Where the server goes away, wait for it and take the step `again`.
+    def _written(
+        self,
+        step: Callable[[Connection], T],
+        again: Callable[[Connection], T] | None = None,
+        *,
+        durable: bool = True,
+    ) -> T:
+        """Take a step as one transaction, which outlasts the machine where `durable`.
 
+        Where the server goes away, wait for it and take the step `again`.
         The answer to a commit may be what was lost, so a step that is taken twice does once: it finds by its uuid
         what it has done.
         """
@@ -68,7 +76,7 @@ class Access:
         said, due = False, step
         while True:
             try:
-                with self._writing() as connection:
+                with self._writing(durable=durable) as connection:
                     return due(connection)
             except ConnectionLost as error:
                 if time.monotonic() > deadline:
@@ -106,8 +114,8 @@ class Access:
         _say(f"{self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with clear_errors(self._location), self._engine.begin() as connection:
+    def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        with clear_errors(self._location), (self._engine if durable else self._hasty).begin() as connection:
             yield connection
 
     @contextmanager

@@ -20,7 +20,7 @@ from autotune.store import queries
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.records import Columns, device_of, ordered
-from autotune.store.tables import problems, retimings, searches, trials
+from autotune.store.schema import problems, retimings, searches, trials
 
 
 class Search(NamedTuple):

@@ -29,7 +29,7 @@ from autotune.store.fields import (
     trial_from,
 )
 from autotune.store.records import Columns, ordered
-from autotune.store.tables import devices, search_devices, searches, trials
+from autotune.store.schema import devices, search_devices, searches, trials
 
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""

@@ -104,7 +104,7 @@ def locate(database: str | None) -> Location:
         return Location(_expanded(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
-    return Location(_expanded(named))
+    return Location(_expanded(named) if named.startswith("~") else named)
 
 
 def default_path() -> str:

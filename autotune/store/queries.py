@@ -13,9 +13,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
-from autotune.store.process import is_dead
+from autotune.store.presence import is_dead
 from autotune.store.records import Columns, device_columns, now
-from autotune.store.tables import devices, problems, retimings, search_devices, searches, trials
+from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
 """The key in the environment of a search that names its process (process.py)."""

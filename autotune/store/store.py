@@ -5,9 +5,10 @@ database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
     database.py     how the database is opened; its failures as one clear line
-    presence.py     the file, where somebody removes or replaces it meanwhile
-    process.py      whether a search is still at work
-    tables.py       the tables as they are now (how they came to be: ../migrations.py)
+    presence.py     whether a search is still at work, and its file still there
+    schema.py       the tables as they are now, and how they came to be
+    fields.py       what a trial is kept as, each field once
+    records.py      keys and devices as columns
     queries.py      the statements
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
@@ -26,14 +27,13 @@ from sqlalchemy import Connection, Table, Update, and_, delete, func, select, te
 
 from autotune.identity import digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, process, queries
+from autotune.store import importing, interchange, presence, queries
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
 from autotune.store.location import locate
-from autotune.store.migrations import migrate
 from autotune.store.records import key_of, now, ordered
-from autotune.store.tables import problems, searches, trials
+from autotune.store.schema import migrate, problems, searches, trials
 from autotune.text import clean
 
 _IN_MEMORY = 16 * 2**20
@@ -104,7 +104,7 @@ class Store(Access):
                 "generation": queries.generation(connection, problem_id) + int(fresh),
                 "sampler": sampler,
                 "seed": seed,
-                "environment": ordered({**(environment or {}), queries.PROCESS: process.this_process()}),
+                "environment": ordered({**(environment or {}), queries.PROCESS: presence.this_process()}),
                 "started": started,
                 "reason": "",
             }
@@ -120,13 +120,16 @@ class Store(Access):
         self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
 
     def begin(self, search_id: int, configuration: Configuration) -> int:
-        """Put an attempt on record before anything can go wrong; return the trial's number."""
+        """Put an attempt on record before anything can go wrong; return the trial's number.
+
+        It outlasts this process, and the machine once the trial or a later one is finished.
+        """
         columns = trial_columns(Trial(configuration, Outcome.PENDING)) | {
             "uuid": uuid.uuid4().hex,
             "search_id": search_id,
             "started": now(),
         }
-        return self._written(lambda connection: queries.once(connection, trials, columns))
+        return self._written(lambda connection: queries.once(connection, trials, columns), durable=False)
 
     def withdraw(self, trial_id: int) -> None:
         """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""

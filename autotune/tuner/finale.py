@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from autotune.model import Identity, Outcome, Trial, identity, with_verified
 from autotune.ranking import FINALISTS
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner import finalists
 
 if TYPE_CHECKING:

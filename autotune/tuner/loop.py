@@ -17,8 +17,7 @@ from autotune.devices import traits
 from autotune.errors import SetupError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.store import Store
-from autotune.study import library
-from autotune.study.problem import Problem
+from autotune.study import Problem, space_hash
 from autotune.text import clean
 from autotune.tuner import finalists
 from autotune.tuner.finale import Finale
@@ -84,7 +83,7 @@ def run(
         devices or [problem.device],
         sampler=sampler,
         seed=proposer.seed,
-        environment={**environment(), "space": library.space_hash(problem.study.text)},
+        environment={**environment(), "space": space_hash(problem.study.text)},
         fresh=fresh,
     )
     done = {identity(trial.configuration) for trial in known}

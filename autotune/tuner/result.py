@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
-from autotune.study.problem import Problem
+from autotune.study import Problem
 
 DEFAULT_SECONDS = 40.0
 """The budget where none is given: with start and end the search is over within a minute on two CPU cores."""

@@ -11,8 +11,9 @@ import re
 
 from autotune import text
 from autotune.errors import StudyError
+from autotune.identity import is_c_value
 from autotune.lookup.formats import defined, flags
-from autotune.text import c_comment, is_c_value
+from autotune.text import c_comment
 
 
 def render(best: Best) -> str:

@@ -37,4 +37,7 @@ def render(best: Best) -> str:
         "trials": best.trials,
         "database": best.database,
     }
-    return in_quotes(json.dumps(fields, indent=2, ensure_ascii=False), pairs=True) + "\n"
+    text = json.dumps(fields, indent=2, ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():
+        text = in_quotes(text, pairs=True)
+    return text + "\n"

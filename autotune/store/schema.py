@@ -1,16 +1,132 @@
-"""The history of the database: an append-only list of functions, one per version.
+"""The tables as they are now, for queries, and how they came to be; a test holds the two together.
 
-A migration is never edited once released: databases out there have run it. A new column is one appended
-function here, its line in tables.py, and `tests/data/version_N.db`, written by the version before it.
+Mappings and lists are JSON text, instants ISO 8601 in UTC with microseconds, so that text order is time order.
+`time_ns` is derived (the median of the samples): the only column that a look-up has to rank by.
+
+A migration is never edited once released: databases out there have run it. A new column is one function appended to
+MIGRATIONS, its line in the table, and `tests/data/version_N.db`, written by the version that has N of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    inspect,
+    text,
+)
 
+from autotune.store.fields import FIELDS, MEASUREMENT
 from autotune.store.location import SCHEMA_VERSION, TABLES, is_ours, version_in
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself only for a column of exactly this type.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _text(name: str, *, empty: bool = False) -> Column[str]:
+    return Column(name, Text, nullable=empty)
+
+
+def _refers(name: str, target: str, *, empty: bool = False) -> Column[int]:
+    return Column(name, _Id, ForeignKey(f"{target}.id"), nullable=empty)
+
+
+def _unique(name: str) -> Column[str]:
+    return Column(name, Text, unique=True, nullable=False)
+
+
+devices = Table(
+    "devices",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("facts_hash"),  # `facts` outgrows what PostgreSQL indexes
+    _text("fingerprint"),
+    _text("name"),
+    _text("driver"),
+    _text("facts"),
+    Index("devices_by_fingerprint", "fingerprint"),
+)
+
+problems = Table(
+    "problems",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _text("study"),
+    _text("kernel_hash"),
+    _text("study_hash"),
+    _text("device"),
+    _text("size"),
+    _text("choices"),
+    UniqueConstraint("study", "kernel_hash", "study_hash", "device", "size", "choices"),
+)
+
+searches = Table(
+    "searches",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("uuid"),
+    _refers("problem_id", "problems"),
+    Column("generation", Integer, nullable=False),
+    _text("sampler"),
+    Column("seed", _Id, nullable=True),
+    _text("environment"),
+    _text("started"),
+    _text("ended", empty=True),
+    _text("reason"),
+    Index("searches_by_problem", "problem_id"),
+)
+
+search_devices = Table(
+    "search_devices",
+    metadata,
+    _refers("search_id", "searches"),
+    _refers("device_id", "devices"),
+    PrimaryKeyConstraint("search_id", "device_id"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("uuid"),
+    _refers("search_id", "searches"),
+    _refers("device_id", "devices", empty=True),
+    *(field.column() for field in FIELDS),
+    # All that a look-up ranks by, so that it need not read the samples and build logs in between.
+    Index("trials_by_search", "search_id", "outcome", "driver", "configuration_hash", "time_ns", "finished"),
+    # The few fastest of many.
+    Index("trials_by_time", "search_id", "outcome", "driver", "time_ns"),
+    Index("trials_by_configuration", "configuration_hash"),
+    Index("trials_by_start", "started"),
+)
+
+retimings = Table(
+    "retimings",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("uuid"),
+    _refers("trial_id", "trials"),
+    _text("driver"),
+    *(field.column() for field in MEASUREMENT),
+    _text("taken"),
+    Index("retimings_by_trial", "trial_id"),
+)
+
+
+# The history -----------------------------------------------------------------------------------------------
 
 _MIGRATION_LOCK = 0x6175746F  # "auto": one number that every process of this program agrees on
 
