@@ -115,6 +115,19 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     return float(ordered[rank]), float(ordered[n - 1 - rank])
 
 
+def speedup(slow: Sequence[float], fast: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+    """Return how many times as fast the second is, and the interval of that: times of two that were taken in turns.
+
+    Lists of one length hold pairs, taken within the same moments: the median of their ratios, whatever the machine did
+    meanwhile. Else the medians are compared, and the interval is what theirs allow.
+    """
+    if len(slow) == len(fast):
+        ratios = [mine / other for mine, other in zip(slow, fast, strict=True)]
+        return median(ratios), *median_interval(ratios, confidence)
+    (low, high), (fast_low, fast_high) = median_interval(slow, confidence), median_interval(fast, confidence)
+    return median(slow) / median(fast), low / fast_high, high / fast_low
+
+
 def interval_rank(n: int, confidence: float = 0.95) -> int:
     """Return the 0-based rank of the interval's lower end among `n` samples; the upper is `n - 1 - rank`."""
     # Integers throughout: 2**n leaves the floats at n = 1024.

@@ -136,11 +136,11 @@ class BackendContract:
             session.set_arguments(program.kernel("add"), [session.allocate(4), "text"])
         assert refused.value.position == 1
 
-    def test_a_batch_is_only_asked_of_a_device_that_holds_back(self, session: Session) -> None:
-        if not session.holds_back(8):
+    def test_a_batch_is_only_asked_of_a_device_with_cores_of_its_own(self, session: Session) -> None:
+        if session.traits.shares_cores or not session.traits.checks_on_device:
             return
         buffer, found = session.allocate(4), np.zeros(1, np.uint32)
-        with session.batch() as batch:
+        with session.batch(lambda: session.fill(buffer, 4, 0, 4)) as batch:
             session.fill(buffer, 5, 0, 4)
         session.read(buffer, found)
         assert batch.ns > 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from autotune.bench import clock
-from autotune.bench.clock import MOST_COMMANDS, EventClock
+from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
 from autotune.bench.trial import Bench
@@ -32,7 +31,6 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session on a CPU that passes for a device with cores of its own."""
     session = open_session(next(device for device in list_devices() if device.kind == "cpu"))
     monkeypatch.setattr(session, "traits", replace(session.traits, shares_cores=False))
-    monkeypatch.setattr(session, "holds_back", lambda commands: True)  # on a busy machine it might be too late
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)  # any run is short
     return session
 
@@ -58,20 +56,12 @@ def test_a_short_run_is_timed_in_batches_that_the_trial_tells_of(session: Sessio
     report = bench_of(session, out=5).run(spin(30_000), None)
     assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "queue")
     assert 1 <= int(report.environment["runs_per_sample"]) <= MOST_COMMANDS
-    assert int(report.environment["batch_overhead_ns"]) > 0
+    assert int(report.environment["enqueue_ns"]) > 0
     assert report.busy_s > 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda session: setattr(session, "traits", replace(session.traits, shares_cores=True)),
-        lambda session: setattr(session, "holds_back", lambda commands: False),
-    ],
-    ids=["shared cores", "no gate"],
-)
-def test_events_are_the_clock_where_batches_would_not_do(session: Session, change: Callable[[Session], None]) -> None:
-    change(session)
+def test_events_are_the_clock_of_a_device_that_shares_the_hosts_cores(session: Session) -> None:
+    session.traits = replace(session.traits, shares_cores=True)
     report = bench_of(session, out=5).run(spin(30_000), None)
     assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "events")
 
@@ -108,12 +98,12 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     assert fast.median_ns < slow.median_ns
 
 
-def test_nothing_runs_before_a_batch_is_released_and_nothing_is_left_after_a_fault(session: Session) -> None:
+def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(session: Session) -> None:
     memory, found = session.allocate(7), np.zeros(7, np.uint8)
-    session.fill(memory, 0, 0, 7)
-    with session.batch() as batch:
+    with session.batch(lambda: session.fill(memory, 0, 0, 7)) as batch:
         session.fill(memory, 0x01020304, 0, 7)
         assert batch.ns == 0
+    assert batch.ns >= batch.enqueued_ns > 0
     session.read(memory, found)
     assert found.tolist() == [4, 3, 2, 1, 4, 3, 2]
     kernel = session.build(SPIN, ["-DTURNS=9"]).kernel("count")
@@ -121,19 +111,21 @@ def test_nothing_runs_before_a_batch_is_released_and_nothing_is_left_after_a_fau
     session.set_arguments(kernel, words)
 
     def fail() -> None:
-        with session.batch():
-            session.fill(memory, 0, 0, 7)
+        with session.batch(lambda: session.fill(memory, 0, 0, 7)):
             session.launch(kernel, (3,), (2,))
 
     with pytest.raises(BackendError, match="CL_INVALID_WORK_GROUP_SIZE"):
         fail()
     session.read(memory, found)
     assert found.tolist() == [0] * 7
-    with session.batch() as batch:
-        session.launch(kernel, (1,), (1,))
-    assert batch.ns > 0
-    assert session.busy_ns() >= batch.ns
 
 
-def test_a_queue_that_holds_back_says_so(session: Session) -> None:
-    assert type(session).holds_back(session, 100, patience_s=60.0)
+def test_a_batch_that_the_host_was_too_slow_for_is_taken_again(session: Session) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(3000))
+    found = bench.clocks.choose(built, 100_000)
+    assert isinstance(found, QueueClock)
+    found._hold_ns = 1.0
+    (sample,) = found.sample(built, 1)
+    assert sample > 0
+    assert found._hold_ns > 1.0

@@ -18,7 +18,18 @@ from scipy.stats import binom
 from autotune import lookup, tuner
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Measurement, Outcome, Trial
-from autotune.ranking import FAILED, MEASURED, RETIMED, WRONG, Event, interval_rank, median, median_interval, rank
+from autotune.ranking import (
+    FAILED,
+    MEASURED,
+    RETIMED,
+    WRONG,
+    Event,
+    interval_rank,
+    median,
+    median_interval,
+    rank,
+    speedup,
+)
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result
@@ -230,3 +241,12 @@ def test_whatever_is_stored_a_search_and_a_look_up_name_the_same(
         require_agreement(problem, shared, result, result.best.configuration)
     else:  # nothing passed in this driver's latest generation
         assert asked(problem, shared).match is not Match.EXACT or any(kind == "fresh" for kind, *_ in steps)
+
+
+def test_a_speedup_is_that_of_pairs_whatever_the_machine_did_meanwhile() -> None:
+    slow_spell = [1, 1, 1, 2, 2, 2, 1, 1, 3]
+    fast = [100 * factor for factor in slow_spell]
+    slow = [150 * factor for factor in slow_spell]
+    assert speedup(slow, fast) == (1.5, 1.5, 1.5)
+    ratio, low, high = speedup(slow, fast[:6])
+    assert low <= 1 <= ratio <= high

@@ -1,11 +1,9 @@
 """How a run is timed: by the device's events, or in batches on the host's clock, whichever is right for its length.
 
 Profiling events put a gap around every launch on some drivers, which a short kernel notices and a program that queues
-it never meets. A short one is therefore timed as a program runs it: a batch of runs on a queue without profiling,
-held back until all of them are there, from its release until its end, less what a batch without the runs takes.
-
-What restores a buffer before each run is in the batch too. By itself it would take longer than among runs: the driver
-hands over fills more slowly than the device fills. So it is timed among runs of a kernel whose time is known.
+it never meets. A short one is therefore timed as a program runs it, in batches on a queue without profiling. A kernel
+ahead of the batch holds the device until all of it is enqueued: a driver hands over launches of a few microseconds more
+slowly than the device runs them. What a batch takes without the launches is subtracted.
 """
 
 from __future__ import annotations
@@ -13,12 +11,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 
-from autotune.bench.kernels import FILLER, common_options
+from autotune.bench.kernels import HOLDER, common_options
 from autotune.bench.launcher import INSENSITIVE_NS, Launcher, noticing_loss
 from autotune.bench.prepare import Built
 from autotune.devices import Session
@@ -30,8 +28,11 @@ QUEUED_NS = 500_000
 BATCH_NS = 1_000_000
 """Device time of a batch: the host's clock starts and stops it to within a few microseconds."""
 
-MOST_COMMANDS = 512
-"""Launches, copies and fills in a batch; the device's queue is tried with twice as many."""
+MOST_COMMANDS = 200
+"""Launches, copies and fills in a batch: NVIDIA's driver took 240 while the device was busy, and waited at 400."""
+
+_LONGEST_HOLD_NS = 20_000_000
+"""A host that takes longer to enqueue a batch is too busy; its times count as they are."""
 
 WAKE_NS = 10_000_000
 """Device time after which a device that was idle runs at its full clock."""
@@ -80,25 +81,25 @@ class EventClock:
         return {"clock": "events"}
 
 
-class Filler:
-    """A kernel that keeps the device at work for some microseconds, without touching its caches."""
+class Holder:
+    """A kernel of one work-item that keeps the device busy for as long as is asked for, without touching its caches."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kernel = session.build(FILLER, common_options(session)).kernel("filler")
+        self._kernel = session.build(HOLDER, common_options(session)).kernel("holder")
         self._word = session.allocate(4)  # a kernel does not keep its arguments alive
-        session.set_arguments(self._kernel, (self._word, np.uint32(4000)))
+        session.fill(self._word, 1, 0, 4)
+        self._turn_ns = 1.0
+        for turns in (1_000_000, 1_000_000):  # the first may compile, and wakes the device
+            with noticing_loss(), session.batch(partial(self.hold, turns)) as batch:
+                pass
+        self._turn_ns = batch.ns / 1_000_000
 
-    def launch(self) -> None:
-        """Enqueue it."""
+    def hold(self, ns: float) -> None:
+        """Enqueue it for about so long."""
+        turns = max(1, round(ns / self._turn_ns))
+        self._session.set_arguments(self._kernel, (self._word, np.uint32(turns)))
         self._session.launch(self._kernel, (1,), (1,))
-
-    def batch_ns(self, runs: int) -> int:
-        """Return the host's ns of a batch of so many."""
-        with noticing_loss(), self._session.batch() as batch:
-            for _ in range(runs):
-                self.launch()
-        return batch.ns
 
 
 class QueueClock:
@@ -107,60 +108,70 @@ class QueueClock:
     poisons = False
 
     def __init__(
-        self, launcher: Launcher, built: Built, run_ns: float, filler: Filler | None, *, aim_ns: int, wake_ns: int
+        self, launcher: Launcher, holder: Holder, built: Built, run_ns: float, *, aim_ns: int, wake_ns: int = 0
     ) -> None:
-        """Settle on the length of a batch; `filler` is needed where buffers are restored before each run."""
         self._launcher = launcher
-        self._filler = filler
+        self._holder = holder
         self._longest_ns = run_ns
-        self._aim_ns = aim_ns * (2 if filler else 1)  # the difference of batches that are alike is less sure
-        commands = len(built.kernels) + sum(guarded.restored for guarded in built.buffers)
-        self._most = max(1, MOST_COMMANDS // commands)
+        self._aim_ns = aim_ns
+        self._commands = len(built.kernels) + sum(guarded.restored for guarded in built.buffers)
+        self._bases_ns: deque[int] = deque(maxlen=9)
+        self._count = 0
+        self._hold_ns, self._enqueued_ns = 0.0, 5000.0 * self._commands * self._most
         self.runs, self.run_ns = 1, run_ns
-        spent_ns, tries = 0, 0
-        while not tries or spent_ns < wake_ns or (tries < 5 and self.runs < self._runs() // 2):
-            self.runs = self._runs()
-            self._empty_ns: deque[int] = deque(maxlen=9)
-            self._restoring_ns: deque[int] = deque(maxlen=9)
+        spent_ns, tries = 0.0, 0
+        while not tries or spent_ns < wake_ns or (tries < 5 and self.runs < self._fitting() // 2):
+            self._set_runs(self._fitting())
             self.run_ns = self._batch(built) / self.runs
-            spent_ns += round(self.run_ns * self.runs)
+            spent_ns += self._hold_ns + self.run_ns * self.runs
             tries += 1
-        self.runs = self._runs()
-        self._restoring_ns.clear()
+        self._set_runs(self._fitting())
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""
         return [self._batch(built) for _ in range(count)]
 
     def facts(self) -> Mapping[str, str | int | float]:
-        """Say which clock this was, its runs per sample, and what a batch takes beside the runs."""
-        return {"clock": "queue", "runs_per_sample": self.runs, "batch_overhead_ns": min(self._empty_ns)}
+        """Say which clock this was, its runs per sample, and the host's time for each command."""
+        launch_ns = round(self._enqueued_ns / self.runs / self._commands)
+        return {"clock": "queue", "runs_per_sample": self.runs, "enqueue_ns": launch_ns}
 
-    def _runs(self) -> int:
+    @property
+    def _most(self) -> int:
+        return max(1, MOST_COMMANDS // self._commands)
+
+    def _fitting(self) -> int:
         return min(self._most, max(1, round(self._aim_ns / self.run_ns)))
 
+    def _set_runs(self, runs: int) -> None:
+        """Hold for half as long again as the host takes to enqueue so many."""
+        self._enqueued_ns *= runs / self.runs if self._count else runs / self._most
+        self.runs, self._hold_ns = runs, 1.5 * self._enqueued_ns + 100_000
+        self._bases_ns.clear()
+
     def _batch(self, built: Built) -> int:
-        # All kinds in turn: what a batch takes beside the runs changes with the host's clock and what else it does.
-        # An empty one is never too fast, and often slow: the host goes to sleep after it at once.
-        self._empty_ns.append(self._launcher.batch(built, 0, self._longest_ns))
-        if self._filler:
-            mixed_ns = self._launcher.batch(built, self.runs, self._longest_ns, self._filler.launch)
-            self._restoring_ns.append(mixed_ns - self._filler.batch_ns(self.runs))
-        whole_ns = self._launcher.batch(built, self.runs, self._longest_ns)
-        restoring_ns = median(self._restoring_ns) if self._filler else 0
-        return max(1, round(whole_ns - restoring_ns - min(self._empty_ns)))
+        hold = partial(self._holder.hold, self._hold_ns)
+        batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
+        self._enqueued_ns = batch.enqueued_ns
+        if batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS:  # the device had to wait for the host: hold it longer
+            self._hold_ns = min(_LONGEST_HOLD_NS, 2.0 * batch.enqueued_ns)
+            self._bases_ns.clear()
+            return self._batch(built)
+        self._count += 1
+        if len(self._bases_ns) < 3 or self._count % 3 == 0:
+            base = self._launcher.batch(built, self.runs, self._longest_ns, hold, launches=False)
+            self._bases_ns.append(base.ns)
+        return max(1, round(batch.ns - median(self._bases_ns)))
 
 
 class Clocks:
-    """Chooses the clock of each plan on one session, by what was found out of the device."""
+    """Chooses the clock of each plan on one session."""
 
     def __init__(self, session: Session, launcher: Launcher) -> None:
         self._session = session
         self._launcher = launcher
         # A device that shares the host's cores would run the host's clock too.
-        special = session.traits
-        own = special.checks_on_device and not special.shares_cores
-        self._queues = own and session.holds_back(2 * MOST_COMMANDS)
+        self._queues = session.traits.checks_on_device and not session.traits.shares_cores
         self._awake_s = 0.0  # when it last ran for long
 
     def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS) -> Clock:
@@ -173,15 +184,14 @@ class Clocks:
         if self._queues and built.plan.cache == "warm" and run_ns < 4 * limit_ns:
             idle = time.monotonic() - self._awake_s > _IDLE_S
             wake_ns = WAKE_NS if idle else 0
-            filler = self._filler if any(guarded.restored for guarded in built.buffers) else None
-            clock = QueueClock(self._launcher, built, run_ns, filler, aim_ns=aim_ns, wake_ns=wake_ns)
+            clock = QueueClock(self._launcher, self._holder, built, run_ns, aim_ns=aim_ns, wake_ns=wake_ns)
             if clock.run_ns < limit_ns:
                 return clock
         return EventClock(self._launcher, run_ns)
 
     @cached_property
-    def _filler(self) -> Filler:
-        return Filler(self._session)
+    def _holder(self) -> Holder:
+        return Holder(self._session)
 
     def rest(self) -> None:
         """Note that the device is awake now, and may fall asleep from here on."""

@@ -25,7 +25,7 @@ LONG_NS = 250_000_000
 _LEAST_TAKEN = 3
 """Samples of a finalist at least, however long they are: one says nothing of the noise."""
 
-_LEAST_S = 0.05
+LEAST_S = 0.05
 """Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
 
 _VERIFIED_RUNS = 300
@@ -85,7 +85,7 @@ class Finals:
 
     def run(self, plans: Sequence[Plan], limit_s: float, budget_s: float) -> list[Measurement | Report]:
         """Go round until each is precise or the seconds are spent; three samples at least. Raises Fault where fatal."""
-        rules = replace(self.rules, least_s=max(self.rules.least_s, _LEAST_S) if self.rules.least_s else 0.0)
+        rules = replace(self.rules, least_s=max(self.rules.least_s, LEAST_S) if self.rules.least_s else 0.0)
         finalists = [Finalist(place, plan, Precise(rules)) for place, plan in enumerate(plans)]
         for finalist in finalists:
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))

@@ -105,8 +105,8 @@ kernel void flush(global uint *words, ulong count, uint salt) {
 """
 )
 
-FILLER = """
-kernel void filler(global uint *word, uint turns) {
+HOLDER = """
+kernel void holder(global uint *word, uint turns) {
     uint v = word[0];
     for (uint i = 0; i < turns; ++i) v = v * 1664525u + 1013904223u;
     word[0] = v;

@@ -12,7 +12,7 @@ from autotune.bench.arena import Arena
 from autotune.bench.kernels import Flush
 from autotune.bench.prepare import Built
 from autotune.bench.report import Fault, Limits
-from autotune.devices import BackendError, Event, Kernel, Session
+from autotune.devices import BackendError, Batch, Event, Kernel, Session
 from autotune.model import Outcome
 from autotune.study import Launch
 
@@ -90,22 +90,20 @@ class Launcher:
         self.finish()
         return [self._session.span_ns(first, last) for first, last in spans]
 
-    def batch(self, built: Built, runs: int, longest_ns: float, instead: Callable[[], None] | None = None) -> int:
-        """Queue so many runs behind a gate, restored before each, and return the host's ns from its release to the end.
-
-        `instead` enqueues something else in the place of the launches.
-        """
+    def batch(
+        self, built: Built, runs: int, longest_ns: float, hold: Callable[[], None], *, launches: bool = True
+    ) -> Batch:
+        """Queue so many runs, restored before each, behind what `hold` enqueues, and wait for the end."""
         self._allow(runs, longest_ns)
         restored = [guarded for guarded in built.buffers if guarded.restored]
-        with noticing_loss(), self._session.batch() as batch:
-            for _ in range(runs):
+        kernels = built.kernels if launches else []
+        with noticing_loss(), self._session.batch(hold) as batch:
+            for _ in range(runs if kernels or restored else 0):
                 for guarded in restored:
                     self._arena.restore(guarded)
-                for kernel, launch in () if instead else built.kernels:
+                for kernel, launch in kernels:
                     self._launch(kernel, launch)
-                if instead:
-                    instead()
-        return batch.ns
+        return batch
 
     def enqueue(self, built: Built) -> None:
         """Queue all launches once, on restored buffers and poisoned outputs, and wait for nothing."""

@@ -8,7 +8,7 @@ from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts
 from autotune.model import Measurement, Trial
-from autotune.ranking import median_interval
+from autotune.ranking import median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner import Result
 
@@ -67,9 +67,15 @@ def _against_default(result: Result, best: Trial) -> str:
         return f"{default.outcome.value}: {default.reason}"
     if default.configuration == best.configuration:
         return "the best is the study's default configuration"
+    named = f"the study's default configuration ({text.pairs(default.configuration)})"
+    if default.retimed is None or best.retimed is None:
+        return (
+            f"{text.time(default.time_ns)}: not timed in turns with the best, which may be faster or not than {named}"
+        )
+    ratio, low, high = speedup(default.retimed.samples_ns, best.retimed.samples_ns)
     return (
-        f"{text.time(default.time_ns)}: the best is {default.time_ns / best.time_ns:.2f} x as fast "
-        f"as the study's default configuration ({text.pairs(default.configuration)})"
+        f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast as {named}; "
+        f"95 % interval {low:.2f} to {high:.2f}, timed in turns"
     )
 
 

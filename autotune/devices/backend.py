@@ -7,7 +7,7 @@ which backend it is: `Traits` say what differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,9 +133,10 @@ class Program(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """What was enqueued at once: `ns` on the host's clock from its release until all of it had ended."""
+    """A batch on the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued."""
 
     ns: int = 0
+    enqueued_ns: int = 0
 
 
 class Session(Protocol):
@@ -179,17 +180,12 @@ class Session(Protocol):
     def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
         """Enqueue one kernel with the arguments it has."""
 
-    def batch(self) -> AbstractContextManager[Batch]:
-        """Hold back what is enqueued inside, without profiling, until all of it is there; then time it.
+    def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
+        """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.
 
-        Reading and writing would wait for ever inside: what is held back comes before them. Only called on a device
-        that `holds_back`.
+        Only called on a device that shares no cores with the host.
         """
-        raise RuntimeError("no gate was found")
-
-    def holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
-        """Say whether a batch holds back so many commands while the host goes on: found out by trying."""
-        return False
+        raise RuntimeError("this backend knows no batches")
 
     def wait_until_running(self, event: Event) -> bool:
         """Wait until a launch executes: where the first launch compiles, it does then. False where it failed."""

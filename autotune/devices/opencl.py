@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -189,55 +188,27 @@ class OpenCLSession:
             return event
 
     @contextmanager
-    def batch(self) -> Iterator[Batch]:
-        batch = Batch()
-        with self._gate() as release:
-            yield batch
-            self._queue.flush()
-            began = time.perf_counter_ns()
-            release()
-            self._queue.finish()
-            batch.ns = time.perf_counter_ns() - began
-            self._batches_ns += batch.ns
-
-    def holds_back(self, commands: int, patience_s: float = 0.5) -> bool:
-        scratch, found, profiling = self.allocate(4), np.zeros(1, np.uint32), self._queue
-        self.fill(scratch, 0, 0, 4)
-        with self._gate() as release:
-            watchdog = threading.Timer(patience_s, release)
-            watchdog.start()
-            for _ in range(commands):
-                self.fill(scratch, 1, 0, 4)
-            self._queue.flush()
-            cl.enqueue_copy(profiling, found, scratch, is_blocking=True)
-            waited = not watchdog.is_alive()
-            watchdog.cancel()
-            watchdog.join()
-        return not waited and int(found[0]) == 0
-
-    @contextmanager
-    def _gate(self) -> Iterator[Callable[[], None]]:
-        """Enqueue on the queue without profiling inside, held back until the function given is called or the end."""
+    def batch(self, hold: Callable[[], None]) -> Iterator[Batch]:
         self.finish()
         with _reported():
             plain = self._plain = self._plain or cl.CommandQueue(self._context)
-            gate = cl.UserEvent(self._context)
-            cl.enqueue_marker(plain, [gate])
+        batch = Batch()
         profiling, launched, self._queue, self._launched = self._queue, self._launched, plain, None
-        held = [gate]
-
-        def release() -> None:
-            while held:
-                held.pop().set_status(cl.command_execution_status.COMPLETE)
-
         try:
             with _reported():
-                yield release
-        finally:
-            with _reported():
-                release()  # a queue that is held back could not even be closed
+                began = time.perf_counter_ns()
+                hold()
+                plain.flush()
+                yield batch
+                plain.flush()
+                batch.enqueued_ns = time.perf_counter_ns() - began
                 plain.finish()
+                batch.ns = time.perf_counter_ns() - began
+                self._batches_ns += batch.ns
+        finally:
             self._queue, self._launched = profiling, launched
+            with _reported():
+                plain.finish()
 
     def wait_until_running(self, event: cl.Event) -> bool:
         # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
