@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api import best, search
     from autotune.errors import AutotuneError
-    from autotune.study.study import Study
+    from autotune.study import Study
 
 __all__ = ["AutotuneError", "Study", "__version__", "best", "search"]
 

@@ -12,9 +12,7 @@ from autotune.lookup import Best, asking
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.study import library
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study, default_choices, default_size, find_study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
 
@@ -109,10 +107,10 @@ def best(
     is compiled or run. Where nothing is stored, the study's default
     configuration is returned and its match says `default`. Raises AutotuneError for bad input.
     """
-    text = study.text if isinstance(study, Study) else library.find_study(str(study))
+    text = study.text if isinstance(study, Study) else find_study(str(study))
     meant = asking.device_meant(device, database)
-    whole_size = {**library.default_size(text), **(size or {})}
-    whole_choices = {**library.default_choices(text), **(choices or {})}
+    whole_size = {**default_size(text), **(size or {})}
+    whole_choices = {**default_choices(text), **(choices or {})}
     return lookup.best(
         text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info, rated=True
     )

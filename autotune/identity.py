@@ -66,7 +66,12 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Return 32 hexadecimal digits that stand for a JSON-like value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+    return text_digest(canonical(value))
+
+
+def text_digest(text: str) -> str:
+    """Return 32 hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
@@ -168,3 +168,72 @@ def _escaped(char: str, pairs: bool) -> str:
     if not pairs:
         return f"\\U{code:08X}"
     return f"\\u{0xD800 + (code - 0x10000 >> 10):04X}\\u{0xDC00 + (code - 0x10000 & 0x3FF):04X}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise UsageError for the first name that is none of those known: no `what` is named so."""
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {_listing(known)}")
+
+
+_MAX_SIZE = 2**31 - 1
+
+
+def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
+
+    Raises UsageError for an unknown name, or a value that is no whole number of at least 1.
+    """
+    size = dict(known)
+    for item, name, value in _items(texts):
+        number = _whole(value, item)
+        if not name:
+            size = dict.fromkeys(size, number)
+        elif name in known:
+            size[name] = number
+        else:
+            what, hint = f"no size named {name!r}{did_you_mean(name, known)}", f"sizes here: {_listing(known)}"
+            raise UsageError(what, where="--size", hint=hint)
+    return size
+
+
+def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return the first value of each choice, or what the texts set (`T=int`). Raises UsageError for other values."""
+    choices = {name: values[0] for name, values in offered.items()}
+    for item, name, value in _items(texts):
+        if name not in offered:
+            raise UsageError(f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(offered)}")
+        found = [entry for entry in offered[name] if str(entry) == value]
+        if not found:
+            hint = f"it can be {', '.join(map(str, offered[name]))}"
+            raise UsageError(f"{name} cannot be {value!r}", where="--choice", hint=hint)
+        choices[name] = found[0]
+    return choices
+
+
+def _items(texts: str | Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each item between commas, its name ("" where there is none) and its value."""
+    for text in [texts] if isinstance(texts, str) else texts:
+        for item in (part.replace(" ", "") for part in text.split(",") if part.strip()):
+            name, equals, value = item.partition("=")
+            yield (item, name, value) if equals else (item, "", item)
+
+
+def _whole(value: str, item: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
+        hint = f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
+        raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
+    return int(value)
+
+
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

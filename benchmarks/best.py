@@ -31,9 +31,7 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Tria
 from autotune.store import Store
 from autotune.store.fields import trial_columns
 from autotune.store.schema import trials as table
-from autotune.study.library import find_study, space_hash
-from autotune.study.problem import Problem, made_of
-from autotune.study.study import Study
+from autotune.study import Problem, Study, find_study, made_of, space_hash
 from benchmarks.tables import save
 
 TARGET = 4.0

@@ -42,8 +42,7 @@ FIXED_EVERYWHERE = {
 def make_problem(device: str | None, size: int, *, whole: bool = False) -> Any:
     """Return the sgemm problem both tuners work on: part of the space, or the `whole`."""
     from autotune.devices import find_device
-    from autotune.study.problem import Problem
-    from autotune.study.study import Study
+    from autotune.study import Problem, Study
 
     info = find_device(device)
     fix = {} if whole else fixed(info.kind)
@@ -92,12 +91,12 @@ def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> N
     sys.modules["torch"] = None  # type: ignore[assignment]  # it would import it for seconds and not use it
     import kernel_tuner
 
-    from autotune.study import reference
+    from autotune.study import expected_data, input_data
 
     np.random.seed(seed)
     problem = make_problem(device, size)
-    inputs = reference.input_data(problem)
-    expected = reference.expected(problem, inputs)["C"].astype(np.float32)
+    inputs = input_data(problem)
+    expected = expected_data(problem, inputs)["C"].astype(np.float32)
     plan = problem.plan(problem.default)
     stay = {name: values[0] for name, values in problem.values.items() if len(values) == 1}
     valid = draw(problem, trials, seed)

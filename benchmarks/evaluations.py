@@ -21,9 +21,8 @@ from autotune.devices import find_device
 from autotune.model import Outcome
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.store import Store
-from autotune.study.library import parse_size
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
+from autotune.text import parse_size
 from autotune.tuner import Budget, Request
 
 WITHIN = 1.02

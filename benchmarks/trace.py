@@ -34,8 +34,7 @@ from autotune.bench.timing import Rules
 from autotune.devices import list_devices
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, data
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
 
 STUDY, SIZE = "matmul", 64

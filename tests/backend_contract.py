@@ -28,7 +28,7 @@ from autotune.devices import (
     traits,
 )
 from autotune.model import DeviceInfo, Outcome
-from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
+from autotune.study import Buffer, Launch, Plan, Scalar, Tolerance
 
 
 class BackendContract:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from tests import postgres
 from tests.studies import study
 

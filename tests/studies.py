@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from autotune.study.study import Study
+from autotune.study import Study
 
 SOURCE = """
 #ifndef WPT

@@ -12,6 +12,8 @@ import autotune
 from autotune.errors import UsageError
 from tests.studies import study
 
+pytestmark = pytest.mark.device
+
 
 def test_search_then_best(tmp_path: Path) -> None:
     database = str(tmp_path / "a.db")

@@ -8,7 +8,9 @@ import pytest
 from autotune.bench.arena import Arena, Guarded
 from autotune.bench.verify import Checker
 from autotune.devices import Session, list_devices, open_session, opencl
-from autotune.study.plan import Buffer, Plan
+from autotune.study import Buffer, Plan
+
+pytestmark = pytest.mark.device
 
 N = 333  # no whole number of words in bytes
 OVERRUN = """

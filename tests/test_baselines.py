@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.reports.baselines import blas, host_times, require_product, strassen, time_host
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from tests.studies import study as saxpy
 
 EXTENT = st.integers(1, 40)

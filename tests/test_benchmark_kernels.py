@@ -12,11 +12,12 @@ import pytest
 
 from autotune.devices import find_device
 from autotune.errors import SetupError, UsageError
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 from benchmarks.kernels import accuracy, command, limits, peers, queued, studies, targets
 from benchmarks.kernels.contest import Contest, Entrant
 from benchmarks.kernels.report import Report, Row
+
+pytestmark = pytest.mark.device
 
 NAN = math.nan
 

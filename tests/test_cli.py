@@ -23,6 +23,8 @@ from autotune.devices import find_device, linker
 from autotune.pool import sizing
 from tests.studies import SOURCE
 
+pytestmark = pytest.mark.device
+
 STUDY = """
 name = "saxpy"
 about = "y = alpha * x + y"

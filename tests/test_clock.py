@@ -15,7 +15,7 @@ from autotune.bench.timing import Rules
 from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Session, list_devices, open_session
 from autotune.model import Measurement, Outcome
-from autotune.study.plan import Buffer, Launch, Plan, Tolerance
+from autotune.study import Buffer, Launch, Plan, Tolerance
 
 SPIN = """
 kernel void spin(global const int *a, global int *out) {

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from autotune.cli import app
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.study import library
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key
 from tests.stored import DEVICE, ok, put
 
 STUDY = "element_mult"
@@ -42,9 +42,9 @@ VALUES = (
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with something in every table, in one file."""
     path = tmp_path_factory.mktemp("whole") / "whole.db"
-    text = library.find_study(STUDY)
-    key = library.problem_key(text, library.default_size(text), library.default_choices(text), DEVICE.fingerprint)
-    default = library.default_configuration(text)
+    text = find_study(STUDY)
+    key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
+    default = default_configuration(text)
     with Store.open(str(path)) as store:
         search = put(store, [ok(default, 5, 6, 7), Trial(default, Outcome.CRASH, reason="it fell")], key=key)
         store.retime(search, default, Measurement((5, 6), (9,)))

@@ -12,6 +12,8 @@ from autotune.devices.opencl import error_name
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 
+pytestmark = pytest.mark.device
+
 H200 = DeviceInfo(
     index=0, name="NVIDIA H200", vendor="NVIDIA Corporation", platform="NVIDIA CUDA, OpenCL 3.0", driver="580.1",
     kind="gpu", opencl_version="OpenCL 3.0", compute_units=132, memory=140 * 2**30, local_memory=48 * 1024,

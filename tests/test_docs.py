@@ -10,8 +10,7 @@ import pytest
 
 import autotune
 from autotune.cli import app
-from autotune.study import schema
-from autotune.study.study import Study
+from autotune.study import Study, schema
 
 ROOT = Path(__file__).parent.parent
 README, STUDIES = ((ROOT / page).read_text() for page in ("README.md", "docs/studies.md"))

@@ -7,9 +7,10 @@ import pytest
 from autotune.devices import find_device
 from autotune.errors import WorkerError
 from autotune.reports.fresh import end_to_end
-from autotune.study.plan import Buffer, Launch, Plan, Scalar, Tolerance
-from autotune.study.problem import Problem
+from autotune.study import Buffer, Launch, Plan, Problem, Scalar, Tolerance
 from tests.studies import study
+
+pytestmark = pytest.mark.device
 
 
 def test_every_step_takes_time_on_the_device() -> None:

@@ -31,6 +31,8 @@ from autotune.tuner import Budget, Request
 from tests.contracts.evaluator import EvaluatorContract
 from tests.studies import study
 
+pytestmark = pytest.mark.device
+
 STUDY = """
 name = "faults"
 kernel = "faults.cl"

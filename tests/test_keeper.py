@@ -20,7 +20,9 @@ from autotune.model import DeviceInfo, Outcome
 from autotune.pool import keeper as module
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerProcess
-from autotune.study.plan import Buffer, Launch, Plan, Tolerance
+from autotune.study import Buffer, Launch, Plan, Tolerance
+
+pytestmark = pytest.mark.device
 
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 

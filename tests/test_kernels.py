@@ -19,11 +19,18 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena, Guarded
 from autotune.devices import Kernel, list_devices, open_session
 from autotune.model import Value
+from autotune.study import (
+    GENERIC_DEVICE,
+    Plan,
+    Problem,
+    Study,
+    expected_data,
+    input_data,
+    numpy_type,
+)
 from autotune.study.includes import inline
-from autotune.study.plan import Buffer, Local, Plan, Scalar, numpy_type
-from autotune.study.problem import GENERIC_DEVICE, Problem
-from autotune.study.reference import expected, input_data
-from autotune.study.study import Study
+
+pytestmark = pytest.mark.device
 
 Array = NDArray[Any]
 Config = dict[str, Value]
@@ -97,7 +104,8 @@ class Runner:
                 arena.poison(guarded)
         for launch in plan.launches:
             kernel = self.build(plan.source, plan.options, launch.entry)
-            values = [_value(plan.arguments[name], buffers) for name in launch.arguments]
+            views = {name: guarded.view for name, guarded in buffers.items()}
+            values = [views.get(name) or plan.arguments[name].create(self._session) for name in launch.arguments]
             self._session.set_arguments(kernel, values)
             self._session.launch(kernel, launch.global_size, launch.local_size)
         self._session.finish()
@@ -114,14 +122,6 @@ class Runner:
         components = (width,) if width > 1 else ()
         data = whole[guarded.start : stop].view(dtype).reshape(*guarded.buffer.allocate, *components)
         return data[tuple(slice(extent) for extent in guarded.buffer.shape)]
-
-
-def _value(argument: Buffer | Scalar | Local, buffers: dict[str, Guarded]) -> Any:
-    if isinstance(argument, Buffer):
-        return buffers[argument.name].view
-    if isinstance(argument, Local):
-        return argument.nbytes
-    return numpy_type(argument.type)[0].type(argument.value)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_product_sum_adds_every_term_in_order(runner: Runner) -> None:
 def test_the_reference_of_the_study_agrees(name: str) -> None:
     problem = Problem(STUDIES[name], SIZES[name][2])
     data = input_data(problem)
-    wanted = expected(problem, data)
+    wanted = expected_data(problem, data)
     assert wanted is not None
     for output in wanted.values():
         np.testing.assert_allclose(output, _numpy(name, data), rtol=1e-12, atol=1e-12)

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from autotune.errors import StudyError, UsageError
-from autotune.study import library
+from autotune.errors import StudyError
+from autotune.study import (
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    offered_choices,
+    study_paths,
+)
 from tests.studies import SOURCE
 
 MINIMAL = """
@@ -33,17 +40,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_study_in_the_folder_is_found_by_name_and_by_path(folder: Path) -> None:
-    by_name = library.find_study("own")
-    by_path = library.find_study("./studies/own.toml")
+    by_name = find_study("own")
+    by_path = find_study("./studies/own.toml")
     assert by_name.name == by_path.name == "own"
     assert by_name.source == SOURCE
     assert by_name.kernel_path == Path("kernels/k.cl")
 
 
 def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:
-    assert library.find_study("own").shadows is None
+    assert find_study("own").shadows is None
     (folder / "studies" / "matmul.toml").write_text(MINIMAL.format(name="matmul"))
-    found = library.find_study("matmul")
+    found = find_study("matmul")
     assert found.path == Path("studies/matmul.toml")
     assert found.shadows is not None
     assert found.shadows.name == "matmul.toml"
@@ -51,66 +58,66 @@ def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:
 
 def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:
     with pytest.raises(StudyError, match="did you mean 'own'"):
-        library.find_study("owm")
+        find_study("owm")
     with pytest.raises(StudyError, match="no such study file"):
-        library.find_study("./owm.toml")
+        find_study("./owm.toml")
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, f"./{'x' * 5000}.toml", "a\0b", "./a\0b.toml"])
 def test_a_name_that_no_file_can_have_is_not_found(name: str) -> None:
     with pytest.raises(StudyError, match=r"no such study file|no study named"):
-        library.find_study(name)
+        find_study(name)
 
 
 def test_malformed_toml_names_file_and_line(folder: Path) -> None:
     (folder / "studies" / "bad.toml").write_text("name = 'x'\nkernel =\n")
     with pytest.raises(StudyError, match=r"studies/bad\.toml: not valid TOML: .*line 2"):
-        library.find_study("bad")
+        find_study("bad")
 
 
 def test_a_missing_kernel_says_where_it_looked(folder: Path) -> None:
     (folder / "studies" / "own.toml").write_text(MINIMAL.format(name="own").replace("k.cl", "gone.cl"))
     with pytest.raises(StudyError, match=r"no file 'gone\.cl'; looked in studies and kernels"):
-        library.find_study("own")
+        find_study("own")
 
 
 def test_includes_are_inlined_and_keep_their_lines(folder: Path) -> None:
     (folder / "kernels" / "inner.h").write_text("#define ONE 1\n")
     (folder / "kernels" / "k.cl").write_text('int a;\n#include "inner.h"\nint b;\n')
-    assert library.find_study("own").source == ('int a;\n#line 1 "inner.h"\n#define ONE 1\n#line 3 "k.cl"\nint b;\n')
+    assert find_study("own").source == ('int a;\n#line 1 "inner.h"\n#define ONE 1\n#line 3 "k.cl"\nint b;\n')
 
 
 def test_a_change_in_an_include_changes_the_kernel_hash(folder: Path) -> None:
     (folder / "kernels" / "inner.h").write_text("#define ONE 1\n")
     (folder / "kernels" / "k.cl").write_text('#include "inner.h"\n')
-    before = library.find_study("own").kernel_hash
+    before = find_study("own").kernel_hash
     (folder / "kernels" / "inner.h").write_text("#define ONE 2\n")
-    assert library.find_study("own").kernel_hash != before
+    assert find_study("own").kernel_hash != before
 
 
 @pytest.mark.parametrize(("text", "message"), [('#include "k.cl"', "includes itself"), ('\n#include "no.h"', "k.cl:2")])
 def test_bad_includes_are_errors(folder: Path, text: str, message: str) -> None:
     (folder / "kernels" / "k.cl").write_text(text)
     with pytest.raises(StudyError, match=message):
-        library.find_study("own")
+        find_study("own")
 
 
 def test_the_study_hash_covers_what_is_run_and_not_the_values(folder: Path) -> None:
     path = folder / "studies" / "own.toml"
-    before = library.find_study("own")
+    before = find_study("own")
     path.write_text(path.read_text().replace("[1, 2]", "[1, 2, 3]").replace("N = 8", "N = 9"))
-    assert library.find_study("own").study_hash == before.study_hash
+    assert find_study("own").study_hash == before.study_hash
     path.write_text(path.read_text() + "[tolerance]\nabsolute = 1\n")
-    assert library.find_study("own").study_hash != before.study_hash
+    assert find_study("own").study_hash != before.study_hash
 
 
 def test_a_change_of_a_python_reference_changes_the_study_hash(folder: Path) -> None:
     path = folder / "studies" / "own.toml"
     path.write_text(path.read_text() + '[reference]\npython = "ref.py:f"\n')
     (folder / "studies" / "ref.py").write_text("def f(): return {}\n")
-    before = library.find_study("own").study_hash
+    before = find_study("own").study_hash
     (folder / "studies" / "ref.py").write_text("def f(): return {'y': 1}\n")
-    assert library.find_study("own").study_hash != before
+    assert find_study("own").study_hash != before
 
 
 def test_a_change_of_a_file_found_through_the_options_changes_the_kernel_hash(folder: Path) -> None:
@@ -119,10 +126,10 @@ def test_a_change_of_a_file_found_through_the_options_changes_the_kernel_hash(fo
     (folder / "studies" / "inc").mkdir()
     (folder / "studies" / "inc" / "fac.h").write_text("#define FAC 1\n")
     (folder / "kernels" / "k.cl").write_text("#include <fac.h>\n")
-    before = library.find_study("own")
+    before = find_study("own")
     assert "#define FAC 1" in before.source
     (folder / "studies" / "inc" / "fac.h").write_text("#define FAC 2\n")
-    assert library.find_study("own").kernel_hash != before.kernel_hash
+    assert find_study("own").kernel_hash != before.kernel_hash
 
 
 def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_hash(folder: Path) -> None:
@@ -132,7 +139,7 @@ def test_a_change_of_what_a_python_reference_imports_or_reads_changes_the_study_
     hashes = set()
     for name, text in (("helper.py", "A = 1\n"), ("helper.py", "A = 2\n"), ("data.csv", "1\n"), ("data.csv", "2\n")):
         (folder / "studies" / name).write_text(text)
-        hashes.add(library.find_study("own").study_hash)
+        hashes.add(find_study("own").study_hash)
     assert len(hashes) == 4
 
 
@@ -153,31 +160,16 @@ def test_what_no_study_holds_is_refused(folder: Path, text: str, message: str) -
     lines = "name = 'own'\n" + ("" if text.startswith("kernel") else "kernel = 'k.cl'\n")
     (folder / "studies" / "own.toml").write_text(lines + text.replace("'", '"') + "\n")
     with pytest.raises(StudyError, match=message):
-        library.find_study("own")
+        find_study("own")
 
 
-def test_sizes_and_choices_are_read_over_the_defaults(folder: Path) -> None:
-    text = library.find_study("own")
-    known = library.default_size(text)
-    assert library.parse_size("N=4", known) == {"N": 4, "M": 16}
-    assert library.parse_size(["N=4", "M = 2"], known) == {"N": 4, "M": 2}
-    assert library.parse_size("32", known) == {"N": 32, "M": 32}
-    assert library.default_choices(text) == {"T": "float"}
-    assert library.parse_choices("T=int", text) == {"T": "int"}
-    assert library.default_configuration(text) == {"A": 1}
-
-
-@pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999"])
-def test_bad_sizes_are_one_clear_line(folder: Path, size: str) -> None:
-    with pytest.raises(UsageError, match=r"^--size: "):
-        library.parse_size(size, {"N": 8})
-
-
-@pytest.mark.parametrize("choice", ["T=half", "U=1", "T"])
-def test_bad_choices_are_one_clear_line(folder: Path, choice: str) -> None:
-    with pytest.raises(UsageError, match=r"^--choice: "):
-        library.parse_choices(choice, library.find_study("own"))
+def test_the_defaults_are_read(folder: Path) -> None:
+    text = find_study("own")
+    assert default_size(text) == {"N": 8, "M": 16}
+    assert default_choices(text) == {"T": "float"}
+    assert offered_choices(text) == {"T": ["float", "int"]}
+    assert default_configuration(text) == {"A": 1}
 
 
 def test_the_bundled_studies_are_listed() -> None:
-    assert {"matmul", "sgemm"} <= set(library.study_paths())
+    assert {"matmul", "sgemm"} <= set(study_paths())

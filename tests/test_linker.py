@@ -12,6 +12,8 @@ import pytest
 
 from autotune.devices import linker
 
+pytestmark = pytest.mark.device
+
 ROOT = Path(__file__).parent.parent
 BIN = ROOT / "autotune" / "devices" / "linker" / "bin"
 

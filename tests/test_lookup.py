@@ -26,7 +26,7 @@ from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.store.location import locate
-from autotune.study.library import StudyText, problem_key, space_hash
+from autotune.study import StudyText, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
 from tests.studies import SOURCE, table

@@ -11,20 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import autotune.devices.select
+import autotune.devices
 from autotune.errors import SetupError
 from autotune.lookup import asking
 from autotune.lookup.asking import Asked, parse
 from autotune.model import DeviceInfo
-from autotune.study.library import (
-    default_choices,
-    default_configuration,
-    default_size,
-    find_study,
-    problem_key,
-    space_hash,
-)
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.stored import DEVICE, newer_driver, ok, put_in
+
+pytestmark = pytest.mark.device
 
 ROOT = Path(__file__).parent.parent
 TEXT = find_study("matmul")
@@ -219,7 +214,7 @@ def have(monkeypatch: pytest.MonkeyPatch, device: DeviceInfo | None) -> None:
             raise SetupError("no OpenCL device")
         return device
 
-    monkeypatch.setattr(autotune.devices.select, "find_device", find)
+    monkeypatch.setattr(autotune.devices, "find_device", find)
 
 
 def answered_for(capsys: pytest.CaptureFixture[str], place: str, *words: str) -> str:

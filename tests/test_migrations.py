@@ -15,7 +15,7 @@ from autotune.model import Outcome
 from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
 from autotune.store.schema import MIGRATIONS, metadata
-from autotune.study.library import find_study
+from autotune.study import find_study
 from tests.stored import KEY, ok, put_in
 
 DATA = Path(__file__).parent / "data"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.model import Measurement, Outcome, Trial
-from autotune.study.problem import GENERIC_DEVICE
+from autotune.study import GENERIC_DEVICE
 
 H200 = replace(
     GENERIC_DEVICE, name="NVIDIA H200", vendor="NVIDIA Corporation", compute_units=132, memory=150_120_955_904

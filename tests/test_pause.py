@@ -20,6 +20,8 @@ from autotune.devices import list_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 
+pytestmark = pytest.mark.device
+
 
 class Noted:
     def __init__(self) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
-from autotune.study.plan import Buffer, Local, Scalar
-from autotune.study.problem import GENERIC_DEVICE, Problem
+from autotune.study import GENERIC_DEVICE, Buffer, Local, Problem, Scalar
 from tests.studies import study, table
 
 

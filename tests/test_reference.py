@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from autotune.errors import StudyError
-from autotune.study import reference
-from autotune.study.problem import Problem
+from autotune.study import Problem, check_reference, expected_data, input_data
 from tests.studies import study, table
 
 
 def test_data_is_seeded_and_in_range() -> None:
-    first = reference.input_data(Problem(study()))
-    again = reference.input_data(Problem(study()))
+    first = input_data(Problem(study()))
+    again = input_data(Problem(study()))
     assert set(first) == {"x", "y"}
     assert first["x"].dtype == np.float32
     assert np.array_equal(first["x"], again["x"])
@@ -35,14 +34,14 @@ def test_data_is_seeded_and_in_range() -> None:
 def test_distributions_fit_the_type(kind: str, data: dict[str, Any], low: int, high: int) -> None:
     arguments = table()["arguments"]
     arguments["x"] = {"type": kind, "shape": ["N"], "access": "in", "data": data}
-    values = reference.input_data(Problem(study(arguments=arguments)))["x"]
+    values = input_data(Problem(study(arguments=arguments)))["x"]
     assert low <= values.min() <= values.max() <= high
 
 
 def test_ranges_and_vectors() -> None:
     arguments = table()["arguments"]
     arguments["x"] = {"type": "int4", "shape": ["N"], "access": "in", "data": {"distribution": "range"}}
-    values = reference.input_data(Problem(study(arguments=arguments), {"N": 3}))["x"]
+    values = input_data(Problem(study(arguments=arguments), {"N": 3}))["x"]
     assert values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
@@ -50,13 +49,13 @@ def test_an_impossible_range_is_an_error() -> None:
     arguments = table()["arguments"]
     arguments["x"] = {"type": "uchar", "shape": ["N"], "access": "in", "data": {"low": -5, "high": -1}}
     with pytest.raises(StudyError, match=r"arguments\.x"):
-        reference.input_data(Problem(study(arguments=arguments)))
+        input_data(Problem(study(arguments=arguments)))
 
 
 def test_the_expected_output_is_computed_in_float64() -> None:
     problem = Problem(study())
-    inputs = reference.input_data(problem)
-    found = reference.expected(problem, inputs)
+    inputs = input_data(problem)
+    found = expected_data(problem, inputs)
     assert found is not None
     assert found["y"].dtype == np.float64
     assert np.array_equal(found["y"], 2.5 * inputs["x"].astype(np.float64) + inputs["y"])
@@ -67,8 +66,8 @@ def test_integers_wrap_as_on_the_device() -> None:
     for name in ("x", "y"):
         arguments[name] |= {"type": "int", "data": {"low": 2**30, "high": 2**31 - 1}}
     problem = Problem(study(arguments=arguments, reference={"numpy": {"y": "x * 7 + y"}}))
-    inputs = reference.input_data(problem)
-    found = reference.expected(problem, inputs)
+    inputs = input_data(problem)
+    found = expected_data(problem, inputs)
     assert found is not None
     with np.errstate(over="ignore"):
         assert np.array_equal(found["y"], inputs["x"] * np.int32(7) + inputs["y"])
@@ -77,13 +76,13 @@ def test_integers_wrap_as_on_the_device() -> None:
 def test_a_wrong_shape_is_told() -> None:
     problem = Problem(study(reference={"numpy": {"y": "x[1:]"}}))
     with pytest.raises(StudyError, match=r"^saxpy\.toml: reference of y: has shape \(999,\), the output has \(1000,\)"):
-        reference.expected(problem, reference.input_data(problem))
+        expected_data(problem, input_data(problem))
 
 
 def test_a_function_given_in_python_runs() -> None:
     problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
-    inputs = reference.input_data(problem)
-    found = reference.expected(problem, inputs)
+    inputs = input_data(problem)
+    found = expected_data(problem, inputs)
     assert found is not None
     assert np.allclose(found["y"], 2.5 * inputs["x"] + inputs["y"] + 1000)
 
@@ -92,10 +91,10 @@ def test_a_file_with_python_runs_only_when_allowed(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ref.py").write_text("def f(x, y, **_):\n    return {'y': x}\n")
     problem = Problem(study(reference={"python": "ref.py:f"}))
-    inputs = reference.input_data(problem)
+    inputs = input_data(problem)
     with pytest.raises(StudyError, match="--allow-python"):
-        reference.expected(problem, inputs)
-    found = reference.expected(problem, inputs, python=lambda path, name, names: {"y": names["x"]})
+        expected_data(problem, inputs)
+    found = expected_data(problem, inputs, python=lambda path, name, names: {"y": names["x"]})
     assert found is not None
     assert np.array_equal(found["y"], inputs["x"].astype(np.float64))
 
@@ -115,10 +114,10 @@ def fails(**_: Any) -> Any:
 def test_a_function_that_does_not_do_is_told_with_its_line(function: Any, message: str) -> None:
     problem = Problem(study(reference=function))
     with pytest.raises(StudyError, match=message):
-        reference.expected(problem, reference.input_data(problem))
+        expected_data(problem, input_data(problem))
 
 
 def test_a_wrong_shape_is_told_without_computing() -> None:
     with pytest.raises(StudyError, match=r"reference\.numpy\.y: has shape \(999,\), the output has \(1000,\)"):
-        reference.check(Problem(study(reference={"numpy": {"y": "x[1:]"}})))
-    reference.check(Problem(study(reference={"numpy": {"y": "alpha * x + y"}}), {"N": 2**30}))
+        check_reference(Problem(study(reference={"numpy": {"y": "x[1:]"}})))
+    check_reference(Problem(study(reference={"numpy": {"y": "alpha * x + y"}}), {"N": 2**30}))

@@ -9,8 +9,10 @@ import pytest
 from autotune.devices import find_device
 from autotune.errors import UsageError
 from autotune.reports.fresh import save_build
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from tests.studies import study
+
+pytestmark = pytest.mark.device
 
 
 def test_source_options_log_and_binary_are_kept(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.model import DeviceInfo, Value
-from autotune.study.problem import GENERIC_DEVICE, Problem
-from autotune.study.reference import input_data
-from autotune.study.study import Study
+from autotune.study import GENERIC_DEVICE, Problem, Study, input_data
 from tests.test_kernels import Runner
+
+pytestmark = pytest.mark.device
 
 Config = dict[str, Value]
 Shape = tuple[int, int, int]

@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.study.problem import GENERIC_DEVICE
+from autotune.study import GENERIC_DEVICE
 from benchmarks.kernels import precision
 from benchmarks.kernels.families import APART, FAMILIES, inputs
+
+pytestmark = pytest.mark.device
 
 H200 = replace(GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_units=132, compute_capability="9.0")
 

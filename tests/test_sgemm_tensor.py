@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from autotune.devices import list_devices, open_session
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo, Value
-from autotune.study.problem import GENERIC_DEVICE, Problem
-from autotune.study.reference import input_data
-from autotune.study.study import Study
+from autotune.study import GENERIC_DEVICE, Problem, Study, input_data
 from benchmarks.kernels.accuracy import product
 from benchmarks.kernels.families import FAMILIES, inputs
 from tests.test_kernels import Runner
+
+pytestmark = pytest.mark.device
 
 Array = NDArray[Any]
 Shape = tuple[int, int, int]

@@ -11,7 +11,7 @@ from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
 from autotune.pool import sizing
 from autotune.pool.sizing import capacity, count_builders, require_room
-from autotune.study.plan import Buffer, Plan
+from autotune.study import Buffer, Plan
 from autotune.study.problem import GENERIC_DEVICE
 
 COUNT = 2**28

@@ -335,3 +335,17 @@ def test_exclusions_say_why() -> None:
         "WPT=3: WPT divides the tile (TS % WPT == 0)",
         "WPT=4: no tile of 8 or more (TS < 8)",
     ]
+
+
+def test_reasons_look_at_little_of_what_is_there() -> None:
+    pairs = [constraint(f"A{number} <= B{number}", "") for number in range(12)]
+    both = [constraint("Q < 2 or A0 == 3", "Q needs A0"), constraint("B0 < 3", "B0 is small")]
+    names = [f"{letter}{number}" for number in range(12) for letter in "AB"]
+    built = Space.build({name: list(range(4)) for name in [*names, "Q"]}, [*pairs, *both])
+    with patch("autotune.space.build", side_effect=build) as looks:
+        reasons = [str(each) for each in built.exclusions() if each.name == "Q"]
+    assert [reason[:3] for reason in reasons] == ["Q=2", "Q=3"]
+    assert all("A0 <= B0" in reason and "Q needs A0" in reason and "B0 is small" in reason for reason in reasons)
+    excluded = len(built.exclusions())
+    # What names none of a value's parameters is not looked at; what was found for one is tried first for the next.
+    assert looks.call_count < 10 * excluded

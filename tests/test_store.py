@@ -23,14 +23,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, database, location
-from autotune.study.library import (
-    default_choices,
-    default_configuration,
-    default_size,
-    find_study,
-    problem_key,
-    space_hash,
-)
+from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
 

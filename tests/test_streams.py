@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.device
+
 ROOT = Path(__file__).parent.parent
 COMMANDS = [
     "best sgemm -d nvidia-h200-132cu-140g",

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autotune.errors import ExpressionError, StudyError
-from autotune.study.study import Study
+from autotune.study import Study, check_entries, effects
 from tests.studies import SOURCE, study, table
 
 
@@ -120,11 +123,70 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
 
 
-def test_a_function_can_be_the_reference_and_enters_the_hash() -> None:
-    one = study(reference=lambda x, y, **_: {"y": 2.5 * x + y})
-    two = study(reference=lambda x, y, **_: {"y": 2.0 * x + y})
-    assert callable(one.reference.function)
-    assert one.text.study_hash != two.text.study_hash
+def digest(code: str, **names: Any) -> str:
+    """The digest of the `f` that some code defines, among these names of its module."""
+    space = {"np": np, **names}
+    exec(compile(dedent(code), "own.py", "exec"), space)
+    found = study(reference=space["f"])
+    assert found.reference.function is space["f"]
+    return found.text.study_hash
+
+
+CALLED = "def g(x):\n    return x * {}\ndef f(x):\n    return g(x)"
+CLOSED = "def make(k):\n    def f(x):\n        return k * x\n    return f\nf = make({})"
+NESTED = "def f(x):\n    return sum(y * {} for y in x)"
+PARTIAL = "from functools import partial\ndef g(k, x):\n    return k * x\nf = partial(g, {})"
+OBJECT = """
+class F:
+    def __init__(self, k):
+        self.k = k
+    def __call__(self, x):
+        return {} * x
+f = F({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("f = lambda x: 2.5 * x", "f = lambda x: 2.0 * x"),
+        ("f = lambda x: np.sin(x)", "f = lambda x: np.cos(x)"),
+        ("f = lambda x: x.T.sum()", "f = lambda x: x.T.max()"),
+        ("def f(x, k=1): return k * x", "def f(x, k=2): return k * x"),
+        ("def f(x, *, k=1): return k * x", "def f(x, *, k=2): return k * x"),
+        (CALLED.format(2), CALLED.format(3)),
+        (CLOSED.format(2), CLOSED.format(3)),
+        (CLOSED.format("np.arange(3)"), CLOSED.format("np.arange(1, 4)")),
+        (CLOSED.format("{'a': [1, 2]}"), CLOSED.format("{'a': [1, 3]}")),
+        (NESTED.format(2), NESTED.format(3)),
+        (PARTIAL.format(2), PARTIAL.format(3)),
+        (OBJECT.format(2, 1), OBJECT.format(3, 1)),
+        (OBJECT.format(2, 1), OBJECT.format(2, 4)),
+        ("K = 1\ndef f(x): return K * x", "K = 2\ndef f(x): return K * x"),
+    ],
+)
+def test_a_function_can_be_the_reference_and_what_it_computes_enters_the_hash(one: str, other: str) -> None:
+    assert digest(one) == digest(f"unused = 1\n\n{one}")  # another line and other objects
+    assert digest(one) != digest(other)
+
+
+def test_a_function_of_a_module_beside_it_enters_the_hash() -> None:
+    own = ModuleType("own")
+    hashes = set()
+    for factor in (2, 3, 2):
+        exec(f"def scale(x): return {factor} * x", own.__dict__)
+        own.__file__ = "/somewhere/own.py"
+        hashes.add(digest("f = lambda x: own.scale(x)", own=own))
+    assert len(hashes) == 2
+
+
+def test_a_function_that_holds_itself_ends() -> None:
+    assert digest("def f(x, n=3):\n    return f(x, n - 1) if n else held") == digest(
+        "def f(x, n=3):\n    return f(x, n - 1) if n else held"
+    )
+    circle: list[Any] = []
+    circle.append(circle)
+    assert digest("f = lambda x: held", held=circle) != digest("f = lambda x: held", held=[])
 
 
 def test_a_file_cannot_smuggle_a_function() -> None:
@@ -146,3 +208,34 @@ def test_the_bundled_studies_are_sound(name: str) -> None:
     assert found.name == name
     assert found.about
     assert all(parameter.about for parameter in found.parameters.values())
+
+
+def entry(name: str) -> dict[str, object]:
+    return {"launch": [{**table()["launch"][0], "entry": name}]}
+
+
+def test_an_entry_that_the_kernel_lacks_is_told() -> None:
+    check_entries(study())
+    with pytest.raises(
+        StudyError, match=r"launch\.1\.entry: the kernel has no function .saxpi.*did you mean.*; it has saxpy"
+    ):
+        check_entries(study(**entry("saxpi")))
+    with pytest.raises(StudyError, match="has no function 'other'"):
+        check_entries(study(source=f"{SOURCE}// kernel void other()\n", **entry("other")))
+
+
+def test_an_entry_that_a_macro_may_make_is_left_to_the_compiler() -> None:
+    check_entries(study(source="#define K(n) kernel void f_##n() {}\nK(x)", **entry("f_x")))
+    check_entries(study(source="kernel void ENTRY() {}", options=[{"flag": "-DENTRY=f"}], **entry("f")))
+
+
+def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
+    assert list(effects(study())) == []
+    (line,) = effects(study(source=f"#define N 8\n{SOURCE}"))
+    assert line.startswith("the kernel defines N itself")
+    assert list(effects(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}"))) == []
+
+
+def test_one_value_for_all_components_is_told() -> None:
+    arguments = {**table()["arguments"], "alpha": {"type": "float3", "value": "2.5"}}
+    assert list(effects(study(arguments=arguments))) == ["arguments.alpha: every component of float3 is 2.5"]

@@ -101,6 +101,31 @@ def test_rates():
     assert words.number(0.0) == "0"
 
 
+def test_sizes_are_read_over_the_known() -> None:
+    known = {"N": 8, "M": 16}
+    assert words.parse_size("N=4", known) == {"N": 4, "M": 16}
+    assert words.parse_size(["N=4", "M = 2"], known) == {"N": 4, "M": 2}
+    assert words.parse_size("32", known) == {"N": 32, "M": 32}
+    assert words.parse_size([], known) == known
+
+
+@pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999"])
+def test_bad_sizes_are_one_clear_line(size: str) -> None:
+    with pytest.raises(UsageError, match=r"^--size: "):
+        words.parse_size(size, {"N": 8})
+
+
+def test_choices_are_read_over_the_first() -> None:
+    assert words.parse_choices("T=int", {"T": ["float", "int"], "U": [1]}) == {"T": "int", "U": 1}
+    assert words.parse_choices("U = 2", {"U": [1, 2]}) == {"U": 2}
+
+
+@pytest.mark.parametrize("choice", ["T=half", "U=1", "T", "=float"])
+def test_bad_choices_are_one_clear_line(choice: str) -> None:
+    with pytest.raises(UsageError, match=r"^--choice: "):
+        words.parse_choices(choice, {"T": ["float", "int"]})
+
+
 def test_sizes_and_configurations() -> None:
     assert words.size({"M": 8, "N": 8}) == "M=N=8"
     assert words.size({"M": 8, "N": 9}) == "M=8 N=9"

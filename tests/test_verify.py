@@ -22,7 +22,9 @@ from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
 from autotune.devices.opencl import OpenCLProgram
 from autotune.model import Measurement, Outcome
-from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
+from autotune.study import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
+
+pytestmark = pytest.mark.device
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.devices import Memory, Session
-from autotune.study.plan import Buffer, Plan, numpy_type
+from autotune.study import Buffer, Plan, numpy_type
 
 POISON = 0x7FFFA5A5
 """Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
@@ -64,7 +64,7 @@ class Arena:
 
     def prepare(self, plan: Plan) -> list[Guarded]:
         """Return the plan's buffers, created and uploaded where they are not here yet."""
-        wanted = [argument for argument in plan.arguments.values() if isinstance(argument, Buffer)]
+        wanted = plan.buffers
         missing = sum(buffer.nbytes for buffer in wanted if buffer not in self._guarded)
         held = sum(guarded.size for guarded in self._guarded.values())
         if held + missing > self._session.info.memory // 4:
@@ -97,7 +97,7 @@ class Arena:
         guard = POISON if buffer.access == "in" else FENCE
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
-        if buffer.name in self._inputs and buffer.access in ("in", "inout"):
+        if buffer.reads and buffer.name in self._inputs:
             data = padded(self._inputs[buffer.name], buffer)
             self._session.write(whole, data, start)
             if buffer.access == "inout":
@@ -108,11 +108,10 @@ class Arena:
 
 def padded(data: NDArray[Any], buffer: Buffer) -> NDArray[Any]:
     """Return the data in the buffer's allocation: type cast, zeros where `allocate` exceeds `shape`."""
-    dtype, width = numpy_type(buffer.type)
-    extra = (width,) if width > 1 else ()
-    data = np.asarray(data, dtype).reshape(*buffer.shape, *extra)
+    dtype, _ = numpy_type(buffer.type)
+    data = np.asarray(data, dtype).reshape(buffer.data_shape)
     if buffer.allocate == buffer.shape:
         return data
-    room = np.zeros((*buffer.allocate, *extra), dtype)
+    room = np.zeros((*buffer.allocate, *data.shape[len(buffer.shape) :]), dtype)
     room[tuple(slice(extent) for extent in buffer.shape)] = data
     return room

@@ -14,7 +14,7 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules
 from autotune.model import Measurement, Outcome
 from autotune.ranking import FINALIST_MARGIN, median
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench

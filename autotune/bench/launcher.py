@@ -14,7 +14,7 @@ from autotune.bench.prepare import Built
 from autotune.bench.report import Fault, Limits
 from autotune.devices import BackendError, Event, Kernel, Session
 from autotune.model import Outcome
-from autotune.study.plan import Launch
+from autotune.study import Launch
 
 INSENSITIVE_NS = 1_000_000
 """Runs of this length do not notice that their output was filled before."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 
 @dataclass(frozen=True, slots=True)

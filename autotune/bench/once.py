@@ -11,7 +11,7 @@ from autotune.bench.messages import EndToEnd, Keep, Kept, Use
 from autotune.bench.prepare import compile_plan, set_arguments
 from autotune.devices import BackendError, BuildError, load_backend
 from autotune.model import DeviceInfo
-from autotune.study.plan import Buffer, Plan, numpy_type
+from autotune.study import Buffer, Plan, numpy_type
 
 
 def once(device: DeviceInfo, message: Use | Keep) -> EndToEnd | Kept:
@@ -21,13 +21,12 @@ def once(device: DeviceInfo, message: Use | Keep) -> EndToEnd | Kept:
 
 def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
     """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
-    buffers = {name: buffer for name, buffer in plan.arguments.items() if isinstance(buffer, Buffer)}
-    inputs = {name: _random(buffer) for name, buffer in buffers.items() if buffer.access in ("in", "inout")}
-    outputs = {name: np.empty(buffers[name].nbytes, np.uint8) for name in plan.outputs}
+    inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
+    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.name in plan.outputs}
     backend = load_backend(device.backend)  # Python's imports are no part of it
     begun = time.perf_counter()
     session = backend.open(device)
-    memory = {name: session.allocate(buffer.nbytes) for name, buffer in buffers.items()}
+    memory = {buffer.name: buffer.create(session) for buffer in plan.buffers}
     ready = time.perf_counter()
     compiled = compile_plan(session, plan)
     set_arguments(session, plan, compiled, memory)
@@ -36,9 +35,9 @@ def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
     def again() -> tuple[float, float, float]:
         """Seconds for transfer, kernel and read back."""
         since = time.perf_counter()
-        for name, buffer in buffers.items():
+        for buffer in plan.buffers:
             if buffer.access == "zeroed":
-                session.fill(memory[name], 0, 0, buffer.nbytes)
+                session.fill(memory[buffer.name], 0, 0, buffer.nbytes)
         for name, data in inputs.items():
             session.write(memory[name], data)
         there = time.perf_counter()

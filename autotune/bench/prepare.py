@@ -6,10 +6,6 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
-
-import numpy as np
 
 from autotune.bench.arena import Arena, Guarded, round_up
 from autotune.bench.report import Fault, first_error, located, too_large
@@ -26,7 +22,7 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, numpy_type
+from autotune.study import Launch, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
     lax = session.traits.understates_limits
     allowed = session.traits.local_memory if lax else plan.local_memory or session.info.local_memory
     arguments = [plan.arguments[name] for name in launch.arguments]
-    needed = limits.local_memory + sum(argument.nbytes for argument in arguments if isinstance(argument, Local))
+    needed = limits.local_memory + sum(argument.local_bytes for argument in arguments)
     if needed > allowed:
         raise Fault(
             Outcome.LAUNCH_ERROR, f"{launch.entry} needs {needed} bytes of local memory, the device has {allowed}"
@@ -137,12 +133,7 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
 def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mapping[str, Memory]) -> None:
     """Set the arguments of all kernels; `views` are the buffers on the device by name. Raises Fault."""
     for kernel, launch, _ in compiled.kernels:
-        values: list[Any] = []
-        for argument in map(plan.arguments.__getitem__, launch.arguments):
-            if isinstance(argument, Buffer):
-                values.append(views[argument.name])
-            else:
-                values.append(argument.nbytes if isinstance(argument, Local) else _number(argument))
+        values = [views[name] if name in views else plan.arguments[name].create(session) for name in launch.arguments]
         try:
             session.set_arguments(kernel, values)
         except ArgumentError as error:
@@ -153,14 +144,7 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     """The fault of an argument that the kernel does not take: the study and the kernel do not fit each other."""
     name = launch.arguments[error.position]
     argument = plan.arguments[name]
-    kind = "a scalar" if isinstance(argument, Scalar) else "a buffer"
-    if isinstance(argument, Local):  # may be too large for this device only
+    if argument.local_bytes:  # may be too large for this device only
         return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
-    reason = f"{launch.entry} does not take {kind} of {argument.type} as argument {error.position + 1}, {name}: {error}"
-    return Fault(Outcome.COMPILE_ERROR, reason)
-
-
-@lru_cache(maxsize=1024)
-def _number(argument: Scalar) -> Any:
-    dtype, width = numpy_type(argument.type)
-    return dtype.type(argument.value) if width == 1 else np.full(width, argument.value, dtype)
+    given = f"{argument.kind} of {argument.type} as argument {error.position + 1}, {name}"
+    return Fault(Outcome.COMPILE_ERROR, f"{launch.entry} does not take {given}: {error}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
 from autotune.devices import Session
-from autotune.study.plan import Tolerance, numpy_type
+from autotune.study import Tolerance, numpy_type
 
 _NONE = np.zeros(4, np.uint32)
 

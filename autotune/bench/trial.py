@@ -20,7 +20,7 @@ from autotune.bench.timing import Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session
 from autotune.model import Measurement, Outcome
-from autotune.study.plan import Plan, numpy_type
+from autotune.study import Plan, numpy_type
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
@@ -109,10 +109,8 @@ class Bench:
         self._launcher.once(built, self._limits.first_s)
         outputs = {}
         for guarded in built.buffers:
-            if guarded.buffer.access in ("out", "inout"):
-                dtype, width = numpy_type(guarded.buffer.type)
-                shape = (*guarded.buffer.shape, width) if width > 1 else guarded.buffer.shape
-                outputs[guarded.buffer.name] = np.empty(shape, dtype)
+            if guarded.buffer.writes:
+                outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
                 self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
         verdict = self._checker.check(built.buffers, {})
         self.refresh()

@@ -20,7 +20,7 @@ from autotune.bench.kernels import CHECKS, COMPARE, common_options
 from autotune.bench.readback import OnHost
 from autotune.devices import Kernel, Memory, Session
 from autotune.errors import StudyError
-from autotune.study.plan import Buffer, Tolerance, numpy_type
+from autotune.study import Buffer, Tolerance, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
@@ -129,12 +129,11 @@ class Checker:
         extent, stride = _walk(buffer)
         index = int(~words[2])
         place = np.unravel_index(index, extent)
-        dtype, width = numpy_type(buffer.type)
+        dtype, shape = numpy_type(buffer.type)[0], buffer.data_shape
         found = np.empty(1, dtype)
         offset = sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
         expected = np.asarray(self._expected[buffer.name]).reshape(-1)[index]
-        shape = (*buffer.shape, width) if width > 1 else buffer.shape
         where = ", ".join(str(int(i)) for i in np.unravel_index(index, shape))
         unwritten = " (never written)" if _is_poison(found) else ""
         nans = f", {int(words[1])} of them NaN" if words[1] else ""

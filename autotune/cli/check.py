@@ -28,9 +28,8 @@ from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.fresh import save_build
-from autotune.study import library, reference
-from autotune.study.findings import check_entries
-from autotune.study.problem import Problem
+from autotune.study import Problem, check_entries, check_reference
+from autotune.text import parse_choices, parse_size
 
 
 def check(
@@ -65,8 +64,8 @@ def check(
       autotune check matmul --size 65 --choice T=int
     """
     tuned = load_study(study)
-    sizes = library.parse_size(size or [], tuned.sizes)
-    choices = library.parse_choices(choice or [], tuned.text)
+    sizes = parse_size(size or [], tuned.sizes)
+    choices = parse_choices(choice or [], tuned.choices)
     info = devices.find_device(device) if device is not None or not no_run else None
     limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings_ = Settings(limits=limits, allow_python=allow_python)
@@ -78,7 +77,7 @@ def check(
     configuration = parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
     check_entries(tuned)
-    reference.check(problem)
+    check_reference(problem)
     built = {} if no_run else _build(problem, configuration, save_build, settings_, quiet=as_json)
     if as_json:
         write_json(written | built)

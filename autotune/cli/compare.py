@@ -35,8 +35,8 @@ from autotune.reports import baselines, charts, compare
 from autotune.reports.fresh import end_to_end
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
-from autotune.study import library
-from autotune.study.problem import Problem
+from autotune.study import Problem
+from autotune.text import parse_choices
 from autotune.tuner import Budget, Request
 
 Costs = Sequence[tuple[compare.Cell, EndToEnd]]
@@ -99,7 +99,7 @@ def compare_values(
     if with_baselines:
         baselines.require_product(tuned)
     wanted = parse_sizes(sizes, tuned)
-    choices = library.parse_choices(choice or [], tuned.text)
+    choices = parse_choices(choice or [], tuned.choices)
     chosen = _devices(device, by)
     limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
     settings = Settings(limits=limits, allow_python=allow_python)

@@ -12,7 +12,7 @@ from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.store import Row, Store
-from autotune.study import library
+from autotune.study import find_study
 from autotune.text import line
 
 
@@ -33,7 +33,7 @@ def history(
     """
     with Store.open(database) as store:
         # A study whose file is not here, but whose trials are, has a history all the same.
-        name = study if study is None or study in store.counts() else library.find_study(study).name
+        name = study if study is None or study in store.counts() else find_study(study).name
         rows = store.history(name, None if failed else limit)
     rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
     if as_json:

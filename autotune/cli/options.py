@@ -14,13 +14,8 @@ from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.samplers import SAMPLERS
 from autotune.store.location import shown
-from autotune.study import library
-from autotune.study.findings import effects
-from autotune.study.library import did_you_mean
-from autotune.study.problem import Problem
-from autotune.study.rules import Parameter
-from autotune.study.study import Study
-from autotune.text import pairs
+from autotune.study import Parameter, Problem, Study, effects, find_study
+from autotune.text import did_you_mean, pairs, parse_size
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -93,7 +88,7 @@ PythonOption = Annotated[
 
 def load_study(name: str) -> Study:
     """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
-    text = library.find_study(name)
+    text = find_study(name)
     if text.shadows is not None:
         warn(f"{text.path} is used, not the bundled study of the same name")
     return Study.from_text(text)
@@ -188,7 +183,7 @@ def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int
 def _sizes(item: str, study: Study) -> list[dict[str, int]]:
     if "=" in item or item[0] in "-0123456789":
         try:
-            return [library.parse_size(item, study.sizes)]
+            return [parse_size(item, study.sizes)]
         except UsageError as error:
             error.where = "--sizes"
             raise

@@ -9,7 +9,7 @@ from autotune.cli.options import command
 from autotune.cli.output import facts
 from autotune.model import Measurement, Trial
 from autotune.ranking import median_interval
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner import Result
 
 

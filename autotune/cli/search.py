@@ -33,8 +33,8 @@ from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
-from autotune.study import library
-from autotune.study.problem import Problem
+from autotune.study import Problem
+from autotune.text import parse_choices, parse_size
 from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
 
 
@@ -84,8 +84,8 @@ def search(
     """
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
-    sizes = library.parse_size(size or [], tuned.sizes)
-    choices = library.parse_choices(choice or [], tuned.text)
+    sizes = parse_size(size or [], tuned.sizes)
+    choices = parse_choices(choice or [], tuned.choices)
     fixed = parse_fix(fix, tuned)
     limits = Limits(
         build_s=text.parse_duration(build_limit, where="--build-limit"),

@@ -10,9 +10,7 @@ from autotune.devices import select
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
 from autotune.store import Store
-from autotune.study import library
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study, study_paths
 from autotune.text import line
 
 
@@ -29,7 +27,7 @@ def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -
     info = _any_device()
     with Store.open(database) as store:
         counts = store.counts()
-    rows = [_study(name, info, counts) for name in sorted(library.study_paths())]
+    rows = [_study(name, info, counts) for name in sorted(study_paths())]
     if as_json:
         write_json(rows)
         return

@@ -12,16 +12,8 @@ from autotune.identity import Choices, ProblemKey, Size, Value, misfit
 from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
 from autotune.store.location import locate
-from autotune.study.library import (
-    StudyText,
-    default_choices,
-    default_size,
-    did_you_mean,
-    parameter_values,
-    problem_key,
-    space_hash,
-)
-from autotune.text import clean
+from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
+from autotune.text import clean, did_you_mean
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo

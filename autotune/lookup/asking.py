@@ -16,9 +16,8 @@ from autotune.lookup.answer import Best, Match, best_in, stored_devices
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store.location import locate, shown
-from autotune.study import library
-from autotune.study.library import StudyText
-from autotune.text import line
+from autotune.study import StudyText, default_size, find_study, offered_choices
+from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -104,16 +103,13 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
     if asked.format not in FORMATS:
         raise UsageError(
-            f"no format {asked.format!r}{library.did_you_mean(asked.format, FORMATS)}",
+            f"no format {asked.format!r}{did_you_mean(asked.format, FORMATS)}",
             where="--format",
             hint=f"formats: {', '.join(FORMATS)}",
         )
-    text = library.find_study(asked.study)
-    size, choices = library.default_size(text), library.default_choices(text)
-    if asked.sizes:
-        size = library.parse_size(asked.sizes, size)
-    if asked.choices:
-        choices = library.parse_choices(asked.choices, text)
+    text = find_study(asked.study)
+    size = parse_size(asked.sizes, default_size(text))
+    choices = parse_choices(asked.choices, offered_choices(text))
     location, rated = locate(asked.database), asked.format in RATE_FORMATS
     asks_here = asked.device is None or (asked.device.isdecimal() and len(asked.device) <= 3)
     device = device_meant(asked.device, asked.database) if asks_here else None

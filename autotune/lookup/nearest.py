@@ -16,10 +16,10 @@ from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, misfit
 from autotune.lookup.answer import Best, Match, Question, built, found, left_out, table
 from autotune.lookup.records import Told
-from autotune.study.library import default_configuration, space_hash
+from autotune.study import default_configuration, space_hash
 
 if TYPE_CHECKING:
-    from autotune.study.problem import Problem
+    from autotune.study import Problem
 
 
 class _Candidate(NamedTuple):
@@ -194,8 +194,7 @@ class _Nearest:
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
         from autotune.store.records import device_of
-        from autotune.study.problem import Problem
-        from autotune.study.study import Study
+        from autotune.study import Problem, Study
 
         device = self.asked.device
         if device is None and (facts := self._stored(self.key.device)):

@@ -18,8 +18,7 @@ import numpy as np
 from autotune import text
 from autotune.errors import StudyError
 from autotune.pool.process import python_path
-from autotune.study import imports
-from autotune.study.reference import PythonCaller
+from autotune.study import PythonCaller, files_of
 
 
 def caller(folder: Path, limit_s: float) -> PythonCaller:
@@ -39,7 +38,7 @@ def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: 
     request = {
         "path": str(path.resolve()),
         "name": name,
-        "files": list(imports.files_of(path)),
+        "files": list(files_of(path)),
         "arrays": arrays,
         "numbers": {key: value for key, value in names.items() if key not in arrays},
     }

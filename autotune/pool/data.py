@@ -22,9 +22,7 @@ from autotune.pool.contract import Settings
 from autotune.pool.folder import RunFolder
 from autotune.pool.keeper import Keeper
 from autotune.pool.sizing import available
-from autotune.study import reference
-from autotune.study.plan import numpy_type
-from autotune.study.problem import Problem
+from autotune.study import Problem, expected_data, input_data, numpy_type
 
 
 class Setups:
@@ -83,12 +81,12 @@ def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, all
     """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
     files, and whatever a reference in Python raises.
     """
-    inputs = reference.input_data(problem)
+    inputs = input_data(problem)
     python = caller(folder, limits.first_s) if allow_python else None
-    expected = reference.expected(problem, inputs, python=python, room=available)
+    expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
     typed = {
-        name: data.astype(numpy_type(problem.buffer(name).type)[0], copy=False)
+        name: data.astype(numpy_type(problem.outputs[name].type)[0], copy=False)
         for name, data in (expected or {}).items()
     }
     return Setup(

@@ -30,7 +30,7 @@ from autotune.pool.process import LONGEST_WAIT_S
 from autotune.pool.sizing import capacity, count_builders, require_room
 from autotune.pool.tasks import Finalists, Task, Waiting, make_trial
 from autotune.pool.way import MakingWay
-from autotune.study.problem import Problem
+from autotune.study import Problem
 
 _POLL_S = 0.2
 """How often a wait for the finalists looks whether it should end."""

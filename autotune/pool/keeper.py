@@ -22,7 +22,7 @@ from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, WorkerDied, WorkerOverran, WorkerProcess
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
 """Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""

@@ -16,7 +16,7 @@ from autotune.bench import GUARD
 from autotune.devices import traits
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
-from autotune.study.plan import Buffer, Plan, numpy_type
+from autotune.study import Buffer, Plan, numpy_type
 
 _WIDE = 8
 """Bytes of a component in the reference, which is computed in 64 bits."""
@@ -33,14 +33,13 @@ def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool) -> None:
 
     Counts the least it takes. `on_host`: the expected outputs are computed there, not by a reference kernel.
     """
-    buffers = [argument for argument in plan.arguments.values() if isinstance(argument, Buffer)]
-    for buffer in buffers:
+    for buffer in plan.buffers:
         if 0 < device.max_allocation < buffer.nbytes + 2 * GUARD:
             raise _refusal(f"buffer {buffer.name} takes", buffer.nbytes, device.max_allocation, "allows", device.name)
-    needed = sum(_device_bytes(buffer) for buffer in buffers)
+    needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
     if needed > device.memory:
         raise _refusal("the buffers take", needed, device.memory, "has", device.name)
-    needed, free = sum(_host_bytes(buffer, on_host) for buffer in buffers), available()
+    needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
     if needed > free:
         raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=_HINT)
 
@@ -65,10 +64,9 @@ def _table(path: Path) -> dict[str, int]:
 
 def _host_bytes(buffer: Buffer, on_host: bool) -> int:
     """Input data, its copy in 64 bits, and the expected output in 64 bits."""
-    dtype, width = numpy_type(buffer.type)
-    count = math.prod(buffer.shape) * width
-    drawn, written = buffer.access in ("in", "inout"), buffer.access in ("out", "inout")
-    return count * (drawn * dtype.itemsize + on_host * _WIDE * (drawn + written))
+    dtype, _ = numpy_type(buffer.type)
+    kept = buffer.reads * dtype.itemsize + on_host * _WIDE * (buffer.reads + buffer.writes)
+    return math.prod(buffer.data_shape) * kept
 
 
 def _device_bytes(buffer: Buffer) -> int:

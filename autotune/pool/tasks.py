@@ -12,8 +12,7 @@ from typing import Any
 from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.study.plan import Plan
-from autotune.study.problem import Problem, made_of
+from autotune.study import Plan, Problem, made_of
 
 
 @dataclass(eq=False)

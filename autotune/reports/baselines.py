@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
-from autotune.study.plan import numpy_type
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study, numpy_type
 
 Array = NDArray[Any]
 

@@ -10,9 +10,8 @@ from autotune import text
 from autotune.errors import DeviceError, SpaceError, UsageError
 from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, identity
 from autotune.store import Store
-from autotune.study.library import did_you_mean
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
+from autotune.text import did_you_mean
 from autotune.tuner import fastest, ours, recall
 
 BY_DEVICE, BY_SIZE = "device", "size"

@@ -14,7 +14,7 @@ from autotune.devices import environment
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import WorkerProcess
-from autotune.study.plan import Plan
+from autotune.study import Plan
 
 LIMIT_S = 300.0
 """For all of it."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,17 +183,20 @@ class Space:
     def exclusions(self) -> list[Exclusion]:
         """Return the parameter values in no valid configuration, in order, each with the constraints that forbid it."""
         levels = sorted(self.diagram.levels, key=lambda level: level.column)
+        known: list[Constraint] = []
         return [
-            Exclusion(self.names[level.column], self.values[level.column][index], self._reason(level.column, index))
+            Exclusion(
+                self.names[level.column], self.values[level.column][index], self._reason(level.column, index, known)
+            )
             for level in levels
             for index in np.setdiff1d(np.arange(level.count), self.diagram.used(level)).tolist()
         ]
 
-    def _reason(self, column: int, index: int) -> str:
-        """The first constraint that alone forbids a value; else a set that together does."""
+    def _reason(self, column: int, index: int, known: list[Constraint]) -> str:
+        """The first constraint that alone forbids a value; else a set that together does. It is added to `known`."""
         name, value = self.names[column], self.values[column][index]
         values = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
-        return _why_impossible(values, self.constraints, self.constants, {name: value})
+        return _why_impossible(values, self.constraints, self.constants, {name: value}, known)
 
 
 def _check_values(name: str, listed: tuple[Value, ...]) -> None:
@@ -210,9 +213,11 @@ def _why_impossible(
     constraints: Sequence[Constraint],
     constants: Mapping[str, Any],
     fixed: Mapping[str, Value],
+    known: list[Constraint] | None = None,
 ) -> str:
     """Return why `constraints` leave nothing of `values`: the first that alone does, or a set of which none can go.
 
+    What it finds is added to `known`, constraints that were found for other values: often they are those of this, too.
     Where `fixed` holds the only value of a parameter, the text shown leaves out what it decides.
     """
 
@@ -227,10 +232,34 @@ def _why_impossible(
             return True
         return True
 
-    alone = next((constraint for constraint in constraints if not possible([constraint])), None)
-    needed = [alone] if alone else _needed(list(constraints), possible)
+    # What does not name the fixed parameter allows its other values, so it is possible alone.
+    concerned = [each for each in constraints if not fixed or each.require.names & fixed.keys()]
+    alone = next((constraint for constraint in concerned if not possible([constraint])), None)
+    likely = [each for each in constraints if each in concerned or each in (known or ())]
+    needed = [alone] if alone else _needed(_near(likely, constraints, values.keys(), possible), possible)
+    if known is not None:
+        known += needed
     shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
     return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
+
+
+def _near(
+    some: list[Constraint],
+    constraints: Sequence[Constraint],
+    parameters: Set[str],
+    possible: Callable[[Sequence[Constraint]], bool],
+) -> list[Constraint]:
+    """Return `some` constraints and those around them that share parameters, as far out as it takes to leave nothing.
+
+    A small set is looked through in a small part of the time of all.
+    """
+    while len(some) < len(constraints) and possible(some):
+        named = parameters & frozenset().union(*(each.require.names for each in some))
+        more = [each for each in constraints if each.require.names & named]
+        if len(more) <= len(some):
+            return list(constraints)
+        some = more
+    return some
 
 
 def _needed(

@@ -100,7 +100,7 @@ class _Watch:
 
 
 def main(request: Path, parent: int) -> None:
-    """Do what a request says (engine/function.py writes it) and leave the answer beside it."""
+    """Do what a request says (pool/caller.py writes it) and leave the answer beside it."""
     die_with(parent)
     asked = json.loads(request.read_text())
     place, path = request.parent, Path(asked["path"])

@@ -1,15 +1,20 @@
-"""What a reference in Python is made of: its file, the modules beside it, the data it names (standard library only).
+"""What a reference in Python is made of, so that no change goes unnoticed that decides an expected output.
 
-Read from the text, never by running it. engine's child process, which runs it, holds it to this list: what it opens
-besides is refused, so that no change of a file that decides an expected output goes unnoticed.
+A file: itself, the modules beside it, the data it names, read from the text, never by running it; function.py, which
+runs it, holds it to this list. A function given to `Study()`: its code, and what that refers to. Standard library only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
 from autotune.study.library import is_file
@@ -21,6 +26,8 @@ MAX_BYTES = 64 * 2**20
 """Bytes of all files of a reference."""
 
 _MAX_NAME = 200
+_MAX_PIECES = 100_000
+_MAX_DEPTH = 20
 
 
 def files_of(path: Path) -> dict[str, bytes]:
@@ -92,3 +99,79 @@ def _modules(folder: Path, start: Path, dotted: str) -> Iterator[str]:
             if is_file(folder / name):
                 yield str(name)
         place /= part
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """Return 32 hexadecimal digits that stand for a function: its code, its defaults, and what it refers to.
+
+    Followed are plain data, arrays and the author's functions, in closures, modules, partials and methods; what is
+    installed counts by its name. It ends after 100,000 pieces, and 20 levels deep.
+    """
+    digest = hashlib.sha256()
+    for piece in islice(_pieces(function, set(), 0), _MAX_PIECES):
+        digest.update(len(piece).to_bytes(8) + piece)
+    return digest.hexdigest()[:32]
+
+
+def _pieces(value: Any, begun: set[FunctionType], depth: int) -> Iterator[bytes]:
+    """Yield what tells a value from others, in an order of its own; a function is followed once."""
+    yield type(value).__qualname__.encode()
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        yield repr(value).encode()
+    elif depth <= _MAX_DEPTH:
+        for part in _parts(value, begun):
+            yield from _pieces(part, begun, depth + 1)
+
+
+def _parts(value: Any, begun: set[FunctionType]) -> Iterable[Any]:
+    """Return what a value is made of."""
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_consts
+    if isinstance(value, MethodType):
+        return value.__func__, getattr(value.__self__, "__dict__", None)
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, FunctionType) and value not in begun and not _is_installed(value.__code__.co_filename):
+        begun.add(value)
+        return value.__code__, value.__defaults__, value.__kwdefaults__, *_referred(value)
+    if callable(value) and isinstance(type(value).__call__, FunctionType):
+        return type(value).__call__, getattr(value, "__dict__", None)
+    with suppress(TypeError, ValueError):  # an array
+        view = memoryview(value)
+        if "O" not in view.format:
+            return view.format, view.shape, view.tobytes()
+    return getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", None))
+
+
+def _referred(function: FunctionType) -> Iterator[Any]:
+    """Yield what a function finds in its closure, among the names of its module, and in other modules by theirs."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not filled yet
+            yield cell.cell_contents
+    names = set(_names(function.__code__))
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
+        yield value
+        file = getattr(value, "__file__", None)
+        if isinstance(value, ModuleType) and file is not None and not _is_installed(file):
+            yield from (vars(value)[each] for each in sorted(names & vars(value).keys()))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _names(const)
+
+
+def _is_installed(file: str) -> bool:
+    import sysconfig
+
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(Path(file).is_relative_to(place) for place in places)

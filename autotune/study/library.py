@@ -1,7 +1,7 @@
 """Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
 
 Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
-this room only reads what it needs and says clearly when that is not there.
+this file only reads what it needs and says clearly when that is not there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotune.errors import StudyError, UsageError
-from autotune.identity import ProblemKey, Value, require_names, require_values
+from autotune.errors import StudyError
+from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
+from autotune.text import did_you_mean
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
@@ -25,7 +26,6 @@ MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "refer
 MAX_TEXT = 4 * 2**20
 """Characters of a kernel with its includes, counted while they are put in."""
 
-_MAX_SIZE = 2**31 - 1
 _MAX_LEVELS = 20
 _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
 
@@ -43,7 +43,7 @@ class StudyText(_StudyFields):
     """A study as its author wrote it: the parsed TOML and the kernel's text with local includes inlined.
 
     `shadows` is the bundled study of the same name that a study found in `./studies` hides, if any. A named
-    tuple and no dataclass: see key.py.
+    tuple and no dataclass: see identity.py.
     """
 
     def __repr__(self) -> str:
@@ -52,14 +52,13 @@ class StudyText(_StudyFields):
     @cached_property
     def kernel_hash(self) -> str:
         """Hash of the kernel's text with its includes, 32 hexadecimal digits."""
-        return _digest(self.source)
+        return text_digest(self.source)
 
     @cached_property
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        text = json.dumps(measured, sort_keys=True, separators=(",", ":"), default=str)
-        return _digest(text + self._reference_text())
+        return text_digest(_json(measured) + self._reference_text())
 
     def _reference_text(self) -> str:
         """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
@@ -78,6 +77,27 @@ class StudyText(_StudyFields):
             text += own.decode(errors="replace").replace("\r\n", "\n")
             text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
         return text
+
+
+def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
+    """Return what results of this study at this size, with these choices, on that device belong to."""
+    return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
+
+
+def space_hash(text: StudyText) -> str:
+    """Return a hash of what decides which configurations are valid, 32 hexadecimal digits.
+
+    It is no part of a ProblemKey: widening a parameter keeps what was measured. A search records it, so that a
+    look-up knows without evaluating anything that a stored configuration still obeys the study's constraints.
+    """
+    parameters = text.table.get("parameters", {})
+    values = {name: entry.get("values") for name, entry in parameters.items() if isinstance(entry, Mapping)}
+    ruled = {name: text.table[name] for name in ("constraints", "requires") if name in text.table}
+    return text_digest(_json([values, ruled]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 def find_study(name_or_path: str) -> StudyText:
@@ -219,15 +239,20 @@ def default_size(text: StudyText) -> dict[str, int]:
     return dict(sizes)
 
 
+def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:
+    """Return what each choice of a study offers; the first is the default."""
+    choices, where = text.table.get("choices", {}), f"{text.path}: choices"
+    if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
+        raise StudyError("needs lists of values", where=where, hint='write T = ["float"]')
+    require_names(choices, where)
+    for name, values in choices.items():
+        require_values(values, f"{where}.{name}")
+    return dict(choices)
+
+
 def default_choices(text: StudyText) -> dict[str, Value]:
     """Return each choice of a study at its first value, the default."""
-    choices = text.table.get("choices", {})
-    if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
-        raise StudyError("needs lists of values", where=f"{text.path}: choices", hint='write T = ["float"]')
-    require_names(choices, f"{text.path}: choices")
-    for name, values in choices.items():
-        require_values(values, f"{text.path}: choices.{name}")
-    return {name: values[0] for name, values in choices.items()}
+    return {name: values[0] for name, values in offered_choices(text).items()}
 
 
 def default_configuration(text: StudyText) -> dict[str, Value]:
@@ -250,92 +275,3 @@ def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     for name, listed in values.items():
         require_values(listed, f"{where}.{name}")
     return values
-
-
-def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
-    """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
-
-    Raises UsageError for an unknown name, or a value that is no whole number of at least 1.
-    """
-    size = dict(known)
-    for item in _items(texts):
-        name, equals, value = item.partition("=")
-        if not equals:
-            name, value = "", item
-        number = _whole(value, item)
-        if not name:
-            size = dict.fromkeys(size, number)
-        elif name in known:
-            size[name] = number
-        else:
-            raise UsageError(
-                f"no size named {name!r}{did_you_mean(name, known)}",
-                where="--size",
-                hint=f"sizes here: {_listing(known)}",
-            )
-    return size
-
-
-def parse_choices(texts: str | Sequence[str], text: StudyText) -> dict[str, Value]:
-    """Return the default choices with what the texts set: `T=int`. Raises UsageError for what is not offered."""
-    choices = default_choices(text)
-    for item in _items(texts):
-        name, equals, value = item.partition("=")
-        if not equals or name not in choices:
-            raise UsageError(
-                f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(text.table.get('choices', {}))}"
-            )
-        offered = text.table["choices"][name]
-        found = [entry for entry in offered if str(entry) == value]
-        if not found:
-            raise UsageError(
-                f"{name} cannot be {value!r}", where="--choice", hint=f"it can be {', '.join(map(str, offered))}"
-            )
-        choices[name] = found[0]
-    return choices
-
-
-def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
-    """Return what results of this study at this size, with these choices, on that device belong to."""
-    return ProblemKey(text.name, text.kernel_hash, text.study_hash, fingerprint, dict(size), dict(choices))
-
-
-def space_hash(text: StudyText) -> str:
-    """Return a hash of what decides which configurations are valid, 32 hexadecimal digits.
-
-    It is no part of a ProblemKey: widening a parameter keeps what was measured. A search records it, so that a
-    look-up knows without evaluating anything that a stored configuration still obeys the study's constraints.
-    """
-    parameters = text.table.get("parameters", {})
-    values = {name: entry.get("values") for name, entry in parameters.items() if isinstance(entry, Mapping)}
-    ruled = {name: text.table[name] for name in ("constraints", "requires") if name in text.table}
-    return _digest(json.dumps([values, ruled], sort_keys=True, separators=(",", ":"), default=str))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _items(texts: str | Sequence[str]) -> list[str]:
-    joined = [texts] if isinstance(texts, str) else texts
-    return [item.replace(" ", "") for text in joined for item in text.split(",") if item.strip()]
-
-
-def _whole(value: str, item: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
-        raise UsageError(
-            f"{item!r} is not a size", where="--size", hint=f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
-        )
-    return int(value)
-
-
-def _listing(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

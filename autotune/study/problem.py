@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,11 +13,13 @@ from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study import includes, library
-from autotune.study.library import did_you_mean
-from autotune.study.plan import Buffer, Launch, Local, Plan, Scalar, Tolerance, numpy_type
-from autotune.study.rules import DEVICE_FACTS, Argument, LaunchRule
-from autotune.study.study import Study
+from autotune.study.arguments import BRACES, Argument, Buffer, Scalar, filled
+from autotune.study.includes import check_options
+from autotune.study.library import problem_key
+from autotune.study.plan import Launch, Plan, Tolerance
+from autotune.study.study import DEVICE_FACTS, Study
+from autotune.study.types import numpy_type
+from autotune.text import did_you_mean, require_known
 
 GENERIC_DEVICE = DeviceInfo(
     index=-1, name="generic", vendor="generic", platform="", driver="", kind="gpu", opencl_version="1.2",
@@ -48,20 +49,23 @@ class Problem:
         self.study = study
         self.on_device = device is not None
         self.device = device or _generic(study)
-        self.size: dict[str, int] = _merge("size", study.sizes, size or {})
-        defaults = {name: values[0] for name, values in study.choices.items()}
-        self.choices: dict[str, Value] = _merge("choice", defaults, choices or {})
+        require_known("size", size or {}, study.sizes)
+        require_known("choice", choices or {}, study.choices)
+        self.size: dict[str, int] = {**study.sizes, **(size or {})}
+        first = {name: values[0] for name, values in study.choices.items()}
+        self.choices: dict[str, Value] = {**first, **(choices or {})}
         self.values = _fixed(study, fix or {})
         self._require_device()
         facts = _facts(self.device)
         stated = {name: value.evaluate(facts | self.choices) for name, value in study.device.items()}
-        self.states_local_memory = "local_memory" in stated
         self.constants: dict[str, Any] = {**facts, **stated, **self.size, **self.choices}
+        passed = {name: Scalar(name, "int", Expression.parse(name)) for name in study.sizes}
+        self.arguments: dict[str, Argument] = {**passed, **study.arguments}
 
     @property
     def key(self) -> ProblemKey:
         """What results of this problem are stored under."""
-        return library.problem_key(self.study.text, self.size, self.choices, self.device.fingerprint)
+        return problem_key(self.study.text, self.size, self.choices, self.device.fingerprint)
 
     @cached_property
     def space(self) -> Space:
@@ -71,7 +75,8 @@ class Problem:
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
         """The study's constraints and those that the device's limits add for each launch."""
-        limits = [limit for number, rule in enumerate(self.study.launches, 1) for limit in self._limits(rule, number)]
+        launches = enumerate(self.study.launches, 1)
+        limits = [limit for number, launch in launches for limit in self._limits(launch, number)]
         return (*self.study.constraints, *limits)
 
     @cached_property
@@ -98,22 +103,31 @@ class Problem:
         stated = {name: parameter.default for name, parameter in self.study.parameters.items()}
         return {name: (stated[name], value) for name, value in self.default.items() if value != stated[name]}
 
+    @cached_property
+    def inputs(self) -> dict[str, Buffer]:
+        """The buffers whose contents are drawn, by name and unpadded: no parameter has a part in them."""
+        return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in self.study.inputs}
+
+    @cached_property
+    def outputs(self) -> dict[str, Buffer]:
+        """The buffers that are compared, likewise."""
+        return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in self.study.outputs}
+
+    @cached_property
+    def tolerance(self) -> Tolerance:
+        """By how much an element of an output may differ."""
+        return Tolerance(*(float(value.evaluate(self.constants)) for value in self.study.tolerance))
+
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
-        self._require_valid(configuration)
-        names = {**self.constants, **configuration}
-        relative, absolute = (float(value.evaluate(self.constants)) for value in self.study.tolerance)
-        arguments = self._arguments(self.study.launches, names)
-        outputs = [name for name, argument in self.study.arguments.items() if argument.access in ("out", "inout")]
+        names = self._valid(configuration)
         return Plan(
-            # The compiler's messages then name the author's file, as they do for its includes.
-            source=f'#line 1 "{self.study.text.kernel_path.name}"\n{self.study.text.source}',
-            options=self._options(configuration, names),
-            launches=_launches(self.study.launches, names),
-            arguments=arguments,
-            outputs={name: Tolerance(relative, absolute) for name in outputs},
+            self.study.source,
+            self._options(configuration, names),
+            *self._concrete(self.study.launches, names),
+            outputs=dict.fromkeys(self.outputs, self.tolerance),
             cache=self.study.timing.cache,
-            local_memory=int(self.constants["local_memory"]) if self.states_local_memory else None,
+            local_memory=int(self.constants["local_memory"]) if "local_memory" in self.study.device else None,
         )
 
     def reference_plan(self) -> Plan | None:
@@ -121,14 +135,9 @@ class Problem:
         reference = self.study.reference
         if reference.source is None:
             return None
+        options = tuple(f"-D{name}={value}" for name, value in self.choices.items())
         names = {**self.constants, **self.default}
-        return Plan(
-            source=reference.source,
-            options=tuple(_define(name, value) for name, value in self.choices.items()),
-            launches=_launches(reference.launches, names),
-            arguments=self._arguments(reference.launches, names, padded=False),
-            cache="warm",
-        )
+        return Plan(reference.source, options, *self._concrete(reference.launches, names, padded=False))
 
     def flops(self, configuration: Configuration) -> float | None:
         """Return the floating-point (or integer) operations of one run; None where the study gives none."""
@@ -137,19 +146,6 @@ class Problem:
     def bytes(self, configuration: Configuration) -> float | None:
         """Return the bytes that one run has to move; None where the study gives none."""
         return self._work(self.study.bytes, configuration)
-
-    def argument(self, name: str) -> Argument:
-        """Return the declared argument, or the `int` scalar that a size name stands for."""
-        if name in self.study.arguments:
-            return self.study.arguments[name]
-        return Argument(name, "int", value=Expression.parse(name))
-
-    def buffer(self, name: str) -> Buffer:
-        """Return a declared input or output buffer, unpadded: no parameter has a part in it."""
-        found = _concrete(self.study.arguments[name], self.constants, padded=False)
-        if not isinstance(found, Buffer):
-            raise StudyError("is no buffer", where=f"arguments.{name}")
-        return found
 
     def _work(self, amount: Expression | None, configuration: Configuration) -> float | None:
         return None if amount is None else float(amount.evaluate({**self.constants, **configuration}))
@@ -166,66 +162,74 @@ class Problem:
                 hint="choose one with --device (autotune devices lists them)",
             )
 
-    def _require_valid(self, configuration: Configuration) -> None:
+    def _valid(self, configuration: Configuration) -> dict[str, Any]:
+        """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
         for name in configuration:
             if name not in self.values:
                 raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, self.values)}", where=self.study.name)
         for name, values in self.values.items():
             if configuration.get(name) not in values:
-                raise SpaceError(
-                    f"{name} cannot be {configuration.get(name)!r}",
-                    where=self.study.name,
-                    hint="it can be " + ", ".join(map(str, values)),
-                )
+                what, hint = f"{name} cannot be {configuration.get(name)!r}", "it can be " + ", ".join(map(str, values))
+                raise SpaceError(what, where=self.study.name, hint=hint)
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
             if not constraint.require.holds(names):
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
+        return names
 
-    def _limits(self, rule: LaunchRule, number: int) -> list[Constraint]:
+    def _limits(self, launch: Launch, number: int) -> list[Constraint]:
         """Work-group limits, divisibility and `__local` arguments of one launch, as constraints."""
         limits = []
-        which = f"launch {number} ({rule.entry})"
-        if rule.local_size is not None:
-            product = " * ".join(f"({extent.text})" for extent in rule.local_size)
+        which = f"launch {number} ({launch.entry})"
+        if launch.local_size is not None:
+            product = " * ".join(f"({extent.text})" for extent in launch.local_size)
             limits.append((f"{product} <= max_work_group_size", "the work-group fits the device"))
-            for axis, (whole, part) in enumerate(zip(rule.global_size, rule.local_size, strict=True)):
+            for axis, (whole, part) in enumerate(zip(launch.global_size, launch.local_size, strict=True)):
                 limit = self.device.max_work_item_sizes[axis]
                 limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
-        local = [self.argument(name) for name in rule.arguments]
-        needed = [f"({a.local.text}) * {self._element_bytes(a)}" for a in local if a.local is not None]
+        arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
+        local = [(argument.local_count, self._element_bytes(argument)) for argument in arguments]
+        needed = [f"({count.text}) * {nbytes}" for count, nbytes in local if count is not None]
         if needed:
             limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
         return [
-            Constraint(Expression.parse(f"(not ({rule.when.text})) or ({text})", where=which), f"{which}: {reason}")
+            Constraint(Expression.parse(f"(not ({launch.when.text})) or ({text})", where=which), f"{which}: {reason}")
             for text, reason in limits
         ]
 
     def _element_bytes(self, argument: Argument) -> int:
         """Return the bytes of one element, the largest where a parameter enters the type."""
-        names = re.findall(r"\{(\w+)\}", argument.type)
-        tuned = [name for name in names if name in self.values]
-        types = [_filled(argument.type, self.constants | {name: v}) for name in tuned for v in self.values[name]]
-        sizes = [numpy_type(text) for text in types or [_filled(argument.type, self.constants)]]
+        tuned = [name for name in BRACES.findall(argument.type) if name in self.values]
+        types = [filled(argument.type, self.constants | {name: v}) for name in tuned for v in self.values[name]]
+        sizes = [numpy_type(text) for text in types or [filled(argument.type, self.constants)]]
         return max(dtype.itemsize * width for dtype, width in sizes)
 
     def _options(self, configuration: Configuration, names: Mapping[str, Any]) -> tuple[str, ...]:
         defined: dict[str, Any] = {**self.choices, **configuration}
-        defined |= {name: value.evaluate(names) for name, value in self.study.defines.items()}
-        flags = [_filled(option.flag, names) for option in self.study.options if option.when.evaluate(names)]
-        options = (*(_define(name, value) for name, value in defined.items()), *flags)
-        includes.check_options(options, f"{self.study.text.path}: options")
-        return options
+        for name, expression in self.study.defines.items():
+            value = expression.evaluate(names)
+            defined[name] = int(value) if isinstance(value, bool) else value
+        options = [f"-D{name}={value}" for name, value in defined.items()]
+        for option in self.study.options:
+            if option.when.evaluate(names):
+                options.append(filled(option.flag, names))
+        check_options(options, f"{self.study.path}: options")
+        return tuple(options)
 
-    def _arguments(
-        self, rules: Sequence[LaunchRule], names: Mapping[str, Any], *, padded: bool = True
-    ) -> dict[str, Buffer | Scalar | Local]:
-        used = dict.fromkeys(name for rule in rules if rule.when.evaluate(names) for name in rule.arguments)
-        for name, argument in self.study.arguments.items():
-            if argument.access in ("out", "inout"):
-                used.setdefault(name)
-        return {name: _concrete(self.argument(name), names, padded) for name in used}
+    def _concrete(
+        self, launches: Sequence[Launch], names: Mapping[str, Any], *, padded: bool = True
+    ) -> tuple[tuple[Launch, ...], dict[str, Argument]]:
+        """Return the launches that take place, and their arguments and the outputs."""
+        made, used = [], dict[str, None]()
+        for launch in launches:
+            if launch.when.evaluate(names):
+                made.append(launch.concrete(names))
+                used |= dict.fromkeys(launch.arguments)
+        if not made:
+            raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
+        used |= dict.fromkeys(self.outputs)
+        return tuple(made), {name: self.arguments[name].concrete(names, padded=padded) for name in used}
 
 
 def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[str, Any]:
@@ -247,48 +251,6 @@ def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[
     }
 
 
-def _concrete(argument: Argument, names: Mapping[str, Any], padded: bool) -> Buffer | Scalar | Local:
-    where = f"arguments.{argument.name}"
-    kind = _filled(argument.type, names)
-    numpy_type(kind)
-    if argument.value is not None:
-        value = argument.value.evaluate(names)
-        if isinstance(value, str):
-            raise StudyError(f"gives the text {value!r}, not a number", where=where)
-        return Scalar(argument.name, kind, value)
-    if argument.local is not None:
-        return Local(argument.name, kind, _extent(argument.local, names, f"{where}.local"))
-    shape = tuple(_extent(extent, names, f"{where}.shape") for extent in argument.shape)
-    allocate = shape
-    if padded:
-        allocate = tuple(_extent(extent, names, f"{where}.allocate") for extent in argument.allocate)
-    if any(whole < part for whole, part in zip(allocate, shape, strict=True)):
-        raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
-    return Buffer(argument.name, kind, shape, allocate, argument.access)
-
-
-def _launches(rules: Sequence[LaunchRule], names: Mapping[str, Any]) -> tuple[Launch, ...]:
-    launches = [_launch(rule, names) for rule in rules if rule.when.evaluate(names)]
-    if not launches:
-        raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
-    return tuple(launches)
-
-
-def _launch(rule: LaunchRule, names: Mapping[str, Any]) -> Launch:
-    whole = tuple(_extent(extent, names, f"launch {rule.entry}: global") for extent in rule.global_size)
-    part = None
-    if rule.local_size is not None:
-        part = tuple(_extent(extent, names, f"launch {rule.entry}: local") for extent in rule.local_size)
-    return Launch(rule.entry, whole, part, rule.arguments)
-
-
-def _extent(extent: Expression, names: Mapping[str, Any], where: str) -> int:
-    value = extent.evaluate(names)
-    if isinstance(value, str) or int(value) != value or value < 1:
-        raise StudyError(f"{extent.text} gives {value}, not a whole number of at least 1", where=where)
-    return int(value)
-
-
 def _generic(study: Study) -> DeviceInfo:
     """The typical device, with the extensions that the study requires: a mere reading needs none of them."""
     return replace(GENERIC_DEVICE, extensions=(*GENERIC_DEVICE.extensions, *study.requires.extensions))
@@ -307,33 +269,12 @@ def _facts(device: DeviceInfo) -> dict[str, Any]:
     return dict(zip(DEVICE_FACTS, facts, strict=True))
 
 
-def _merge(what: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    for name in given:
-        if name not in defaults:
-            raise UsageError(
-                f"no {what} named {name!r}{did_you_mean(name, defaults)}",
-                hint=f"known: {', '.join(defaults) or 'none'}",
-            )
-    return {**defaults, **given}
-
-
 def _fixed(study: Study, fix: Mapping[str, Sequence[Value]]) -> dict[str, tuple[Value, ...]]:
     values = {name: parameter.values for name, parameter in study.parameters.items()}
+    require_known("parameter", fix, values)
     for name, wanted in fix.items():
-        if name not in values:
-            raise UsageError(
-                f"no parameter named {name!r}{did_you_mean(name, values)}", hint=f"known: {', '.join(values)}"
-            )
         alien = [value for value in wanted if value not in values[name]]
         if alien:
             raise UsageError(f"{name} cannot be {alien[0]!r}", hint=f"it can be {', '.join(map(str, values[name]))}")
         values[name] = tuple(value for value in values[name] if value in wanted)
     return values
-
-
-def _filled(text: str, names: Mapping[str, Any]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: str(names[match[1]]), text)
-
-
-def _define(name: str, value: Any) -> str:
-    return f"-D{name}={int(value) if isinstance(value, bool) else value}"

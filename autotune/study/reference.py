@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import StudyError
+from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
 from autotune.study.function import call
-from autotune.study.plan import Buffer, Plan, Scalar, numpy_type
 from autotune.study.problem import Problem
-from autotune.study.schema import DataTable
+from autotune.study.types import numpy_type
 
 Arrays = dict[str, NDArray[Any]]
 PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
@@ -30,12 +30,10 @@ def input_data(problem: Problem) -> Arrays:
 
     A vector type adds a last axis of its components. Raises StudyError for data that the type cannot hold.
     """
-    declared = problem.study.arguments.items()
-    inputs = {name: argument.data for name, argument in declared if argument.access in ("in", "inout")}
-    return {name: _draw(problem.buffer(name), data) for name, data in inputs.items()}
+    return {name: _draw(buffer) for name, buffer in problem.inputs.items()}
 
 
-def expected(
+def expected_data(
     problem: Problem,
     inputs: Mapping[str, NDArray[Any]],
     *,
@@ -54,7 +52,7 @@ def expected(
     try:
         return _expected(problem, inputs, python, room)
     except StudyError as error:
-        raise error.at(str(problem.study.text.path)) from None
+        raise error.at(problem.study.path) from None
 
 
 def _expected(
@@ -78,36 +76,34 @@ def _expected(
         found = python(path, name, names)
     elif reference.function is not None:
         found = call(reference.function, names)
-    return {name: _fitted(problem.buffer(name), found.get(name)) for name in outputs(problem)}
+    return {name: _fitted(buffer, found.get(name)) for name, buffer in problem.outputs.items()}
 
 
-def check(problem: Problem) -> None:
+def check_reference(problem: Problem) -> None:
     """Raise StudyError where a NumPy reference is malformed, names what is not there, or has another shape.
 
     Computes nothing.
     """
-    inputs = [name for name, argument in problem.study.arguments.items() if argument.access in ("in", "inout")]
     names: dict[str, Any] = {**problem.size, **_scalars(problem)}
-    names |= {name: np.broadcast_to(np.zeros(()), _shape(problem.buffer(name))) for name in inputs}
+    names |= {name: np.broadcast_to(np.zeros(()), buffer.data_shape) for name, buffer in problem.inputs.items()}
     for name, text in (problem.study.reference.numpy or {}).items():
-        where = f"{problem.study.text.path}: reference.numpy.{name}"
+        where = f"{problem.study.path}: reference.numpy.{name}"
         check_names(text, names, where)
         shape = shape_of(text, names, where)
         if shape is not None:
-            _require_shape(problem.buffer(name), shape, where)
+            _require_shape(problem.outputs[name], shape, where)
 
 
-def _draw(buffer: Buffer, data: DataTable) -> NDArray[Any]:
-    dtype: np.dtype[Any]
-    dtype, _ = numpy_type(buffer.type)
-    shape = _shape(buffer)
+def _draw(buffer: Buffer) -> NDArray[Any]:
+    dtype: np.dtype[Any] = numpy_type(buffer.type)[0]
+    data, shape = buffer.data, buffer.data_shape
     generator = np.random.default_rng([data.seed, zlib.crc32(buffer.name.encode())])
     if data.distribution == "constant":
         return np.full(shape, data.value).astype(dtype)
     if data.distribution == "range":
         return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     if dtype.kind in "iu" or data.distribution == "integers":
-        return _integers(buffer, data, dtype, shape, generator)
+        return _integers(buffer, dtype, generator)
     kind = np.float64 if dtype == np.float64 else np.float32
     if data.distribution == "normal":
         return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
@@ -117,10 +113,9 @@ def _draw(buffer: Buffer, data: DataTable) -> NDArray[Any]:
     return values.astype(dtype, copy=False)
 
 
-def _integers(
-    buffer: Buffer, data: DataTable, dtype: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
-) -> NDArray[Any]:
+def _integers(buffer: Buffer, dtype: np.dtype[Any], generator: np.random.Generator) -> NDArray[Any]:
     """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
+    data, shape = buffer.data, buffer.data_shape
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
     low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
     if low > high:
@@ -151,22 +146,11 @@ def _fitted(buffer: Buffer, found: Any) -> NDArray[Any]:
 
 
 def _require_shape(buffer: Buffer, found: tuple[int, ...], where: str) -> None:
-    if found != _shape(buffer):
-        raise StudyError(f"has shape {found}, the output has {_shape(buffer)}", where=where)
-
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    """The shape of a buffer's data: a vector type has one more axis."""
-    _, width = numpy_type(buffer.type)
-    return (*buffer.shape, width) if width > 1 else buffer.shape
-
-
-def outputs(problem: Problem) -> list[str]:
-    """Return the names of the buffers that are compared."""
-    return [name for name, argument in problem.study.arguments.items() if argument.access in ("out", "inout")]
+    if found != buffer.data_shape:
+        raise StudyError(f"has shape {found}, the output has {buffer.data_shape}", where=where)
 
 
 def _scalars(problem: Problem) -> dict[str, int | float]:
-    """The scalar arguments, where no parameter enters them."""
-    plan: Plan = problem.plan(problem.default)
-    return {name: argument.value for name, argument in plan.arguments.items() if isinstance(argument, Scalar)}
+    """The scalar arguments, as the default configuration has them."""
+    arguments = problem.plan(problem.default).arguments.values()
+    return {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}

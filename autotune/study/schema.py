@@ -1,8 +1,11 @@
-"""What a study file may say: the pydantic models of its tables. Meaning and cross-checks are study.py's."""
+"""What a study file may say: the pydantic models of its tables, and the names that its expressions may use.
+
+Meaning and cross-checks are study.py's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,9 +21,9 @@ from pydantic import (
 )
 
 from autotune.errors import StudyError
+from autotune.expression import Expression
 from autotune.identity import STUDY_NAME, name_fault, value_fault
-from autotune.study.library import did_you_mean
-from autotune.text import line
+from autotune.text import did_you_mean, line
 
 
 def _checked(fault: Callable[[Any], str]) -> AfterValidator:
@@ -227,3 +230,31 @@ def _keys_beside(path: list[str | int]) -> list[str]:
     }  # fmt: skip
     table = tables.get(str(path[0]), StudyTable) if len(path) > 1 else StudyTable
     return [field.alias or name for name, field in table.model_fields.items()]
+
+
+class Scope:
+    """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self.known = frozenset(known)
+
+    def require(self, name: str, where: str) -> None:
+        """Raise StudyError for a name that may not stand here."""
+        if name not in self.known:
+            raise StudyError(
+                f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
+                f"{did_you_mean(name, sorted(self.known))}",
+                where=where,
+                hint="known here: " + ", ".join(sorted(self.known)),
+            )
+
+    def expression(self, text: str | int | float, where: str) -> Expression:
+        """Return an expression of known names only."""
+        expression = Expression.parse(text, where=where)
+        for name in sorted(expression.names):
+            self.require(name, where)
+        return expression
+
+    def expressions(self, texts: Iterable[str | int | float], where: str) -> tuple[Expression, ...]:
+        """Return several."""
+        return tuple(self.expression(text, where) for text in texts)

@@ -2,22 +2,69 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
+from autotune.model import Value
 from autotune.space import Constraint
-from autotune.study import includes, library, schema
-from autotune.study.library import StudyText, did_you_mean
-from autotune.study.plan import SCALAR_TYPES, numpy_type
-from autotune.study.rules import DEVICE_FACTS, Argument, LaunchRule, Option, Parameter, Reference, ReferenceFunction
+from autotune.study import library, schema
+from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, buffers_of
+from autotune.study.imports import function_digest
+from autotune.study.includes import folders_of, inline, without_comments
+from autotune.study.library import StudyText
+from autotune.study.plan import Launch
+from autotune.study.schema import Scope
+from autotune.study.types import SCALAR_TYPES
+from autotune.text import did_you_mean
 
-_BRACES = re.compile(r"\{(\w+)\}")
+DEVICE_FACTS = (
+    "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
+)  # fmt: skip
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names."""
+
+ReferenceFunction = Callable[..., Mapping[str, Any]]
+"""Called with every input array, scalar and size by name; returns the expected array of each output."""
+
+_DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
+_KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable `#define`: a finite, ordered tuple of values."""
+
+    name: str
+    values: tuple[Value, ...]
+    default: Value
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A build option; `{NAME}` in the flag stands for a value."""
+
+    flag: str
+    when: Expression
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where expected outputs come from: exactly one of the three is set.
+
+    `numpy` maps an output to a NumPy expression; `source` with `launches` is another kernel; `function` is
+    Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
+    """
+
+    numpy: Mapping[str, str] | None = None
+    source: str | None = None
+    launches: tuple[Launch, ...] = ()
+    function: ReferenceFunction | tuple[Path, str] | None = None
 
 
 class Study:
@@ -42,12 +89,12 @@ class Study:
         **tables: Any,
     ) -> None:
         function = reference if callable(reference) else None
-        tables["reference"] = _function_table(function) if function else reference
+        tables["reference"] = {"function": function_digest(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = Path(f"{tables.get('name', 'study')}.toml")
         kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
         library.require_plain(tables, str(path))
-        text = includes.inline(kernel, includes.folders_of(tables, path), source)
+        text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
 
     @classmethod
@@ -63,15 +110,26 @@ class Study:
         return study
 
     @property
+    def inputs(self) -> list[Buffer]:
+        """The buffers whose contents are drawn."""
+        return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.reads]
+
+    @property
+    def outputs(self) -> list[Buffer]:
+        """The buffers that are compared."""
+        return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
+
+    @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        tables = {name: self.text.table.get(name) for name in ("arguments", "defines", "launch", "options")}
-        words = set(re.findall(r"\w+", self.text.source + repr(tables)))
+        words = _words(self.text.source, self.text, "arguments", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
         table = schema.validate(text.table, str(text.path))
-        self.text = text
+        self.text, self.path = text, str(text.path)
+        # The compiler's messages then name the author's file, as they do for its includes.
+        self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
         self.about = table.about
         self.sizes = dict(table.sizes)
@@ -83,42 +141,38 @@ class Study:
             self.parameters = {name: _parameter(name, entry) for name, entry in table.parameters.items()}
             self._check_names()
             self._build_rules(table, function)
-            self._check_arguments()
+            self._check_outputs()
         except UsageError as error:  # an expression's error too
-            raise error.at(str(text.path)) from None
+            raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
-        given = {*self.sizes, *self.choices, *DEVICE_FACTS}
-        tuned = given | set(self.parameters)
-        self.device = {
-            name: _expression(text, f"device.{name}", set(DEVICE_FACTS) | set(self.choices))
-            for name, text in table.device.items()
-        }
+        given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS})
+        tuned, facts = Scope(given.known | set(self.parameters)), Scope({*DEVICE_FACTS, *self.choices})
+        self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
-            Constraint(
-                _expression(entry.require, f"constraints.{n}.require", tuned), entry.reason or str(entry.require)
-            )
+            Constraint(tuned.expression(entry.require, f"constraints.{n}.require"), entry.reason or str(entry.require))
             for n, entry in enumerate(table.constraints, 1)
         )
-        self.defines = {name: _expression(text, f"defines.{name}", tuned) for name, text in table.defines.items()}
-        self.options = tuple(
-            Option(_flag(entry.flag, n, tuned), _expression(entry.when, f"options.{n}.when", tuned))
-            for n, entry in enumerate(table.options, 1)
-        )
-        self.arguments = {name: _argument(name, entry, given, tuned) for name, entry in table.arguments.items()}
+        self.defines = {name: tuned.expression(text, f"defines.{name}") for name, text in table.defines.items()}
+        self.options = tuple(_option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
+        self.arguments: dict[str, Argument] = {}
+        for name, entry in table.arguments.items():
+            kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
+            self.arguments[name] = kind.declare(name, entry, given, tuned)
         self.launches = self._launches(table.launch, "launch", tuned)
         self.reference = self._reference(table.reference, function, given)
+        limits, work = table.tolerance, table.work
         self.tolerance = (
-            _expression(table.tolerance.relative, "tolerance.relative", given),
-            _expression(table.tolerance.absolute, "tolerance.absolute", given),
+            given.expression(limits.relative, "tolerance.relative"),
+            given.expression(limits.absolute, "tolerance.absolute"),
         )
-        self.flops = _optional(table.work.flops, "work.flops", given)
-        self.bytes = _optional(table.work.bytes, "work.bytes", given)
+        self.flops = None if work.flops is None else given.expression(work.flops, "work.flops")
+        self.bytes = None if work.bytes is None else given.expression(work.bytes, "work.bytes")
 
-    def _launches(self, tables: Iterable[schema.LaunchTable], where: str, known: set[str]) -> tuple[LaunchRule, ...]:
-        rules = []
+    def _launches(self, tables: Iterable[schema.LaunchTable], where: str, scope: Scope) -> tuple[Launch, ...]:
+        launches = []
         for n, entry in enumerate(tables, 1):
-            place = f"{where}.{n}"
+            place, local = f"{where}.{n}", entry.local_size
             for name in entry.arguments:
                 if name not in self.arguments and name not in self.sizes:
                     raise StudyError(
@@ -126,23 +180,20 @@ class Study:
                         where=f"{place}.arguments",
                         hint=f"add [arguments.{name}]",
                     )
-            local = entry.local_size
             if local is not None and len(local) != len(entry.global_size):
                 raise StudyError("global and local need equally many dimensions", where=place)
-            rules.append(
-                LaunchRule(
+            launches.append(
+                Launch(
                     entry.entry,
-                    _expressions(entry.global_size, f"{place}.global", known),
-                    _expressions(local, f"{place}.local", known) if local is not None else None,
+                    scope.expressions(entry.global_size, f"{place}.global"),
+                    None if local is None else scope.expressions(local, f"{place}.local"),
                     tuple(entry.arguments),
-                    _expression(entry.when, f"{place}.when", known),
+                    scope.expression(entry.when, f"{place}.when"),
                 )
             )
-        return tuple(rules)
+        return tuple(launches)
 
-    def _reference(
-        self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: set[str]
-    ) -> Reference:
+    def _reference(self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: Scope) -> Reference:
         if function is not None:
             return Reference(function=function)
         if table.function is not None:
@@ -155,7 +206,7 @@ class Study:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
         path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
-        source = includes.inline(path, includes.folders_of(self.text.table, self.text.path))
+        source = library.source_of(path, self.text.table, self.text.path)
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
@@ -174,23 +225,50 @@ class Study:
             if name not in DEVICE_FACTS:
                 raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
 
-    def _check_arguments(self) -> None:
-        outputs = {name for name, argument in self.arguments.items() if argument.access in ("out", "inout")}
+    def _check_outputs(self) -> None:
+        outputs = sorted(buffer.name for buffer in self.outputs)
         if not outputs:
             raise StudyError(
                 'no argument has access = "out" or "inout"',
                 where="arguments",
                 hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
             )
-        launched = {name for rule in self.launches for name in rule.arguments}
-        for name in sorted(outputs - launched):
+        launched = {name for launch in self.launches for name in launch.arguments}
+        for name in outputs:
+            if name not in launched:
+                what, hint = "is an output that no launch takes", "name it in a launch's arguments"
+                raise StudyError(what, where=f"arguments.{name}", hint=hint)
+        if self.reference.numpy is not None and sorted(self.reference.numpy) != outputs:
+            raise StudyError(f"must give every output and nothing else: {', '.join(outputs)}", where="reference.numpy")
+
+
+def check_entries(study: Study) -> None:
+    """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
+    source = without_comments(study.text.source)
+    if "##" in source:  # a macro may put the name together
+        return
+    words, kernels = _words(source, study.text, "options", "defines", "choices", "parameters"), _KERNEL.findall(source)
+    for number, launch in enumerate(study.launches, 1):
+        if launch.entry not in words:
             raise StudyError(
-                "is an output that no launch takes", where=f"arguments.{name}", hint="name it in a launch's arguments"
+                f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
+                where=f"{study.path}: launch.{number}.entry",
+                hint=f"it has {', '.join(kernels)}" if kernels else "",
             )
-        if self.reference.numpy is not None and set(self.reference.numpy) != outputs:
-            raise StudyError(
-                f"must give every output and nothing else: {', '.join(sorted(outputs))}", where="reference.numpy"
-            )
+
+
+def effects(study: Study) -> Iterator[str]:
+    """Yield a line for each thing that the author may not have meant."""
+    defined = set(_DEFINE.findall(without_comments(study.text.source)))
+    for name in study.sizes:
+        if name in defined and name not in study.defines:
+            yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
+    yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def _words(source: str, text: StudyText, *tables: str) -> set[str]:
+    """Return the words of a source and of tables of a study."""
+    return set(re.findall(r"\w+", source + repr([text.table.get(name) for name in tables])))
 
 
 def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
@@ -200,91 +278,12 @@ def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
         raise StudyError(f"has a value twice: {', '.join(twice)}", where=f"parameters.{name}.values")
     default = table.default if table.default is not None else values[0]
     if default not in values:
-        raise StudyError(
-            f"{default!r} is none of the values",
-            where=f"parameters.{name}.default",
-            hint="they are " + ", ".join(map(str, values)),
-        )
+        hint = "they are " + ", ".join(map(str, values))
+        raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
     return Parameter(name, values, default, table.about)
 
 
-def _argument(name: str, table: schema.ArgumentTable, given: set[str], tuned: set[str]) -> Argument:
-    where = f"arguments.{name}"
-    data = table.access in ("in", "out", "inout")
-    if data:
-        _require_no_parameter(table, where, tuned - given)
-    shape = _expressions(table.shape or (), f"{where}.shape", given if data else tuned)
-    type_text = table.type if "{" in table.type or table.type not in tuned else f"{{{table.type}}}"
-    if "{" not in type_text:
-        _check_type(type_text, f"{where}.type")
-    for used in _BRACES.findall(type_text):
-        _known(used, given if data else tuned, f"{where}.type")
-    return Argument(
-        name,
-        type_text,
-        shape,
-        _expressions(table.allocate, f"{where}.allocate", tuned) if table.allocate is not None else shape,
-        table.access or "",
-        table.data or schema.DataTable(),
-        _optional(table.value, f"{where}.value", tuned),
-        _optional(table.local, f"{where}.local", tuned),
-    )
-
-
-def _require_no_parameter(table: schema.ArgumentTable, where: str, parameters: set[str]) -> None:
-    """Every configuration solves the same problem: no parameter shapes its data."""
-    used = [(name, "shape") for text in table.shape or () for name in Expression.parse(text, where=where).names]
-    used += [(name, "type") for name in (_BRACES.findall(table.type) or [table.type])]
-    for name, key in sorted(used):
-        if name in parameters:
-            raise StudyError(
-                f"{name} is a parameter, which cannot shape data that every configuration has in common",
-                where=f"{where}.{key}",
-                hint="pad with allocate, which may use parameters"
-                if key == "shape"
-                else "make it a choice, or cast in the kernel",
-            )
-
-
-def _check_type(text: str, where: str) -> None:
-    try:
-        numpy_type(text)
-    except StudyError as error:
-        raise error.at(where) from None
-
-
-def _flag(flag: str, number: int, known: set[str]) -> str:
-    for name in _BRACES.findall(flag):
-        _known(name, known, f"options.{number}.flag")
-    return flag
-
-
-def _expression(text: str | int | float, where: str, known: set[str]) -> Expression:
-    expression = Expression.parse(text, where=where)
-    for name in sorted(expression.names):
-        _known(name, known, where)
-    return expression
-
-
-def _optional(text: str | int | float | None, where: str, known: set[str]) -> Expression | None:
-    return None if text is None else _expression(text, where, known)
-
-
-def _expressions(texts: Iterable[str | int | float], where: str, known: set[str]) -> tuple[Expression, ...]:
-    return tuple(_expression(text, where, known) for text in texts)
-
-
-def _known(name: str, known: set[str], where: str) -> None:
-    if name not in known:
-        raise StudyError(
-            f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
-            f"{did_you_mean(name, known)}",
-            where=where,
-            hint="known here: " + ", ".join(sorted(known)),
-        )
-
-
-def _function_table(function: ReferenceFunction) -> dict[str, str]:
-    """Stand-in for a Python function in the canonical form: a change of its code changes the study's hash."""
-    code = function.__code__
-    return {"function": hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:32]}
+def _option(table: schema.OptionTable, where: str, scope: Scope) -> Option:
+    for name in BRACES.findall(table.flag):
+        scope.require(name, f"{where}.flag")
+    return Option(table.flag, scope.expression(table.when, f"{where}.when"))

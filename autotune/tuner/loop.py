@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.pool import Evaluator, Stopped
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner.finale import Finale, fastest, first_median, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, failures_of

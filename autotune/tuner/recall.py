@@ -9,7 +9,7 @@ from autotune.bench import is_too_large
 from autotune.devices import traits
 from autotune.model import DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
 from autotune.store import Store
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.text import clean
 from autotune.tuner.finale import fastest
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from autotune.model import Configuration, DeviceInfo
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.study.problem import Problem
+from autotune.study import Problem
 
 DEFAULT_SECONDS = 40.0
 """The budget where none is given: with start and end the search is over within a minute on two CPU cores."""

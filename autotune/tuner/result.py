@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
-from autotune.study.problem import Problem
+from autotune.study import Problem
 from autotune.tuner.request import Budget
 
 SEARCH = "search"

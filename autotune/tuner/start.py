@@ -12,7 +12,7 @@ from autotune.errors import SetupError, WorkerError
 from autotune.model import identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.store import Store
-from autotune.study import library
+from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
 from autotune.tuner.recall import donors, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
@@ -71,7 +71,7 @@ def _search(
         request.devices or [problem.device],
         sampler=request.sampler,
         seed=proposer.seed,
-        environment={**environment(), "space": library.space_hash(problem.study.text)},
+        environment={**environment(), "space": space_hash(problem.study.text)},
         fresh=request.fresh,
     )
     reason, failure = "error", None

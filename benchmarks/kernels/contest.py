@@ -13,8 +13,7 @@ from pathlib import Path
 from autotune import tuner
 from autotune.model import Configuration
 from autotune.pool import DeviceEvaluator
-from autotune.study import reference
-from autotune.study.problem import Problem
+from autotune.study import Problem, input_data
 from autotune.tuner import Budget, Request
 
 from .accuracy import ERRORS, Array, Arrays
@@ -77,7 +76,7 @@ class Contest:
 
     def run(self, session: QueuedSession, peers: Callable[[Arrays], Mapping[str, Peer]]) -> list[Row]:
         """Time all in turns; return the entrants' rows and then the peers'."""
-        inputs = reference.input_data(self.entrants[0].problem)
+        inputs = input_data(self.entrants[0].problem)
         planned = self._plans(session, inputs)
         rivals = peers(inputs)
         alone = {name: peer for name, peer in rivals.items() if "host" in name and session.info.kind != "cpu"}
@@ -123,7 +122,7 @@ class Contest:
         middle = _middle(entrant.winners, rates)
         error = None
         if middle is not None:
-            (output,) = (name for name, one in entrant.problem.study.arguments.items() if one.access == "out")
+            (output,) = entrant.problem.outputs
             error = self._error(inputs, planned[_key(entrant, middle)].output(output))
         measured = {**ratios, **({"limit": shares} if shares else {})}
         kind = entrant.problem.device.kind

@@ -12,9 +12,7 @@ from autotune.bench.prepare import Compiled, build, compile_plan
 from autotune.devices import Program
 from autotune.errors import SpaceError
 from autotune.model import DeviceInfo
-from autotune.study.plan import Plan
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Plan, Problem, Study
 
 from .accuracy import product
 from .families import FAMILIES, inputs

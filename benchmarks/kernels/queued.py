@@ -21,7 +21,7 @@ from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices.opencl import OpenCLSession
 from autotune.model import DeviceInfo
-from autotune.study.plan import Plan, numpy_type
+from autotune.study import Plan, numpy_type
 
 Run = Callable[[int], None]
 """Called with n, runs n times and waits for the last."""
@@ -76,7 +76,7 @@ class Planned:
         self._session = table.session
         compiled = compiled or compile_plan(table.session, plan)
         self._built = bind(table.session, table.arena, table.checker, plan, compiled)
-        changing = [one.buffer.name for one in self._built.buffers if one.buffer.access in ("inout", "zeroed")]
+        changing = [one.buffer.name for one in self._built.buffers if one.restored]
         assert not changing, f"{changing} would have to be restored before each run"
 
     def __call__(self, count: int) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Choices, DeviceInfo, Size, Value
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study
 
 from .accuracy import Arrays
 from .contest import Contest, Entrant, Say, search

@@ -21,9 +21,7 @@ from autotune.bench.prepare import bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices import find_device
 from autotune.devices.opencl import OpenCLSession
-from autotune.study import reference
-from autotune.study.problem import Problem
-from autotune.study.study import Study
+from autotune.study import Problem, Study, input_data
 
 RUNS = 400
 _WARM_S = 0.2
@@ -34,7 +32,7 @@ def main(path: str, rounds: int = 15) -> None:
     """Print one list of nanoseconds for each configuration."""
     problem = Problem(Study.load(path), device=find_device(None))
     session = OpenCLSession(problem.device)
-    arena, checker = Arena(session, reference.input_data(problem)), Checker(session, {})
+    arena, checker = Arena(session, input_data(problem)), Checker(session, {})
     queue = cl.CommandQueue(session._context)
 
     def loop_of(configuration: dict[str, int | float | str]) -> Callable[[int], float]:

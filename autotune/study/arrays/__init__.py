@@ -4,15 +4,13 @@ Operators, single comparisons, indexing, `.T` and the functions of `FUNCTIONS`. 
 shape, its bytes and its work are known: whole numbers stay within +-2**62, arrays within the memory that is free, an
 expression within some minutes.
 
-    language.py    text -> tree, by an allow-list -> value, or only its shape
-    functions.py   the functions that may be called
-    sizes.py       what calling them gives and costs
-    products.py    the same for products of arrays
-    bounds.py      the limits
+    language.py   text -> tree, by an allow-list -> value, or only its shape
+    sizes.py      what functions give and cost
+    products.py   the same for products of arrays
+    bounds.py     the limits
 """
 
 from autotune.study.arrays.bounds import physical
-from autotune.study.arrays.functions import FUNCTIONS
-from autotune.study.arrays.language import check_names, evaluate, shape_of
+from autotune.study.arrays.language import FUNCTIONS, check_names, evaluate, shape_of
 
 __all__ = ["FUNCTIONS", "check_names", "evaluate", "physical", "shape_of"]

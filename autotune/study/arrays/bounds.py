@@ -119,7 +119,7 @@ def bounded(value: Any) -> Any:
 
 
 def plain_type(dtype: Any) -> None:
-    """Raise BoundError for an element type other than numbers of up to 64 bits."""
+    """Raise BoundError for an element type other than numbers of up to 64 bits; None is float64."""
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in "biuf" or found.itemsize > _ITEM:
         raise BoundError(f"no type of numbers of up to 64 bits: {dtype!r:.40}")

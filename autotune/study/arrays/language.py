@@ -27,8 +27,29 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
-from autotune.study.arrays.functions import FUNCTIONS
-from autotune.study.library import did_you_mean
+from autotune.text import did_you_mean
+
+_SHARED: dict[Callable[..., Size], str] = {
+    sizes.unary: "abs arccos arcsin arctan ceil cos cosh exp exp2 floor log log10 log1p log2 sign sin sinh sqrt square "
+    "tan tanh trunc",
+    sizes.binary: "arctan2 hypot maximum minimum",
+    sizes.round_: "round",
+    sizes.reduction: "argmax argmin max mean min prod std sum var",
+    sizes.cumulative: "cumprod cumsum",
+    sizes.ordered: "argsort sort",
+    sizes.triangle: "tril triu",
+    sizes.filled: "ones zeros",
+    sizes.view_along: "expand_dims flip squeeze transpose",
+}
+_OWN: tuple[Callable[..., Size], ...] = (
+    sizes.where, sizes.clip, sizes.astype, sizes.trace, sizes.roll, sizes.diff, sizes.take, sizes.repeat, sizes.tile,
+    sizes.pad, sizes.concatenate, sizes.stack, sizes.arange, sizes.full, sizes.reshape, sizes.swapaxes, sizes.rot90,
+    products.outer, products.kron, products.inner, products.dot, products.vdot, products.matmul, products.tensordot,
+    products.convolve, products.cross, products.einsum,
+)  # fmt: skip
+FUNCTIONS = {name: rule for rule, names in _SHARED.items() for name in names.split()}
+FUNCTIONS |= {rule.__name__: rule for rule in _OWN}
+"""The NumPy functions that may be called, by name; each with the rule that sizes its result from the same arguments."""
 
 MAX_LENGTH = 4_000
 MAX_NODES = 500
@@ -152,14 +173,13 @@ class _Evaluator:
     def _call(self, name: str, node: ast.Call) -> Any:
         if name not in FUNCTIONS:
             raise StudyError(f"no function {name!r} here{did_you_mean(name, FUNCTIONS)}")
-        function = FUNCTIONS[name]
         given = [self.value(argument) for argument in node.args]
         keywords = {str(word.arg): self.value(word.value) for word in node.keywords}
         try:
-            size = function.size(*given, **keywords)
+            size = FUNCTIONS[name](*given, **keywords)
         except TypeError as error:  # of Python: too few arguments, or one that the language does not pass on
             raise BoundError(re.sub(r"^\w+\(\)", f"{name}()", str(error))) from None
-        return self._step(function.call, size, *given, **keywords)
+        return self._step(getattr(np, name), size, *given, **keywords)
 
     def _step(self, call: Callable[..., Any], size: Size, *given: Any, **keywords: Any) -> Any:
         self._meter.allow(size, call.__name__)

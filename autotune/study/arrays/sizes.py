@@ -60,8 +60,7 @@ def astype(a: Any, dtype: Any) -> Size:
 
 def reduction(a: Any, axis: Any = None, *, keepdims: Any = False, dtype: Any = None, ddof: Any = 0) -> Size:
     """All elements along some axes into one; `ddof` as of var and std."""
-    if dtype is not None:
-        plain_type(dtype)
+    plain_type(dtype)
     shape = shape_of_value(a)
     gone = set(range(len(shape))) if axis is None else {_axis(each, len(shape)) for each in _listed(axis)}
     kept = tuple(1 if n in gone else extent for n, extent in enumerate(shape) if keepdims or n not in gone)
@@ -76,8 +75,7 @@ def trace(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Size:
 
 def cumulative(a: Any, axis: Any = None, *, dtype: Any = None) -> Size:
     """An element for each, flat without an axis."""
-    if dtype is not None:
-        plain_type(dtype)
+    plain_type(dtype)
     return _flat_or_same(a, axis)
 
 
@@ -180,8 +178,7 @@ def stack(arrays: Any, axis: Any = 0) -> Size:
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) -> Size:
     """Numbers from start (0 where it is alone) to below stop."""
-    if dtype is not None:
-        plain_type(dtype)
+    plain_type(dtype)
     low, high = (0, start) if stop is None else (start, stop)
     for each in (low, high, step):
         if isinstance(each, Outline):
@@ -193,8 +190,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None) ->
 
 def filled(shape: Any, *, dtype: Any = None) -> Size:
     """Zeros or ones."""
-    if dtype is not None:
-        plain_type(dtype)
+    plain_type(dtype)
     return sized(extents(shape))
 
 
@@ -213,9 +209,9 @@ def view(a: Any) -> Size:
     return Size(None, math.prod(shape_of_value(a)), 0)
 
 
-def view_along(a: Any, axis: Any = None) -> Size:
+def view_along(a: Any, axis: Any = None, *, axes: Any = None) -> Size:
     """The same, with an axis or several."""
-    _places(axis)
+    _places((*_listed(axis), *_listed(axes)))
     return view(a)
 
 
@@ -235,11 +231,6 @@ def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Size:
     """The same, turned."""
     _places((k, *_listed(axes)))
     return view(m)
-
-
-def transpose(a: Any, axes: Any = None) -> Size:
-    """The same, with the axes in another order."""
-    return view_along(a, axes)
 
 
 def _places(value: Any) -> None:

@@ -1,0 +1,53 @@
+"""OpenCL's types as NumPy has them, and what other languages call them.
+
+The data of a vector buffer of shape `(n,)` is a NumPy array of shape `(n, 4)`; a three-component vector takes the
+room of four, as OpenCL lays it out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from autotune.errors import StudyError
+from autotune.text import did_you_mean
+
+SCALAR_TYPES: dict[str, DTypeLike] = {
+    "char": np.int8, "uchar": np.uint8, "short": np.int16, "ushort": np.uint16, "int": np.int32, "uint": np.uint32,
+    "long": np.int64, "ulong": np.uint64, "half": np.float16, "float": np.float32, "double": np.float64,
+}  # fmt: skip
+_OTHER_NAMES = {
+    "unsigned": "uint", "bool": "uchar", "size_t": "ulong", "ptrdiff_t": "long", "float16": "half", "float32": "float",
+    "float64": "double", "int8_t": "char", "int16_t": "short", "int32_t": "int", "int64_t": "long",
+}  # fmt: skip
+"""What other languages call them, and C where OpenCL takes it for no argument."""
+
+_NAME = re.compile(rf"({'|'.join(SCALAR_TYPES)})(2|3|4|8|16)?")
+
+
+@cache
+def numpy_type(name: str) -> tuple[np.dtype[np.generic], int]:
+    """Return the NumPy type of one component and the number of components stored (`float3`: float32, 4)."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise StudyError(
+            f"unknown type {name!r}{_suggestion(name)}",
+            hint=f"use one of {', '.join(SCALAR_TYPES)}, or a vector of them such as float4",
+        )
+    width = int(found[2] or 1)
+    return np.dtype(SCALAR_TYPES[found[1]]), 4 if width == 3 else width
+
+
+def _suggestion(name: str) -> str:
+    """Return ` (did you mean 'uint'?)` for C's `unsigned int` and the like, else for what is spelt nearly so."""
+    words = [word for word in name.split() if word not in ("signed", "const", "__global", "global")]
+    plain = " ".join(words).removesuffix(" int") if words != ["int"] else "int"
+    unsigned = plain.startswith("unsigned ") or re.fullmatch(r"uint\d+_t", plain) is not None
+    known = _OTHER_NAMES.get(plain.removeprefix("unsigned ").removeprefix("u" if unsigned else ""), "")
+    known = known or plain.removeprefix("unsigned ").replace("long long", "long").strip()
+    if unsigned and f"u{known}" in SCALAR_TYPES:
+        known = f"u{known}"
+    return f" (did you mean {known!r}?)" if known in SCALAR_TYPES else did_you_mean(name, SCALAR_TYPES)
