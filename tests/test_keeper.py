@@ -22,6 +22,8 @@ from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerProcess
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
+pytestmark = pytest.mark.device
+
 SETUP = Setup("", {}, {}, None, Rules(), Limits())
 
 pytestmark = pytest.mark.device
