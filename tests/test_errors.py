@@ -26,6 +26,7 @@ def test_exit_codes_are_those_of_the_readme() -> None:
         "DeviceError": 2,
         "StoreError": 2,
         "SetupError": 3,
+        "OutputError": 1,
         "WorkerError": 4,
         "OutputError": 1,
     }
