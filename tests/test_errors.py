@@ -28,5 +28,4 @@ def test_exit_codes_are_those_of_the_readme() -> None:
         "SetupError": 3,
         "OutputError": 1,
         "WorkerError": 4,
-        "OutputError": 1,
     }

@@ -13,7 +13,7 @@ from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules
 from autotune.model import Measurement, Outcome
-from autotune.ranking import FINALIST_MARGIN, median
+from autotune.ranking import median
 from autotune.study import Plan
 
 if TYPE_CHECKING:
@@ -133,16 +133,9 @@ class Finals:
             finalist.precise.add(ns)
 
     def _verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
-        """Verify many runs of what may be named, the fastest first, until the deadline.
-
-        What is slower than a finalist may be, the default as a rule, has its turn where all others fail.
-        """
+        """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""
         while sound := [finalist for finalist in finalists if finalist.failure is None]:
-            bound = FINALIST_MARGIN * min(one.median_ns for one in sound)
-            due = [one for one in sound if one.median_ns <= bound and one.verified < _VERIFIED_RUNS]
-            if not due:
-                return
-            finalist = min(due, key=lambda one: one.median_ns)
+            finalist = min(sound, key=lambda one: one.median_ns)
             count = self._affordable(finalist, deadline - time.monotonic())
             if count < 1:
                 return
