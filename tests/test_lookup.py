@@ -485,6 +485,7 @@ def test_a_search_that_writes_is_no_hindrance(place: Path) -> None:
         connection.close()
 
 
+@pytest.mark.untraced
 def test_a_folder_that_cannot_be_written(open_folder: Path) -> None:
     place = open_folder / "sealed" / "own.db"
     place.parent.mkdir()

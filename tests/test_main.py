@@ -40,6 +40,7 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.untraced
 def test_a_stored_best_is_answered_by_the_standard_library(place: str) -> None:
     words = ["autotune", "best", "matmul", "-d", DEVICE.fingerprint, "--format", "json", "--db", place]
     code = (

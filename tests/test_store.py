@@ -550,6 +550,7 @@ Store.open(sys.argv[1])
 """
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder"])
 def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> None:
     path = open_folder / "own" / "x.db"
