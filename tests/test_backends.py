@@ -17,7 +17,7 @@ from autotune.pool import DeviceEvaluator, Settings
 from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
-from tests.backend_contract import BackendContract
+from tests.contracts.backend import BackendContract
 
 
 def installed(folder: Path, name: str, value: str) -> Path:

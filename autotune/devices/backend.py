@@ -1,8 +1,8 @@
 """What a backend is: the devices that one way of driving them finds, and one of them as a session.
 
 A backend is one file. It is named by a row of the registry, or by an entry point of an installed package, and passes
-tests/backend_contract.py. What its classes inherit from these is what most devices need. Nothing outside this room asks
-which backend it is: `Traits` say what differs.
+tests/contracts/backend.py. What its classes inherit from these is what most devices need. Nothing outside this room
+asks which backend it is: `Traits` say what differs.
 """
 
 from __future__ import annotations
