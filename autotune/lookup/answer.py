@@ -171,7 +171,7 @@ def built(
     known = [f"-D{name}={value}" for name, value in {**asked.key.choices, **configuration}.items()]
     formulas = {name: str(formula) for name, formula in (study.get("work") or {}).items()}
     flops = made.get("flops") if made.get("work") == formulas else None
-    if not isinstance(flops, int | float) or not 0 <= flops < float("inf"):
+    if not isinstance(flops, int | float) or not 0 <= flops < 1e300:
         flops = None
     if not study.get("defines") and not study.get("options"):
         return tuple(known), flops

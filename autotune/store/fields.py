@@ -51,6 +51,10 @@ def _without(fault: Callable[[Any], str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+MOST_WORK = 1e300
+"""Operations or bytes of one run, whole numbers of any length among them: beyond, they are no float."""
+
+
 def _made_fault(entry: object) -> str:
     """Return what is wrong with what a trial tells of its build; "" where it may enter."""
     if not isinstance(entry, dict) or set(entry) != {"options", "launches", "flops", "bytes", "work"}:
@@ -60,7 +64,7 @@ def _made_fault(entry: object) -> str:
         _are(entry["options"], str)
         and isinstance(entry["launches"], list)
         and all(map(_is_launch, entry["launches"]))
-        and all(amount is None or (type(amount) in (int, float) and math.isfinite(amount)) for amount in amounts)
+        and all(amount is None or (type(amount) in (int, float) and abs(amount) < MOST_WORK) for amount in amounts)
         and isinstance(entry["work"], dict)
         and _are(list(entry["work"].values()), str)
     )
