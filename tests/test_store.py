@@ -312,6 +312,10 @@ def spoilt(**changes: Any) -> str:
             "line 2: made: holds what no build",
         ),
         (lambda line: line.replace('"made":null', '"made":' + spoilt(launches=[["x", [1.5], None]])), "line 2: made:"),
+        (
+            lambda line: line.replace('"made":null', '"made":' + spoilt(flops=10**400)),
+            "line 2: made: holds what no build",
+        ),
         (lambda line: re.sub('"ended":"[^"]*"', '"ended":"0001-01-01T00:00:00+23:00"', line), "line 2: search.ended:"),
         (lambda line: line.replace('"samples_ns":[6]', f'"samples_ns":[{2**63}]'), "line 2: samples_ns.0:"),
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),
