@@ -1,6 +1,6 @@
 """The records that travel between the rooms: frozen, plain data, no behaviour beyond their own fields.
 
-Standard library only. What the cold path of `autotune best` needs of it is in key.py.
+Standard library only. What the cold path of `autotune best` needs of it is in identity.py.
 """
 
 from __future__ import annotations

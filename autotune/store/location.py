@@ -16,7 +16,7 @@ from typing import NamedTuple
 from autotune.errors import StoreError
 
 SCHEMA_VERSION = 2
-"""The version this program writes: the number of migrations in migrations.py."""
+"""The version this program writes: the number of migrations in schema.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
 """The tables of every version, beside `schema_version`."""
