@@ -129,3 +129,13 @@ def test_a_batch_that_the_host_was_too_slow_for_is_taken_again(session: Session)
     (sample,) = found.sample(built, 1)
     assert sample > 0
     assert found._hold_ns > 1.0
+
+
+def test_a_batch_no_longer_than_an_empty_one_is_timed_anew(session: Session) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(30_000))
+    found = bench.clocks.choose(built, 100_000)
+    assert isinstance(found, QueueClock)
+    found._bases_ns.extend([10**12] * 9)
+    assert found.sample(built, 1)[0] > 1000 * found.runs
+    assert max(found._bases_ns) < 10**12

@@ -153,6 +153,7 @@ def test_drift_is_a_later_half_of_another_distribution() -> None:
     assert is_drifting(wave * 2 + [int(value * 1.2) for value in wave * 2])
     assert not is_drifting([100] * 10 + [101] * 10)
     assert not is_drifting([100, 200])
+    assert is_drifting([0] * 6 + [100] * 6)
 
 
 def test_width_is_relative_and_infinite_for_one_sample() -> None:

@@ -69,8 +69,8 @@ def is_drifting(samples: Sequence[float], confidence: float = 0.95, least: float
         return False
     early, late = samples[:half], samples[-half:]
     (low, high), (late_low, late_high) = median_interval(early, confidence), median_interval(late, confidence)
-    apart = abs(median(late) / median(early) - 1)
-    return (late_low > high or late_high < low) and apart > least
+    apart = abs(median(late) - median(early))
+    return (late_low > high or late_high < low) and apart > least * median(early)
 
 
 class StoppingRule(Protocol):
@@ -204,7 +204,7 @@ def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: 
 
     def timed(warmup: Sequence[int], samples: Sequence[int], *, stopped: bool = False) -> Timed:
         reason = _slower_text(samples, whole_ns or math.nan, runs) if stopped else ""
-        taken, before = (tuple(round(ns / runs) for ns in times) for times in (samples, warmup))
+        taken, before = (tuple(max(1, round(ns / runs)) for ns in times) for times in (samples, warmup))
         return Timed(Measurement(taken, before, cache), stopped, reason)
 
     warmup = _warm_up(source, rules, slower)
