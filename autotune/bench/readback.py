@@ -65,13 +65,11 @@ class OnHost:
     def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
-        dtype, width = numpy_type(buffer.type)
-        place = tuple(slice(extent) for extent in buffer.shape)
+        dtype, _ = numpy_type(buffer.type)
 
         def look() -> NDArray[np.uint32]:
-            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype).reshape(*buffer.allocate, width)
             expected = np.asarray(self._expected[buffer.name]).astype(dtype).reshape(-1)
-            return _compared(room[place].reshape(-1), expected, tolerance)
+            return compared(contents(self._session, guarded).reshape(-1), expected, tolerance)
 
         return look
 
@@ -81,7 +79,16 @@ class OnHost:
         return found
 
 
-def _compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
+def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
+    """Read the logical part of a buffer back, in its shape."""
+    buffer = guarded.buffer
+    dtype, width = numpy_type(buffer.type)
+    room = np.empty((*buffer.allocate, width), dtype)
+    session.read(guarded.whole, room, guarded.start)
+    return room[tuple(slice(extent) for extent in buffer.shape)].reshape(buffer.data_shape)
+
+
+def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
     """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
     wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64
     x: NDArray[Any] = found.astype(wide)

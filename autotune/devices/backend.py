@@ -171,14 +171,20 @@ class Session(Protocol):
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
+    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int], first: int = 0) -> None:
+        """Set arguments of a kernel from the first on: buffers, NumPy scalars, or bytes of local memory as an integer.
 
-        Raises ArgumentError for one that the kernel does not take.
+        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for one that the kernel does not take.
         """
 
-    def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel with the arguments it has."""
+    def launch(
+        self,
+        kernel: Any,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> Event:
+        """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
         """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.

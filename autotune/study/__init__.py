@@ -7,8 +7,10 @@ The names below are imported when first used: the cold path and the workers need
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
     arguments.py   Buffer, Scalar, Local, as a study declares them and as a plan holds them; types.py: their types
+    sequence.py    loops of launches, unrolled
     plan.py        Plan: what a worker builds and runs
-    reference.py   input data and expected outputs (with arrays/, their language, and function.py for Python)
+    inputs.py      input data, with files.py for what lies beside a study
+    reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
 from importlib import import_module
@@ -29,16 +31,17 @@ if TYPE_CHECKING:
         space_hash,
         study_paths,
     )
-    from autotune.study.plan import Launch, Plan, Tolerance
+    from autotune.study.inputs import PythonCaller, check_inputs, input_data
+    from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
-    from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
+    from autotune.study.reference import check_reference, expected_data
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller", "Scalar",
-    "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
-    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller",
+    "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs", "check_reference", "default_choices",
+    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
     "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
 ]  # fmt: skip
 
@@ -47,9 +50,10 @@ _HOMES = {
     "imports": "files_of",
     "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
     "parameter_values problem_key space_hash study_paths",
-    "plan": "Launch Plan Tolerance",
+    "inputs": "PythonCaller check_inputs input_data",
+    "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
-    "reference": "PythonCaller check_reference expected_data input_data",
+    "reference": "check_reference expected_data",
     "study": "Parameter Study check_entries effects",
     "types": "numpy_type",
 }

@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -30,13 +30,34 @@ BRACES = re.compile(r"\{(\w+)\}")
 
 
 class Data(NamedTuple):
-    """What the contents of an input are drawn from: `uniform`, `normal`, `integers`, `constant` or `range`."""
+    """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
+
+    `low`, `high` and `value` are expressions in a study where they are no plain numbers. `numpy` is the expression that
+    the contents are made by, of which those above are a part under the argument's own name.
+    """
 
     distribution: str = "uniform"
-    low: float | int = -1.0
-    high: float | int = 1.0
-    value: float | int = 0
+    low: Extent = -1.0
+    high: Extent = 1.0
+    value: Extent = 0
     seed: int = 1
+    file: str | None = None
+    part: str | None = None
+    type: str | None = None
+    numpy: str | None = None
+    python: str | None = None
+    given: str | None = None
+
+    def concrete(self, names: Mapping[str, Any], where: str) -> Data:
+        """Return it with numbers for bounds. Raises StudyError where one gives text."""
+        found = {}
+        for key in ("low", "high", "value"):
+            bound = getattr(self, key)
+            if not isinstance(bound, int | float):
+                found[key] = bound.evaluate(names)
+                if isinstance(found[key], str):
+                    raise StudyError(f"gives the text {found[key]!r}, not a number", where=f"{where}.{key}")
+        return self._replace(**found) if found else self
 
 
 _UNIFORM = Data()
@@ -115,13 +136,16 @@ class Buffer(Argument):
     """A global buffer: its data fills `shape`; the kernel sees `allocate`, each extent >= that of `shape`.
 
     `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
-    run). What lies in `allocate` and not in `shape` is zero.
+    run). What lies in `allocate` and not in `shape` is zero. `filled` names the input whose contents it begins with,
+    where that is another's: the two have changed places when the run ends. `constant`: in constant memory.
     """
 
     shape: tuple[Extent, ...]
     allocate: tuple[Extent, ...]
     access: str = "in"
     data: Data = _UNIFORM
+    filled: str = ""
+    constant: bool = False
 
     key: ClassVar[str] = "shape"
     kind: ClassVar[str] = "a buffer"
@@ -153,7 +177,7 @@ class Buffer(Argument):
         shape = shaped.expressions(table.shape or (), f"{where}.shape")
         kind = _declared_type(table.type, where, shaped, tuned)
         allocate = shape if table.allocate is None else tuned.expressions(table.allocate, f"{where}.allocate")
-        return cls(name, kind, shape, allocate, access, Data(**dict(table.data or {})))
+        return cls(name, kind, shape, allocate, access, _data(table, where, given), constant=table.constant)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         where = f"arguments.{self.name}"
@@ -161,7 +185,8 @@ class Buffer(Argument):
         allocate = extents(self.allocate, names, f"{where}.allocate") if padded else shape
         if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
-        return type(self)(self.name, kind, shape, allocate, self.access, self.data)
+        data = self.data.concrete(names, f"{where}.data")
+        return replace(self, type=kind, shape=shape, allocate=allocate, data=data)
 
     def create(self, session: Session) -> Any:
         return session.allocate(self.nbytes)
@@ -229,13 +254,15 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     return [argument for argument in arguments if isinstance(argument, Buffer)]
 
 
-def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str) -> tuple[int, ...]:
-    """Return the whole numbers that expressions of a study give. Raises StudyError below 1, and for others."""
+def extents(
+    expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1
+) -> tuple[int, ...]:
+    """Return the whole numbers that expressions of a study give. Raises StudyError below the least, and for others."""
     found = []
     for expression in expressions:
         value = expression.evaluate(names)
-        if isinstance(value, str) or int(value) != value or value < 1:
-            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least 1", where=where)
+        if isinstance(value, str) or int(value) != value or value < least:
+            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least {least}", where=where)
         found.append(int(value))
     return tuple(found)
 
@@ -263,6 +290,15 @@ def _declared_type(text: str, where: str, shaped: Scope, tuned: Scope) -> str:
         except StudyError as error:
             raise error.at(f"{where}.type") from None
     return text
+
+
+def _data(table: ArgumentTable, where: str, given: Scope) -> Data:
+    """Return where a buffer's contents come from, its bounds read. Raises StudyError."""
+    stated = dict(table.data or {})
+    for key in ("low", "high", "value"):
+        if isinstance(bound := stated.get(key), str):
+            stated[key] = given.expression(bound, f"{where}.data.{key}")
+    return Data(**stated)
 
 
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:

@@ -20,7 +20,7 @@ from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
 
-MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+MEASURED_TABLES = ("arguments", "check", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20
@@ -58,25 +58,51 @@ class StudyText(_StudyFields):
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        return text_digest(_json(measured) + self._reference_text())
+        return text_digest(_json(measured) + self._reference_text() + self._data_text())
 
     def _reference_text(self) -> str:
-        """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
+        """What the reference reads: a kernel with its includes; Python with the modules and data beside it; files."""
         reference = self.table.get("reference")
         if not isinstance(reference, Mapping):
             return ""
-        kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
+        kernel, python = reference.get("kernel", ""), str(reference.get("python", "")).rpartition(":")[0]
         text = ""
         if kernel:
-            path = find_kernel(kernel, self.path, "reference.kernel")
-            text += source_of(path, self.table, self.path)
+            text += sources_of(kernel, self.table, self.path, "reference.kernel")[1]
         if python:
-            from autotune.study.imports import files_of
-
-            (_, own), *others = files_of(find_kernel(python, self.path, "reference.python")).items()
-            text += own.decode(errors="replace").replace("\r\n", "\n")
-            text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
+            text += _python_text(find_kernel(python, self.path, "reference.python"))
+        files = reference.get("file")
+        for name, entry in sorted(files.items()) if isinstance(files, Mapping) else ():
+            file = entry.get("file", "") if isinstance(entry, Mapping) else entry
+            text += _file_text(str(file), self.path, f"reference.file.{name}")
         return text
+
+    def _data_text(self) -> str:
+        """What the inputs are made of beyond the study: files, and Python with what lies beside it."""
+        arguments, text = self.table.get("arguments"), ""
+        for name, entry in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
+            data = entry.get("data") if isinstance(entry, Mapping) else None
+            if isinstance(data, Mapping) and "file" in data:
+                text += _file_text(str(data["file"]), self.path, f"arguments.{name}.data.file")
+            if isinstance(data, Mapping) and "python" in data:
+                file, where = str(data["python"]).rpartition(":")[0], f"arguments.{name}.data.python"
+                text += _python_text(find_kernel(file, self.path, where))
+        return text
+
+
+def _file_text(name: str, study: Path, where: str) -> str:
+    from autotune.study import files
+
+    return f"\0{name}\0{files.digest_of(files.find_data(name, study, where))}"
+
+
+def _python_text(path: Path) -> str:
+    """A file of Python, and the names and digests of the others that it takes from its folder."""
+    from autotune.study.imports import files_of
+
+    (_, own), *others = files_of(path).items()
+    text = own.decode(errors="replace").replace("\r\n", "\n")
+    return text + "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
 
 
 def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
@@ -149,12 +175,21 @@ def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
     require_plain(table, str(path))
-    kernel = table.get("kernel")
-    if not isinstance(kernel, str):
-        raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
-    kernel_path = find_kernel(kernel, path)
-    name = str(table.get("name", path.stem))
-    return StudyText(name, path, table, kernel_path, source_of(kernel_path, table, path), shadows)
+    kernel_path, source = sources_of(table.get("kernel"), table, path, "kernel")
+    return StudyText(str(table.get("name", path.stem)), path, table, kernel_path, source, shadows)
+
+
+def sources_of(names: Any, table: Mapping[str, Any], study: Path, key: str) -> tuple[Path, str]:
+    """Return the path of the first of a key's kernel files and the text of all of them. Raises StudyError."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
+        raise StudyError("names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{study.stem}.cl"')
+    paths = [find_kernel(name, study, key) for name in listed]
+    texts = [source_of(path, table, study) for path in paths]
+    if sum(map(len, texts)) > MAX_TEXT:
+        raise too_large(paths[0])
+    others = zip(paths[1:], texts[1:], strict=True)
+    return paths[0], texts[0] + "".join(f'\n#line 1 "{path.name}"\n{text}' for path, text in others)
 
 
 def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
@@ -233,10 +268,20 @@ def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
 def default_size(text: StudyText) -> dict[str, int]:
     """Return the sizes of a study with their defaults."""
     sizes = text.table.get("sizes", {})
-    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+    if not isinstance(sizes, Mapping) or not all(type(v) is int or isinstance(v, Mapping) for v in sizes.values()):
         raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
     require_names(sizes, f"{text.path}: sizes")
-    return dict(sizes)
+    return {name: value if type(value) is int else _size_of(value, text, name) for name, value in sizes.items()}
+
+
+def _size_of(entry: Any, text: StudyText, name: str) -> int:
+    """Return a size that a file of data has. Raises StudyError."""
+    from autotune.study import files
+
+    found = files.size_of(entry, text.path, f"sizes.{name}")
+    if found < 1:
+        raise StudyError(f"is {found} in {entry['file']}", where=f"{text.path}: sizes.{name}")
+    return found
 
 
 def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:

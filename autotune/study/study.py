@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,24 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
 from autotune.model import Value
 from autotune.space import Constraint
 from autotune.study import library, schema
-from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, buffers_of
+from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
+from autotune.study.arrays import names_of
 from autotune.study.imports import function_digest
 from autotune.study.includes import folders_of, inline, without_comments
 from autotune.study.library import StudyText
-from autotune.study.plan import Launch
+from autotune.study.plan import Launch, Loop
 from autotune.study.schema import Scope
+from autotune.study.sequence import leaves, loops_of
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
 DEVICE_FACTS = (
     "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
+    "constant_memory", "sub_group_size",
 )  # fmt: skip
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names."""
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
+bytes, work-items (0 where the driver does not tell)."""
 
 ReferenceFunction = Callable[..., Mapping[str, Any]]
 """Called with every input array, scalar and size by name; returns the expected array of each output."""
@@ -55,23 +62,26 @@ class Option:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where expected outputs come from: exactly one of the three is set.
+    """Where expected outputs come from: exactly one of the four is set.
 
-    `numpy` maps an output to a NumPy expression; `source` with `launches` is another kernel; `function` is
-    Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
+    `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
+    kernel; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
+    allows it.
     """
 
     numpy: Mapping[str, str] | None = None
     source: str | None = None
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[Launch | Loop, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
+    files: Mapping[str, Data] | None = None
 
 
 class Study:
     """A validated study.
 
     `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as
-    keywords; `source` may replace the kernel file and `reference` may be a function:
+    keywords; `source` may replace the kernel file, `reference` may be a function, `data` of an argument an array or a
+    function of sizes and scalars:
 
         Study(name="scale", source=CL, sizes={"N": 1024}, parameters={"WG": {"values": [64, 128]}},
               arguments={"x": {"type": "float", "shape": ["N"], "access": "inout"}},
@@ -89,12 +99,16 @@ class Study:
         **tables: Any,
     ) -> None:
         function = reference if callable(reference) else None
+        self.given, tables["arguments"] = _given(tables.get("arguments", {}))
         tables["reference"] = {"function": function_digest(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = Path(f"{tables.get('name', 'study')}.toml")
-        kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
         library.require_plain(tables, str(path))
-        text = inline(kernel, folders_of(tables, path), source)
+        if source is None:
+            kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
+        else:
+            kernel = Path(tables["kernel"])
+            text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
 
     @classmethod
@@ -106,6 +120,7 @@ class Study:
     def from_text(cls, text: StudyText) -> Study:
         """Return the study of a text that library.py read. Raises StudyError."""
         study = cls.__new__(cls)
+        study.given = {}
         study._build(text, None)
         return study
 
@@ -116,13 +131,19 @@ class Study:
 
     @property
     def outputs(self) -> list[Buffer]:
-        """The buffers that are compared."""
+        """The buffers that are compared, or of which a check compares something."""
         return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
+
+    @property
+    def checked(self) -> frozenset[str]:
+        """The outputs that checks stand for, by name."""
+        named = frozenset[str]().union(*(names_of(text) for text in self.checks.values()))
+        return named & {buffer.name for buffer in self.outputs}
 
     @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = _words(self.text.source, self.text, "arguments", "defines", "launch", "options")
+        words = _words(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
@@ -132,7 +153,8 @@ class Study:
         self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
         self.about = table.about
-        self.sizes = dict(table.sizes)
+        self.sizes = library.default_size(text)
+        self.fixed = {name: entry.file for name, entry in table.sizes.items() if not isinstance(entry, int)}
         self.size_lists = {name: [dict(size) for size in sizes] for name, sizes in table.size_lists.items()}
         self.choices = {name: tuple(values) for name, values in table.choices.items()}
         self.requires = table.requires
@@ -146,8 +168,13 @@ class Study:
             raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
-        given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS})
-        tuned, facts = Scope(given.known | set(self.parameters)), Scope({*DEVICE_FACTS, *self.choices})
+        names = {*self.sizes, *self.choices, *DEVICE_FACTS}
+        defined = schema.definitions(table.defines, names | set(self.parameters))
+        given, tuned = Scope(names, defined), Scope(names | set(self.parameters), defined)
+        facts = Scope({*DEVICE_FACTS, *self.choices})
+        self.definitions = given.definitions  # those that no configuration decides
+        self.steps = frozenset(_steps([*table.launch, *(table.reference.launch or ())]))
+        self._check_steps(defined)
         self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
             Constraint(tuned.expression(entry.require, f"constraints.{n}.require"), entry.reason or str(entry.require))
@@ -156,9 +183,14 @@ class Study:
         self.defines = {name: tuned.expression(text, f"defines.{name}") for name, text in table.defines.items()}
         self.options = tuple(_option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
         self.arguments: dict[str, Argument] = {}
+        self.checks = dict(table.check)
+        checked = self._names_checked()
         for name, entry in table.arguments.items():
             kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
-            self.arguments[name] = kind.declare(name, entry, given, tuned)
+            shaped = tuned if name in checked and entry.access == "out" else given
+            # A scalar may count with the loop that its launch is in.
+            scope = tuned.with_names(self.steps) if kind is Scalar else tuned
+            self.arguments[name] = kind.declare(name, entry, shaped, scope)
         self.launches = self._launches(table.launch, "launch", tuned)
         self.reference = self._reference(table.reference, function, given)
         limits, work = table.tolerance, table.work
@@ -169,29 +201,59 @@ class Study:
         self.flops = None if work.flops is None else given.expression(work.flops, "work.flops")
         self.bytes = None if work.bytes is None else given.expression(work.bytes, "work.bytes")
 
-    def _launches(self, tables: Iterable[schema.LaunchTable], where: str, scope: Scope) -> tuple[Launch, ...]:
-        launches = []
-        for n, entry in enumerate(tables, 1):
-            place, local = f"{where}.{n}", entry.local_size
-            for name in entry.arguments:
-                if name not in self.arguments and name not in self.sizes:
-                    raise StudyError(
-                        f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
-                        where=f"{place}.arguments",
-                        hint=f"add [arguments.{name}]",
-                    )
-            if local is not None and len(local) != len(entry.global_size):
-                raise StudyError("global and local need equally many dimensions", where=place)
-            launches.append(
-                Launch(
-                    entry.entry,
-                    scope.expressions(entry.global_size, f"{place}.global"),
-                    None if local is None else scope.expressions(local, f"{place}.local"),
-                    tuple(entry.arguments),
-                    scope.expression(entry.when, f"{place}.when"),
+    def _launches(
+        self, tables: Iterable[schema.LaunchTable], where: str, scope: Scope, steps: frozenset[str] = frozenset()
+    ) -> tuple[Launch | Loop, ...]:
+        return tuple(self._launched(table, f"{where}.{n}", scope, steps) for n, table in enumerate(tables, 1))
+
+    def _launched(self, entry: schema.LaunchTable, place: str, scope: Scope, steps: frozenset[str]) -> Launch | Loop:
+        """Return a launch, or a loop: of itself where it has no launches of its own."""
+        counted = scope.with_names(steps)
+        when = counted.expression(entry.when, f"{place}.when")
+        if entry.repeat is None:
+            return self._launch(entry, place, scope, steps, when)
+        inside = steps | {entry.step} if entry.step else steps
+        for group in entry.swap:
+            for name in group:
+                if not isinstance(self.arguments.get(name), Buffer):
+                    raise StudyError(f"{name!r} is no buffer of [arguments]", where=f"{place}.swap")
+        if len(exchanged := [name for group in entry.swap for name in group]) != len(set(exchanged)):
+            raise StudyError("names a buffer twice", where=f"{place}.swap")
+        if entry.turn is None:
+            always = scope.expression(1, f"{place}.when")
+            body: tuple[Launch | Loop, ...] = (self._launch(entry, place, scope, inside, always),)
+        else:
+            body = self._launches(entry.turn, f"{place}.turn", scope, inside)
+        repeat = counted.expression(entry.repeat, f"{place}.repeat")
+        return Loop(body, repeat, when, entry.step, tuple(map(tuple, entry.swap)))
+
+    def _launch(
+        self, entry: schema.LaunchTable, place: str, scope: Scope, steps: frozenset[str], when: Expression
+    ) -> Launch:
+        arguments, whole = entry.arguments or [], entry.global_size or []
+        for name in arguments:
+            if name not in self.arguments and name not in self.sizes:
+                raise StudyError(
+                    f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
+                    where=f"{place}.arguments",
+                    hint=f"add [arguments.{name}]",
                 )
-            )
-        return tuple(launches)
+            argument = self.arguments.get(name)
+            if isinstance(argument, Scalar) and (others := (argument.value.names & self.steps) - steps):
+                what = f"{name} counts with {sorted(others)[0]}, which no loop around this launch has as its step"
+                raise StudyError(what, where=f"{place}.arguments")
+        counted = scope.with_names(steps)
+        for key, part in (("local", entry.local_size), ("offset", entry.offset)):
+            if part is not None and len(part) != len(whole):
+                raise StudyError(f"global and {key} need equally many dimensions", where=place)
+        return Launch(
+            entry.entry or "",
+            counted.expressions(whole, f"{place}.global"),
+            None if entry.local_size is None else scope.expressions(entry.local_size, f"{place}.local"),
+            tuple(arguments),
+            when,
+            None if entry.offset is None else counted.expressions(entry.offset, f"{place}.offset"),
+        )
 
     def _reference(self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: Scope) -> Reference:
         if function is not None:
@@ -205,8 +267,10 @@ class Study:
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
-        path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
-        source = library.source_of(path, self.text.table, self.text.path)
+        if table.file is not None:
+            stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in table.file.items()}
+            return Reference(files={name: Data(**entry) for name, entry in stated.items()})
+        _, source = library.sources_of(table.kernel, self.text.table, self.text.path, "reference.kernel")
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
@@ -225,6 +289,15 @@ class Study:
             if name not in DEVICE_FACTS:
                 raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
 
+    def _names_checked(self) -> set[str]:
+        """Return the names in all checks."""
+        return {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
+
+    def _check_steps(self, defined: Mapping[str, Any]) -> None:
+        for name in sorted(self.steps):
+            if name in defined or name in (*self.sizes, *self.choices, *self.parameters, *DEVICE_FACTS, *FUNCTIONS):
+                raise StudyError(f"the step {name!r} has another meaning already", where="launch", hint="choose another")
+
     def _check_outputs(self) -> None:
         outputs = sorted(buffer.name for buffer in self.outputs)
         if not outputs:
@@ -233,13 +306,22 @@ class Study:
                 where="arguments",
                 hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
             )
-        launched = {name for launch in self.launches for name in launch.arguments}
+        launched = {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
+        launched |= {name for loop in loops_of(self.launches) for group in loop.swap for name in group}
         for name in outputs:
             if name not in launched:
                 what, hint = "is an output that no launch takes", "name it in a launch's arguments"
                 raise StudyError(what, where=f"arguments.{name}", hint=hint)
-        if self.reference.numpy is not None and sorted(self.reference.numpy) != outputs:
-            raise StudyError(f"must give every output and nothing else: {', '.join(outputs)}", where="reference.numpy")
+        for key, text in self.checks.items():
+            if key in self.arguments or key in self.sizes:
+                raise StudyError("is an argument or a size: a check needs a name of its own", where=f"check.{key}")
+            if not names_of(text) & set(outputs):
+                raise StudyError(f"names no output: {', '.join(outputs)}", where=f"check.{key}")
+        wanted = sorted({*outputs, *self.checks} - self.checked)
+        for kind, given in (("numpy", self.reference.numpy), ("file", self.reference.files)):
+            if given is not None and sorted(given) != wanted:
+                what = "must give every output and nothing else" if not self.checks else "must give exactly"
+                raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
 
 
 def check_entries(study: Study) -> None:
@@ -248,7 +330,7 @@ def check_entries(study: Study) -> None:
     if "##" in source:  # a macro may put the name together
         return
     words, kernels = _words(source, study.text, "options", "defines", "choices", "parameters"), _KERNEL.findall(source)
-    for number, launch in enumerate(study.launches, 1):
+    for number, launch, _ in leaves(study.launches):
         if launch.entry not in words:
             raise StudyError(
                 f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
@@ -264,6 +346,34 @@ def effects(study: Study) -> Iterator[str]:
         if name in defined and name not in study.defines:
             yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def _steps(tables: Iterable[schema.LaunchTable]) -> Iterator[str]:
+    """Yield the names that count the turns of loops. Raises StudyError where a loop has that of one around it."""
+    for table in tables:
+        inner = list(_steps(table.turn or ()))
+        if table.step in inner:
+            raise StudyError(f"a loop inside has the step {table.step!r} as well", where="launch.step")
+        yield from ([table.step] if table.step else []) + inner
+
+
+def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
+    given, plain = {}, dict(arguments)
+    for name, entry in arguments.items():
+        data = entry.get("data") if isinstance(entry, Mapping) else None
+        if data is None or isinstance(data, Mapping):
+            continue
+        given[name] = data if callable(data) else np.asarray(data)
+        plain[name] = {**entry, "data": {"given": function_digest(given[name]) if callable(data) else _digest(given[name])}}
+    return given, plain
+
+
+def _digest(array: Any) -> str:
+    """Return 32 hexadecimal digits that stand for an array: its type, shape and contents."""
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
 
 
 def _words(source: str, text: StudyText, *tables: str) -> set[str]:

@@ -97,6 +97,13 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
                 raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
 
 
+def names_of(text: str, where: str = "") -> set[str]:
+    """Return the names of an expression, its functions apart. Raises StudyError where it is malformed."""
+    tree = _parse(text, where)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
+
+
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
     tree = _parse(text, where)
     try:
