@@ -127,7 +127,8 @@ def _parse(text: str, where: str) -> ast.expr:
         raise StudyError(f"longer than {MAX_LENGTH} characters", where=where)
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(text.strip(), mode="eval").body
+            # Parentheses let a text run over several lines of a study.
+            tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
         hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
