@@ -158,7 +158,9 @@ class QueueClock:
         hold = partial(self._holder.hold, self._hold_ns) if self._holds else _hold_nothing
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
         self._enqueued_ns = batch.enqueued_ns
-        if self._holds and batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS:  # the device had to wait for the host: hold it longer
+        if (
+            self._holds and batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS
+        ):  # the device had to wait for the host: hold it longer
             self._hold_ns = min(_LONGEST_HOLD_NS, 2.0 * batch.enqueued_ns)
             self._bases_ns.clear()
             return self._batch(built)

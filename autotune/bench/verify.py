@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Guarded
-from autotune.bench.checks import Checks, Verdict
+from autotune.bench.checks import Checks
+from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, COMPARE, common_options
 from autotune.bench.readback import OnHost
 from autotune.devices import Kernel, Memory, Session
@@ -126,7 +127,9 @@ class Checker:
             if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
                 reasons.append(self._wrong(guarded, words, runs))
         if failed := [one.reason for one in tried if one.reason]:
-            reasons.append(failed[0] if runs == 1 else f"wrong now and then, in {len(failed)} of {runs} runs: {failed[0]}")
+            reasons.append(
+                failed[0] if runs == 1 else f"wrong now and then, in {len(failed)} of {runs} runs: {failed[0]}"
+            )
         return Verdict("; ".join(reasons), worst)
 
     def values(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> dict[str, NDArray[Any]]:

@@ -84,10 +84,12 @@ class Expression:
         return cls(text.strip() if isinstance(text, str) else repr(text), where)
 
     def with_parts(self, parts: Mapping[str, Expression]) -> Expression:
-        """Return it with expressions in the place of names. Raises ExpressionError where that grows beyond the bounds."""
+        """Return it with expressions in the place of names. Raises ExpressionError where that leaves the bounds."""
         if not self.names & parts.keys():
             return self
-        return Expression(replaced(self.text, {name: part.text for name, part in parts.items()}, self.where), self.where)
+        return Expression(
+            replaced(self.text, {name: part.text for name, part in parts.items()}, self.where), self.where
+        )
 
     @cached_property
     def _function(self) -> Compiled:

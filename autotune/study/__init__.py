@@ -7,7 +7,7 @@ The names below are imported when first used: the cold path and the workers need
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
     arguments.py   Buffer, Scalar, Local, as a study declares them and as a plan holds them; types.py: their types
-    sequence.py    loops of launches, unrolled
+    loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     plan.py        Plan: what a worker builds and runs
     inputs.py      input data, with files.py for what lies beside a study
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Local, Scalar
     from autotune.study.imports import files_of
+    from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.library import (
         StudyText,
         default_choices,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         space_hash,
         study_paths,
     )
-    from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller",
     "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs", "check_reference", "default_choices",
-    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
-    "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
+    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data",
+    "made_of", "numpy_type", "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
 ]  # fmt: skip
 
 _HOMES = {

@@ -254,9 +254,7 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     return [argument for argument in arguments if isinstance(argument, Buffer)]
 
 
-def extents(
-    expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1
-) -> tuple[int, ...]:
+def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1) -> tuple[int, ...]:
     """Return the whole numbers that expressions of a study give. Raises StudyError below the least, and for others."""
     found = []
     for expression in expressions:

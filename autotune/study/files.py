@@ -63,7 +63,7 @@ def find_data(name: str, study: Path, where: str) -> Path:
         raise StudyError(
             f"{name!r:.80} lies outside the study's folder", where=place, hint="copy it beside the study, no link"
         )
-    if not is_file(real):
+    if not is_file(Path(real)):
         what = "is no file" if os.path.lexists(real) else "is not there"
         raise StudyError(f"{name!r:.80} {what}", where=place, hint=f"looked in {study.parent}")
     return Path(real)
@@ -82,7 +82,9 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
     """Return the size that `NAME = { file = ..., part = ..., axis = ... }` of a study gives. Raises StudyError."""
     file, part, kind, axis = (entry.get(key) for key in ("file", "part", "type", "axis"))
     if not isinstance(file, str) or not all(isinstance(text, str | None) for text in (part, kind)):
-        raise StudyError("needs a file", where=f"{study}: {where}", hint='write NNZ = { file = "m.mtx", part = "entries" }')
+        raise StudyError(
+            "needs a file", where=f"{study}: {where}", hint='write NNZ = { file = "m.mtx", part = "entries" }'
+        )
     path = find_data(file, study, where)
     if path.suffix == ".mtx" and part in MATRIX_NUMBERS:
         return int(getattr(matrix_of(path), part))
@@ -94,7 +96,7 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
 
 
 def header_of(path: Path, part: str | None, kind: str | None) -> Header:
-    """Return what a file holds. Raises StudyError, naming it, for what is none of the kinds, and for a damaged header."""
+    """Return what a file holds. Raises StudyError, naming it, for what is none of the kinds, or damaged."""
     try:
         match path.suffix:
             case ".npy":

@@ -1,6 +1,6 @@
-"""Calls a study's function, of a reference or of data; as `python -m autotune.study.function REQUEST PARENT` in a process of its own.
+"""Calls a study's function, of a reference or of data.
 
-There it is held to the files that the study's hash covers (imports.py): an audit hook sees what Python opens, and
+As `python -m autotune.study.function REQUEST PARENT`, it does so in a process of its own. There it is held to the files that the study's hash covers (imports.py): an audit hook sees what Python opens, and
 whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
 """
 
@@ -31,7 +31,7 @@ _SYSTEM = ("/dev", "/etc", "/proc", "/sys", "/usr")
 def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any]) -> dict[str, Any]:
     """Call the author's function with those of the names that it takes, and return its arrays by name.
 
-    An array by itself has the name ALONE. Whatever the function raises is the study's error, with the line it came from.
+    An array by itself has the name ALONE. Whatever the function raises is the study's error, with the line of it.
     """
     try:
         found = function(**_taken(function, names))

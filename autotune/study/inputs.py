@@ -29,9 +29,7 @@ _ENTRY_BYTES = 64
 """Bytes that reading one entry of a sparse matrix takes at most: its places and value, and what sorts them."""
 
 
-def input_data(
-    problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical
-) -> Arrays:
+def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical) -> Arrays:
     """Return the contents of each `in` and `inout` buffer, in its logical shape, the same for the same study.
 
     A vector type adds a last axis of its components. `python` runs functions of files; None: they may not. `room` tells
@@ -161,7 +159,7 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
         raise StudyError(f"holds {found.dtype}, not numbers", where=where)
     require_shape(buffer, found.shape, where)
     if found.dtype.kind == "f" and dtype.kind != "f":
-        hint = 'make it whole: numpy = "astype(..., \'int64\')"'
+        hint = "make it whole: numpy = \"astype(..., 'int64')\""
         raise StudyError(f"holds {found.dtype}, the argument is {buffer.type}", where=where, hint=hint)
     with np.errstate(over="ignore"):
         typed = found.astype(dtype)
@@ -256,7 +254,9 @@ class _Inputs:
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:
         array = found.get(buffer.name, found.get(ALONE))
         if array is None:
-            raise StudyError("the function returned nothing for it", where=where, hint="return a dict of arrays by name")
+            raise StudyError(
+                "the function returned nothing for it", where=where, hint="return a dict of arrays by name"
+            )
         try:
             return np.asarray(array)
         except ValueError as error:
@@ -275,7 +275,11 @@ def _draw(buffer: Buffer) -> NDArray[Any]:
         return np.full(shape, data.value).astype(dtype)
     if data.distribution in ("range", "permutation"):
         numbers = np.arange(np.prod(shape))
-        return (generator.permutation(numbers) if data.distribution == "permutation" else numbers).reshape(shape).astype(dtype)
+        return (
+            (generator.permutation(numbers) if data.distribution == "permutation" else numbers)
+            .reshape(shape)
+            .astype(dtype)
+        )
     if dtype.kind in "iu" or data.distribution == "integers":
         return _integers(buffer, dtype, generator)
     kind = np.float64 if dtype == np.float64 else np.float32

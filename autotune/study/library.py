@@ -183,7 +183,9 @@ def sources_of(names: Any, table: Mapping[str, Any], study: Path, key: str) -> t
     """Return the path of the first of a key's kernel files and the text of all of them. Raises StudyError."""
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
-        raise StudyError("names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{study.stem}.cl"')
+        raise StudyError(
+            "names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{study.stem}.cl"'
+        )
     paths = [find_kernel(name, study, key) for name in listed]
     texts = [source_of(path, table, study) for path in paths]
     if sum(map(len, texts)) > MAX_TEXT:

@@ -49,7 +49,8 @@ class Loop:
     """Launches of a study, and loops, that are run `repeat` times in order; all of it expressions.
 
     `step` is the name that counts the turns from 0, if any. After each turn the buffers of each group of `swap` change
-    places: each name stands for the buffer of the next one in its group, the last for that of the first.
+    places: each name stands for the buffer of the next one in its group, the last for that of the first. `alone`: it
+    repeats a launch that is written in the same table.
     """
 
     body: tuple[Launch | Loop, ...]
@@ -57,6 +58,7 @@ class Loop:
     when: Extent
     step: str | None = None
     swap: tuple[tuple[str, ...], ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from autotune.study.arguments import BRACES, Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
 from autotune.study.includes import check_options
 from autotune.study.library import problem_key
+from autotune.study.loops import leaves
 from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
-from autotune.study.sequence import Unrolled, exchanged, leaves
+from autotune.study.sequence import Unrolled, exchanged
 from autotune.study.study import DEVICE_FACTS, Study
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean, require_known
@@ -220,8 +221,8 @@ class Problem:
         ]
         if needed:
             limits.append((f"{' + '.join(needed)} <= constant_memory", "constant memory fits the device"))
-        whens = [one.when.text for one in (launch, *above) if not one.when.names & steps]
-        applies = " and ".join(f"({text})" for text in dict.fromkeys(whens)) or "1"
+        whens = [when for when in (launch.when, *(loop.when for loop in above)) if not when.names & steps]
+        applies = " and ".join(f"({when.text})" for when in dict.fromkeys(whens)) or "1"
         return [
             Constraint(Expression.parse(f"(not ({applies})) or ({text})", where=which), f"{which}: {reason}")
             for text, reason in limits

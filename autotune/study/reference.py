@@ -84,7 +84,9 @@ def check_reference(problem: Problem) -> None:
         if shape is not None and name in problem.outputs:
             require_shape(problem.outputs[name], shape, where, "output")
     plan = problem.plan(problem.default)
-    written = {buffer.name: np.broadcast_to(np.zeros(()), buffer.data_shape) for buffer in plan.buffers if buffer.writes}
+    written = {
+        buffer.name: np.broadcast_to(np.zeros(()), buffer.data_shape) for buffer in plan.buffers if buffer.writes
+    }
     for name, check in plan.checks.items():
         where = f"{problem.study.path}: check.{name}"
         check_names(check.text, names | written, where)

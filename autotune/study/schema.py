@@ -111,16 +111,14 @@ def _form(entry: Any) -> str:
 WholeOrFile = Annotated[
     Annotated[WholeNumber, Tag("one of them")] | Annotated[SizeTable, Tag("a table")], Discriminator(_form)
 ]
-File = Annotated[
-    Annotated[StrictStr, Tag("one of them")] | Annotated[FileTable, Tag("a table")], Discriminator(_form)
-]
+File = Annotated[Annotated[StrictStr, Tag("one of them")] | Annotated[FileTable, Tag("a table")], Discriminator(_form)]
 
 Function = Annotated[StrictStr, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")]
 """`FILE.py:NAME`."""
 
 
 class DataTable(Table):
-    """`data = { ... }` of an input buffer: drawn, read from a file, made by Python; `numpy` makes of it what it says."""
+    """`data = { ... }` of an input buffer: drawn, read from a file, made by Python, or computed."""
 
     distribution: Literal["uniform", "normal", "integers", "constant", "range", "permutation"] = "uniform"
     low: Text = -1.0
@@ -193,7 +191,9 @@ class LaunchTable(Table):
     def _one_kind(self) -> LaunchTable:
         own = (self.entry, self.global_size, self.arguments)
         if self.turn is not None and any(part is not None for part in (*own, self.local_size, self.offset)):
-            raise ValueError("turn holds the launches of a loop: entry, global, local, offset, arguments belong to them")
+            raise ValueError(
+                "turn holds the launches of a loop: entry, global, local, offset, arguments belong to them"
+            )
         if self.turn is None:
             missing = [key for key, part in zip(("entry", "global", "arguments"), own, strict=True) if part is None]
             if missing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,26 +14,6 @@ MOST_LAUNCHES = 100_000
 """Launches of one run, and how many of them may differ."""
 
 MOST_DIFFERENT = 10_000
-
-
-def leaves(items: Iterable[Launch | Loop], number: str = "", above: tuple[Loop, ...] = ()) -> Iterator[Any]:
-    """Yield each launch of a study with its place (`2`, or `2.turn.1`) and the loops around it."""
-    for n, item in enumerate(items, 1):
-        place = f"{number}{n}"
-        if isinstance(item, Launch):
-            yield place, item, above
-        elif len(item.body) == 1 and isinstance(item.body[0], Launch):
-            yield place, item.body[0], (*above, item)
-        else:
-            yield from leaves(item.body, f"{place}.turn.", (*above, item))
-
-
-def loops_of(items: Iterable[Launch | Loop]) -> Iterator[Loop]:
-    """Yield the loops of a study, those inside of others among them."""
-    for item in items:
-        if isinstance(item, Loop):
-            yield item
-            yield from loops_of(item.body)
 
 
 class Unrolled:
@@ -120,9 +100,12 @@ class Unrolled:
 
 
 def exchanged(
-    buffers: Mapping[str, Buffer], ends: Mapping[str, str], swapped: Mapping[str, tuple[str, ...]], compared: Iterable[str]
+    buffers: Mapping[str, Buffer],
+    ends: Mapping[str, str],
+    swapped: Mapping[str, tuple[str, ...]],
+    compared: Iterable[str],
 ) -> dict[str, Buffer]:
-    """Return the buffers that change places, under the names that they end with, as they are to be filled and compared.
+    """Return the buffers that change places, under the names that they end with: how each is filled and compared.
 
     Raises StudyError where those of a group are of different types or extents.
     """

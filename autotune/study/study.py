@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,12 @@ from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
 from autotune.study.arrays import names_of
-from autotune.study.imports import function_digest
+from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, without_comments
 from autotune.study.library import StudyText
+from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.plan import Launch, Loop
 from autotune.study.schema import Scope
-from autotune.study.sequence import leaves, loops_of
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
@@ -100,7 +99,7 @@ class Study:
     ) -> None:
         function = reference if callable(reference) else None
         self.given, tables["arguments"] = _given(tables.get("arguments", {}))
-        tables["reference"] = {"function": function_digest(function)} if function else reference
+        tables["reference"] = {"function": digest_of(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = Path(f"{tables.get('name', 'study')}.toml")
         library.require_plain(tables, str(path))
@@ -173,7 +172,7 @@ class Study:
         given, tuned = Scope(names, defined), Scope(names | set(self.parameters), defined)
         facts = Scope({*DEVICE_FACTS, *self.choices})
         self.definitions = given.definitions  # those that no configuration decides
-        self.steps = frozenset(_steps([*table.launch, *(table.reference.launch or ())]))
+        self.steps = frozenset(steps_of([*table.launch, *(table.reference.launch or ())]))
         self._check_steps(defined)
         self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
@@ -191,7 +190,7 @@ class Study:
             # A scalar may count with the loop that its launch is in.
             scope = tuned.with_names(self.steps) if kind is Scalar else tuned
             self.arguments[name] = kind.declare(name, entry, shaped, scope)
-        self.launches = self._launches(table.launch, "launch", tuned)
+        self.launches = Declared(self.arguments, self.sizes, self.steps).launches(table.launch, "launch", tuned)
         self.reference = self._reference(table.reference, function, given)
         limits, work = table.tolerance, table.work
         self.tolerance = (
@@ -200,60 +199,6 @@ class Study:
         )
         self.flops = None if work.flops is None else given.expression(work.flops, "work.flops")
         self.bytes = None if work.bytes is None else given.expression(work.bytes, "work.bytes")
-
-    def _launches(
-        self, tables: Iterable[schema.LaunchTable], where: str, scope: Scope, steps: frozenset[str] = frozenset()
-    ) -> tuple[Launch | Loop, ...]:
-        return tuple(self._launched(table, f"{where}.{n}", scope, steps) for n, table in enumerate(tables, 1))
-
-    def _launched(self, entry: schema.LaunchTable, place: str, scope: Scope, steps: frozenset[str]) -> Launch | Loop:
-        """Return a launch, or a loop: of itself where it has no launches of its own."""
-        counted = scope.with_names(steps)
-        when = counted.expression(entry.when, f"{place}.when")
-        if entry.repeat is None:
-            return self._launch(entry, place, scope, steps, when)
-        inside = steps | {entry.step} if entry.step else steps
-        for group in entry.swap:
-            for name in group:
-                if not isinstance(self.arguments.get(name), Buffer):
-                    raise StudyError(f"{name!r} is no buffer of [arguments]", where=f"{place}.swap")
-        if len(exchanged := [name for group in entry.swap for name in group]) != len(set(exchanged)):
-            raise StudyError("names a buffer twice", where=f"{place}.swap")
-        if entry.turn is None:
-            always = scope.expression(1, f"{place}.when")
-            body: tuple[Launch | Loop, ...] = (self._launch(entry, place, scope, inside, always),)
-        else:
-            body = self._launches(entry.turn, f"{place}.turn", scope, inside)
-        repeat = counted.expression(entry.repeat, f"{place}.repeat")
-        return Loop(body, repeat, when, entry.step, tuple(map(tuple, entry.swap)))
-
-    def _launch(
-        self, entry: schema.LaunchTable, place: str, scope: Scope, steps: frozenset[str], when: Expression
-    ) -> Launch:
-        arguments, whole = entry.arguments or [], entry.global_size or []
-        for name in arguments:
-            if name not in self.arguments and name not in self.sizes:
-                raise StudyError(
-                    f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
-                    where=f"{place}.arguments",
-                    hint=f"add [arguments.{name}]",
-                )
-            argument = self.arguments.get(name)
-            if isinstance(argument, Scalar) and (others := (argument.value.names & self.steps) - steps):
-                what = f"{name} counts with {sorted(others)[0]}, which no loop around this launch has as its step"
-                raise StudyError(what, where=f"{place}.arguments")
-        counted = scope.with_names(steps)
-        for key, part in (("local", entry.local_size), ("offset", entry.offset)):
-            if part is not None and len(part) != len(whole):
-                raise StudyError(f"global and {key} need equally many dimensions", where=place)
-        return Launch(
-            entry.entry or "",
-            counted.expressions(whole, f"{place}.global"),
-            None if entry.local_size is None else scope.expressions(entry.local_size, f"{place}.local"),
-            tuple(arguments),
-            when,
-            None if entry.offset is None else counted.expressions(entry.offset, f"{place}.offset"),
-        )
 
     def _reference(self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: Scope) -> Reference:
         if function is not None:
@@ -268,10 +213,12 @@ class Study:
             name, _, attribute = table.python.partition(":")
             return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
         if table.file is not None:
-            stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in table.file.items()}
+            entries = table.file.items()
+            stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
         _, source = library.sources_of(table.kernel, self.text.table, self.text.path, "reference.kernel")
-        return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
+        declared = Declared(self.arguments, self.sizes, self.steps)
+        return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
         seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
@@ -296,7 +243,8 @@ class Study:
     def _check_steps(self, defined: Mapping[str, Any]) -> None:
         for name in sorted(self.steps):
             if name in defined or name in (*self.sizes, *self.choices, *self.parameters, *DEVICE_FACTS, *FUNCTIONS):
-                raise StudyError(f"the step {name!r} has another meaning already", where="launch", hint="choose another")
+                what, hint = f"the step {name!r} has another meaning already", "choose another name"
+                raise StudyError(what, where="launch", hint=hint)
 
     def _check_outputs(self) -> None:
         outputs = sorted(buffer.name for buffer in self.outputs)
@@ -348,32 +296,15 @@ def effects(study: Study) -> Iterator[str]:
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
 
 
-def _steps(tables: Iterable[schema.LaunchTable]) -> Iterator[str]:
-    """Yield the names that count the turns of loops. Raises StudyError where a loop has that of one around it."""
-    for table in tables:
-        inner = list(_steps(table.turn or ()))
-        if table.step in inner:
-            raise StudyError(f"a loop inside has the step {table.step!r} as well", where="launch.step")
-        yield from ([table.step] if table.step else []) + inner
-
-
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
-    given, plain = {}, dict(arguments)
+    given, plain = dict[str, Any](), dict(arguments)
     for name, entry in arguments.items():
         data = entry.get("data") if isinstance(entry, Mapping) else None
-        if data is None or isinstance(data, Mapping):
-            continue
-        given[name] = data if callable(data) else np.asarray(data)
-        plain[name] = {**entry, "data": {"given": function_digest(given[name]) if callable(data) else _digest(given[name])}}
+        if data is not None and not isinstance(data, Mapping):
+            given[name] = data if callable(data) else np.array(data)  # of what the caller has now
+            plain[name] = {**entry, "data": {"given": digest_of(given[name])}}
     return given, plain
-
-
-def _digest(array: Any) -> str:
-    """Return 32 hexadecimal digits that stand for an array: its type, shape and contents."""
-    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
 
 
 def _words(source: str, text: StudyText, *tables: str) -> set[str]:
