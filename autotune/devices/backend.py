@@ -174,7 +174,8 @@ class Session(Protocol):
     def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int], first: int = 0) -> None:
         """Set arguments of a kernel from the first on: buffers, NumPy scalars, or bytes of local memory as an integer.
 
-        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for one that the kernel does not take.
+        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for
+        one that the kernel does not take.
         """
 
     def launch(

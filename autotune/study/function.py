@@ -1,7 +1,8 @@
 """Calls a study's function, of a reference or of data.
 
-As `python -m autotune.study.function REQUEST PARENT`, it does so in a process of its own. There it is held to the files that the study's hash covers (imports.py): an audit hook sees what Python opens, and
-whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
+As `python -m autotune.study.function REQUEST PARENT`, it does so in a process of its own. There it is held to the files
+that the study's hash covers (imports.py): an audit hook sees what Python opens, and whatever else it reads is refused.
+What a library in C, another process or the network reads is not seen.
 """
 
 from __future__ import annotations
