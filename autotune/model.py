@@ -80,6 +80,7 @@ class DeviceInfo:
     max_allocation: int = 0
     compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
     backend: str = "opencl"
+    images: bool = True
 
     @property
     def number(self) -> str:

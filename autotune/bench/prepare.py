@@ -22,7 +22,7 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study import Launch, Plan
+from autotune.study import Launch, Plan, struct_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.view for guarded in buffers})
+        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.argument for guarded in buffers})
     except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
@@ -98,7 +98,7 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
     PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
     compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
-    set_arguments(session, plan, compiled, {one.buffer.name: one.view for one in arena.prepare(plan)})
+    set_arguments(session, plan, compiled, {one.buffer.name: one.argument for one in arena.prepare(plan)})
     for kernel, launch, _ in compiled.kernels:
         if launch.local_size is not None:
             sizes = zip(launch.global_size, launch.local_size, strict=True)
@@ -146,5 +146,5 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     argument = plan.arguments[name]
     if argument.local_bytes:  # may be too large for this device only
         return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
-    given = f"{argument.kind} of {argument.type} as argument {error.position + 1}, {name}"
+    given = f"{argument.kind} of {struct_name(argument.type)} as argument {error.position + 1}, {name}"
     return Fault(Outcome.COMPILE_ERROR, f"{launch.entry} does not take {given}: {error}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
 from autotune.devices import Session
-from autotune.study import Tolerance, numpy_type
+from autotune.study import Leaf, Tolerance, member_of, numpy_type
 
 _NONE = np.zeros(4, np.uint32)
 
@@ -62,20 +62,22 @@ class OnHost:
             [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
         )
 
-    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
         dtype, width = numpy_type(buffer.type)
         place = tuple(slice(extent) for extent in buffer.shape)
 
         def look() -> NDArray[np.uint32]:
-            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype).reshape(*buffer.allocate, width)
-            expected = np.asarray(self._expected[buffer.name]).astype(dtype).reshape(-1)
-            return _compared(room[place].reshape(-1), expected, tolerance)
+            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype)
+            room = room.reshape(*buffer.allocate, *((width,) if width > 1 else ()))
+            expected = member_of(np.asarray(self._expected[buffer.name]).astype(dtype), leaf).reshape(-1)
+            return _compared(member_of(room[place], leaf).reshape(-1), expected, tolerance)
 
         return look
 
     def _read(self, guarded: Guarded, start: int, nbytes: int) -> NDArray[np.uint8]:
+        guarded.pull(self._session)
         found = np.empty(nbytes, np.uint8)
         self._session.read(guarded.whole, found, start)
         return found

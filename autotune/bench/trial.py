@@ -110,6 +110,7 @@ class Bench:
         outputs = {}
         for guarded in built.buffers:
             if guarded.buffer.writes:
+                guarded.pull(self._session)
                 outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
                 self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
         verdict = self._checker.check(built.buffers, {})

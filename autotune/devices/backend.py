@@ -156,6 +156,22 @@ class Session(Protocol):
     def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
+        """Return a new image that kernels read and write, of one to three dimensions.
+
+        `shape` is as NumPy has it, the last extent OpenCL's width; `order` OpenCL's name (`RGBA`); `channel` the scalar
+        type (`uchar`). `write`, `read` and `copy` take it as a whole, its pixels dense. Raises BackendError where the
+        device has no images, or none of this kind.
+        """
+        raise BackendError("this backend has no images")
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> Any:
+        """Return what tells a kernel how to read images: OpenCL's names in small letters (`clamp_to_edge`, `linear`).
+
+        Raises BackendError where the device has none.
+        """
+        raise BackendError("this backend has no samplers")
+
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
         """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
 
@@ -171,8 +187,9 @@ class Session(Protocol):
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
+    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int]) -> None:
+        """Set all arguments of a kernel: buffers, images, samplers, NumPy scalars and arrays of no dimension with
+        fields (structs), arrays of the components of a vector, or bytes of local memory as a plain integer.
 
         Raises ArgumentError for one that the kernel does not take.
         """

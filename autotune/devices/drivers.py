@@ -52,6 +52,7 @@ def describe(index: int, device: Any, library: str) -> DeviceInfo:
         pci=_pci(device),
         max_allocation=device.max_mem_alloc_size,
         compute_capability=capability,
+        images=bool(device.image_support),
     )
 
 

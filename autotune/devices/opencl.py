@@ -115,6 +115,7 @@ class OpenCLSession:
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
             self._launched: list[cl.Event] | None = []  # None: nothing is profiled
             self._batches_ns = 0
+            self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
             self.cache = max(floor, self._device.global_mem_cache_size)
@@ -139,15 +140,60 @@ class OpenCLSession:
                 byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
                 cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
-    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> cl.Image:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no images")
+        extents = tuple(reversed(shape))
+        order_, type_ = getattr(cl.channel_order, order), _channel_type(channel, normalized)
+        kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
+        said = f"images of {len(extents)} dimensions, order {order} and type {channel}{' normalized' * normalized}"
         with _reported():
-            cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(data), dst_offset=offset, is_blocking=True)
+            offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
+            if (order_, type_) not in [(one.channel_order, one.channel_data_type) for one in offered]:
+                raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
+            made = cl.ImageFormat(order_, type_)
+        try:
+            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
+        except cl.Error as error:
+            what = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            raise BackendError(what, name=error_name(error.code)) from None
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no samplers")
+        key = addressing, filtering, normalized
+        if key not in self._samplers:  # kept: a kernel holds its sampler by no reference on some drivers
+            mode, filter_ = getattr(cl.addressing_mode, addressing.upper()), getattr(cl.filter_mode, filtering.upper())
+            with _reported():
+                self._samplers[key] = cl.Sampler(self._context, normalized, mode, filter_)
+        return self._samplers[key]
+
+    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        data = np.ascontiguousarray(data)
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            with _reported():
+                cl.enqueue_copy(self._queue, buffer, plain, **_whole(buffer), is_blocking=True)
+            return
+        with _reported():
+            cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
 
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            with _reported():
+                cl.enqueue_copy(self._queue, plain, buffer, **_whole(buffer), is_blocking=True)
+            return
         with _reported():
-            cl.enqueue_copy(self._queue, data, buffer, src_offset=offset, is_blocking=True)
+            cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
 
     def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
+        images = [one for one in (source, target) if isinstance(one, cl.Image)]
+        if images:
+            offset = target_offset if images[0] is source else source_offset
+            with _reported():
+                cl.enqueue_copy(self._queue, target, source, **_whole(images[0]), offset=offset)
+            return
         with _reported():
             cl.enqueue_copy(
                 self._queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
@@ -173,6 +219,8 @@ class OpenCLSession:
     def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
         for position, value in enumerate(arguments):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
+            if isinstance(value, np.ndarray):  # a vector or a struct: bytes
+                argument = np.frombuffer(value.tobytes(), np.uint8)
             try:
                 kernel.set_arg(position, argument)
             except cl.Error as error:
@@ -233,6 +281,21 @@ class OpenCLSession:
     def finish(self) -> None:
         with _reported():
             self._queue.finish()
+
+
+def _channel_type(channel: str, normalized: bool) -> int:
+    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 where it is normalized."""
+    if channel in ("half", "float"):
+        return int(getattr(cl.channel_type, {"half": "HALF_FLOAT", "float": "FLOAT"}[channel]))
+    bits = {"char": 8, "short": 16, "int": 32}[channel.removeprefix("u")]
+    sign = ("UNORM" if channel[0] == "u" else "SNORM") if normalized else "UNSIGNED" if channel[0] == "u" else "SIGNED"
+    return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
+
+
+def _whole(image: cl.Image) -> dict[str, tuple[int, ...]]:
+    """Return origin and region of all pixels."""
+    extents = [image.width, max(1, image.height), max(1, image.depth)]
+    return {"origin": (0, 0, 0), "region": tuple(extents)}
 
 
 class OpenCL:

@@ -13,7 +13,7 @@ from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study.arguments import BRACES, Argument, Buffer, Scalar, filled
+from autotune.study.arguments import BRACES, Argument, Buffer, Image, Sampler, Scalar, filled
 from autotune.study.includes import check_options
 from autotune.study.library import problem_key
 from autotune.study.plan import Launch, Plan, Tolerance
@@ -155,6 +155,10 @@ class Problem:
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
+        images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
+        if images and not self.device.images:
+            what = f"{self.device.name} has no images, and {', '.join(images)} needs them"
+            raise DeviceError(what, where=f"study {self.study.name}")
         if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
@@ -189,8 +193,8 @@ class Problem:
                 limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
         arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
-        local = [(argument.local_count, self._element_bytes(argument)) for argument in arguments]
-        needed = [f"({count.text}) * {nbytes}" for count, nbytes in local if count is not None]
+        local = [argument for argument in arguments if argument.local_count is not None]
+        needed = [f"({argument.local_count.text}) * {self._element_bytes(argument)}" for argument in local]
         if needed:
             limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
         return [

@@ -20,6 +20,7 @@ from autotune.study.includes import folders_of, inline, without_comments
 from autotune.study.library import StudyText
 from autotune.study.plan import Launch
 from autotune.study.schema import Scope
+from autotune.study.structs import struct_texts
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
@@ -61,7 +62,7 @@ class Reference:
     Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
     """
 
-    numpy: Mapping[str, str] | None = None
+    numpy: Mapping[str, str | Mapping[str, str]] | None = None
     source: str | None = None
     launches: tuple[Launch, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
@@ -146,8 +147,9 @@ class Study:
             raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
-        given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS})
-        tuned, facts = Scope(given.known | set(self.parameters)), Scope({*DEVICE_FACTS, *self.choices})
+        structs = struct_texts(table.structs, self.choices)
+        given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS}, structs)
+        tuned, facts = Scope(given.known | set(self.parameters), structs), Scope({*DEVICE_FACTS, *self.choices})
         self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
             Constraint(tuned.expression(entry.require, f"constraints.{n}.require"), entry.reason or str(entry.require))
