@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autotune.bench.arena import Arena, Guarded, round_up
 from autotune.bench.report import Fault, first_error, located, too_large
+from autotune.bench.signature import check_signatures
 from autotune.bench.verify import Checker
 from autotune.devices import (
     ArgumentError,
@@ -58,6 +59,7 @@ def compile_plan(session: Session, plan: Plan, program: Program | None = None) -
         except BackendError as error:
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
         if kernel.num_args != len(launch.arguments):
+            check_signatures(session, plan)  # says it better, where the driver tells
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
@@ -137,6 +139,7 @@ def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mappi
         try:
             session.set_arguments(kernel, values)
         except ArgumentError as error:
+            check_signatures(session, plan)
             raise _refused(plan, launch, error) from None
 
 

@@ -97,6 +97,22 @@ class KernelLimits:
     private_memory: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KernelArgument:
+    """What a compiler says of one argument of a kernel.
+
+    `type_name`: as the source has it, without qualifiers (`float*`, `image2d_t`, `Particle`); `address`: `global`,
+    `constant`, `local` or `private`; `access`, of an image: `read_only`, `write_only`, `read_write`; `const`: it, or
+    what it points to.
+    """
+
+    name: str
+    type_name: str
+    address: str = "private"
+    access: str = ""
+    const: bool = False
+
+
 class Kernel(Protocol):
     """One entry of a program, with arguments of its own."""
 
@@ -186,6 +202,13 @@ class Session(Protocol):
 
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
+
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        """Return the arguments of each kernel of a program by its entry; those of which the compiler tells nothing lack.
+
+        Raises BuildError with the compiler's log.
+        """
+        return {}
 
     def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int]) -> None:
         """Set all arguments of a kernel: buffers, images, samplers, NumPy scalars and arrays of no dimension with

@@ -22,7 +22,7 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
+from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelArgument, KernelLimits, Traits
 from autotune.model import DeviceInfo
 
 _MOST_FILLED = 2**28
@@ -77,6 +77,12 @@ class OpenCLProgram:
             self.log = str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
         found = {name: [int(number) for number in pattern.findall(self.log)] for name, pattern in drivers.FACTS.items()}
         self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of its kernels."""
+        with _reported():
+            return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
 
     @property
     def binary(self) -> bytes:
@@ -216,6 +222,15 @@ class OpenCLSession:
             ) from None
         return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        built = self.build(source, [*options, "-cl-kernel-arg-info"])
+        found: dict[str, Sequence[KernelArgument]] = {}
+        with suppress(cl.Error, BackendError):
+            for entry in filter(None, built.entries):
+                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
+                    found[entry] = _signature(built.kernel(entry))
+        return found
+
     def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
         for position, value in enumerate(arguments):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
@@ -281,6 +296,31 @@ class OpenCLSession:
     def finish(self) -> None:
         with _reported():
             self._queue.finish()
+
+
+def _signature(kernel: cl.Kernel) -> list[KernelArgument]:
+    ask, found = cl.kernel_arg_info, []
+    for position in range(kernel.num_args):
+        address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
+        access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
+        qualifiers = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
+        kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
+        name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
+        if not kind or not name:
+            raise BackendError("the driver tells nothing of a kernel's arguments")
+        found.append(
+            KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
+        )
+    return found
+
+
+_CONST = cl.kernel_arg_type_qualifier.CONST
+_ADDRESSES = {
+    getattr(cl.kernel_arg_address_qualifier, name.upper()): name for name in ("global", "local", "constant", "private")
+}
+_ACCESSES = {
+    getattr(cl.kernel_arg_access_qualifier, name.upper()): name for name in ("read_only", "write_only", "read_write")
+}
 
 
 def _channel_type(channel: str, normalized: bool) -> int:
