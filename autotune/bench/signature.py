@@ -43,7 +43,7 @@ def check_signatures(session: Session, plan: Plan) -> list[str]:
         known = session.signatures(plan.source, plan.options)
     except BackendError:  # the build that counts says it
         return []
-    hints = []
+    hints: list[str] = []
     for number, launch in enumerate(plan.launches, 1):
         told = known.get(launch.entry)
         if told is None:

@@ -214,7 +214,11 @@ class OnDevice:
         limits = (real(tolerance.relative), real(tolerance.absolute))
         start = np.uint64(leaf.offset // numpy_type(leaf.scalar)[0].itemsize)
         layout = (start, np.uint64(math.prod(extent)), np.array(extent, np.uint64), np.array(stride, np.uint64))
-        return guarded, self._compare[leaf.scalar], (guarded.view, self._references[buffer.name, leaf], *layout, *limits)
+        return (
+            guarded,
+            self._compare[leaf.scalar],
+            (guarded.view, self._references[buffer.name, leaf], *layout, *limits),
+        )
 
     def _upload(self, buffer: Buffer, leaf: Leaf) -> None:
         dtype, _ = numpy_type(leaf.scalar)

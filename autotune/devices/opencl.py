@@ -22,7 +22,15 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelArgument, KernelLimits, Traits
+from autotune.devices.backend import (
+    ArgumentError,
+    BackendError,
+    Batch,
+    BuildError,
+    KernelArgument,
+    KernelLimits,
+    Traits,
+)
 from autotune.model import DeviceInfo
 
 _MOST_FILLED = 2**28
@@ -161,7 +169,9 @@ class OpenCLSession:
         try:
             return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
         except cl.Error as error:
-            what = f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            what = (
+                f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            )
             raise BackendError(what, name=error_name(error.code)) from None
 
     def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
@@ -178,8 +188,9 @@ class OpenCLSession:
         data = np.ascontiguousarray(data)
         plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
         if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
             with _reported():
-                cl.enqueue_copy(self._queue, buffer, plain, **_whole(buffer), is_blocking=True)
+                cl.enqueue_copy(self._queue, buffer, plain, origin=origin, region=region, is_blocking=True)
             return
         with _reported():
             cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
@@ -187,8 +198,9 @@ class OpenCLSession:
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
         plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
         if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
             with _reported():
-                cl.enqueue_copy(self._queue, plain, buffer, **_whole(buffer), is_blocking=True)
+                cl.enqueue_copy(self._queue, plain, buffer, origin=origin, region=region, is_blocking=True)
             return
         with _reported():
             cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
@@ -197,8 +209,10 @@ class OpenCLSession:
         images = [one for one in (source, target) if isinstance(one, cl.Image)]
         if images:
             offset = target_offset if images[0] is source else source_offset
+            copy: Any = cl.enqueue_copy  # its types know no offset
+            origin, region = _whole(images[0])
             with _reported():
-                cl.enqueue_copy(self._queue, target, source, **_whole(images[0]), offset=offset)
+                copy(self._queue, target, source, offset=offset, origin=origin, region=region)
             return
         with _reported():
             cl.enqueue_copy(
@@ -303,7 +317,7 @@ def _signature(kernel: cl.Kernel) -> list[KernelArgument]:
     for position in range(kernel.num_args):
         address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
         access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
-        qualifiers = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
+        qualifiers: Any = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
         kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
         name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
         if not kind or not name:
@@ -332,10 +346,9 @@ def _channel_type(channel: str, normalized: bool) -> int:
     return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
 
 
-def _whole(image: cl.Image) -> dict[str, tuple[int, ...]]:
+def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return origin and region of all pixels."""
-    extents = [image.width, max(1, image.height), max(1, image.depth)]
-    return {"origin": (0, 0, 0), "region": tuple(extents)}
+    return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 
 
 class OpenCL:

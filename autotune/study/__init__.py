@@ -32,16 +32,17 @@ if TYPE_CHECKING:
     from autotune.study.plan import Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
-    from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name
+    from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
 
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
     "PythonCaller", "Sampler", "Scalar",
     "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
-    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "is_struct", "leaves", "made_of",
-    "member_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash", "struct_name", "study_paths",
+    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "is_struct", "leaves",
+    "made_of", "member_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash",
+    "struct_name", "study_paths",
 ]  # fmt: skip
 
 _HOMES = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from autotune.errors import StudyError
 from autotune.study.structs import is_struct, leaves, member_of, struct_name, widened
-from autotune.study.types import SCALAR_TYPES, numpy_type, scalar_type
+from autotune.study.types import numpy_type, scalar_type
 from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ def _nested_shape(value: Any) -> tuple[int, ...]:
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
     """Raise StudyError where the values are not those of the struct's members."""
-    fields = dtype.fields or {}
+    fields: Mapping[str, Any] = dtype.fields or {}
     if not isinstance(value, Members):
         if not isinstance(value, tuple):
             raise StudyError('a struct is { MEMBER = "..." }', where=where)

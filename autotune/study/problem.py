@@ -193,8 +193,8 @@ class Problem:
                 limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
         arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
-        local = [argument for argument in arguments if argument.local_count is not None]
-        needed = [f"({argument.local_count.text}) * {self._element_bytes(argument)}" for argument in local]
+        counted = [(argument.local_count, argument) for argument in arguments]
+        needed = [f"({count.text}) * {self._element_bytes(each)}" for count, each in counted if count is not None]
         if needed:
             limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
         return [

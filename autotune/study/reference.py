@@ -136,7 +136,7 @@ def _data_of(data: Data, path: tuple[str, ...]) -> Data:
 
 
 def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
-    fields = dtype.fields or {}
+    fields: Mapping[str, Any] = dtype.fields or {}
     for name, inner in data.fields:
         if name not in fields:
             raise StudyError(f"the struct has no {name!r}{did_you_mean(name, fields)}", where=where)
@@ -204,7 +204,8 @@ def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) 
         array = np.asarray(found)
         if array.dtype.names is None:
             what = f"{struct_name(buffer.type)} is a struct, the reference gives plain numbers"
-            raise StudyError(what, where=where, hint=f'give its members: {buffer.name} = {{ {dtype.names[0]} = "..." }}')  # type: ignore[index]
+            first = (dtype.names or ("MEMBER",))[0]
+            raise StudyError(what, where=where, hint=f'give its members: {buffer.name} = {{ {first} = "..." }}')
         found = {name: array[name] for name in array.dtype.names}
     fields = _members(buffer, found, where)
     record: NDArray[Any] = np.zeros(buffer.shape, dtype) if given is None else given.copy()
@@ -226,7 +227,7 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
     if dtype.names is None:
         what = f"gives members, and {buffer.name} is no struct"
         raise StudyError(what, where=where, hint='write one expression: "..."')
-    fields = {name: (*buffer.shape, *(dtype.fields or {})[name][0].shape) for name in dtype.names}
+    fields = {name: (*buffer.shape, *dtype[name].shape) for name in dtype.names}
     for name in found:
         if name not in fields:
             what = f"{struct_name(buffer.type)} has no {name!r}{did_you_mean(name, fields)}"

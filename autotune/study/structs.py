@@ -1,8 +1,8 @@
 """Structs as C lays them out: from a study's `[structs]` to a NumPy type, and to the numbers that lie in it.
 
 A struct travels as its text, `struct Particle { float4 position; int tag[4]; }`, complete with those nested in it, so
-that a plan needs nothing else. OpenCL C lays out as C does: a member starts at a multiple of its alignment (of a vector:
-its size, three components taking the room of four), the whole is a multiple of the largest.
+that a plan needs nothing else. OpenCL C lays out as C does: a member starts at a multiple of its alignment (a
+vector's is its size, three components taking the room of four), the whole is a multiple of the largest.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def leaves(text: str) -> tuple[Leaf, ...]:
 
 def offsets(text: str) -> dict[str, int]:
     """Return where the members of a struct start, in bytes."""
-    fields = _layout(text).dtype.fields or {}
+    fields: Mapping[str, Any] = _layout(text).dtype.fields or {}
     return {name: int(where) for name, (_, where, *_) in fields.items()}
 
 
@@ -176,12 +176,12 @@ def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
         starts.append(start)
         inside += _placed(member, called, start, dimensions)
     size = _round_up(end, alignment)
-    dtype = np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})  # type: ignore[call-overload]
+    dtype = np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})
     return _Layout(name, dtype, alignment, tuple(inside)), at + 1
 
 
 def _plain(text: str) -> _Layout:
-    dtype, scalar, width = scalar_type(text)
+    dtype, _, width = scalar_type(text)
     stored = 4 if width == 3 else width
     whole = np.dtype((dtype, (stored,))) if width > 1 else dtype
     return _Layout(text, whole, dtype.itemsize * stored, leaves(text))
@@ -227,8 +227,7 @@ def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
 def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a type with its numbers in 64 bits, nested as they are."""
     if dtype.names is not None:
-        fields = dtype.fields or {}
-        return np.dtype([(name, widened(fields[name][0])) for name in dtype.names])
+        return np.dtype([(name, widened(dtype[name])) for name in dtype.names])
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((widened(base), shape))

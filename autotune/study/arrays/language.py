@@ -242,7 +242,9 @@ def _fields(value: Any) -> tuple[str, ...]:
 
 def _field(value: Any, name: str) -> Any:
     if name not in _fields(value):
-        what = f"no member {name!r}{did_you_mean(name, _fields(value))}" if _fields(value) else f"no struct has {name!r}"
+        what = (
+            f"no member {name!r}{did_you_mean(name, _fields(value))}" if _fields(value) else f"no struct has {name!r}"
+        )
         raise BoundError(what)
     return value[name]
 
