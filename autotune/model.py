@@ -82,6 +82,7 @@ class DeviceInfo:
     backend: str = "opencl"
     constant_memory: int = 65536  # the least that OpenCL asks for
     sub_group_size: int = 0  # 0: the driver does not tell
+    images: bool = True
 
     @property
     def number(self) -> str:

@@ -19,6 +19,7 @@ from autotune.devices import Session
 from autotune.errors import StudyError
 from autotune.study import Check
 from autotune.study.arrays import evaluate, names_of
+from autotune.study.structs import widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +91,4 @@ def _judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]
 
 
 def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype({"f": np.float64, "i": np.int64, "u": np.uint64}[array.dtype.kind])
+    return array.astype(widened(array.dtype))

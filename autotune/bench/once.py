@@ -79,5 +79,7 @@ def keep(device: DeviceInfo, plan: Plan) -> Kept:
 
 def _random(buffer: Buffer) -> Any:
     dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return np.zeros(buffer.nbytes // dtype.itemsize, dtype)
     count = buffer.nbytes // dtype.itemsize
     return (np.random.default_rng(1).random(count, dtype=np.float32) * 8).astype(dtype)

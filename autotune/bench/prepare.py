@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.bench.arena import Arena, Guarded, round_up
 from autotune.bench.report import Fault, first_error, located, too_large
+from autotune.bench.signature import check_signatures
 from autotune.bench.verify import Checker
 from autotune.devices import (
     ArgumentError,
@@ -23,7 +24,7 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study import Launch, Plan
+from autotune.study import Launch, Plan, struct_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ def compile_plan(session: Session, plan: Plan, program: Program | None = None) -
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
         kernel, limits = made[key]
         if kernel.num_args != len(launch.arguments):
+            check_signatures(session, plan)  # says it better, where the driver tells
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
@@ -92,7 +94,7 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.view for guarded in buffers})
+        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.argument for guarded in buffers})
     except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
@@ -109,7 +111,7 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
     PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
     compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
-    set_arguments(session, plan, compiled, {one.buffer.name: one.view for one in arena.prepare(plan)})
+    set_arguments(session, plan, compiled, {one.buffer.name: one.argument for one in arena.prepare(plan)})
     done = set()
     for kernel, launch, _ in compiled.kernels:
         if launch.local_size is not None and (key := compiled_apart(launch)) not in done:
@@ -159,6 +161,7 @@ def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mappi
         try:
             session.set_arguments(kernel, values)
         except ArgumentError as error:
+            check_signatures(session, plan)
             raise _refused(plan, launch, error) from None
 
 
@@ -168,5 +171,5 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     argument = plan.arguments[name]
     if argument.local_bytes:  # may be too large for this device only
         return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
-    given = f"{argument.kind} of {argument.type} as argument {error.position + 1}, {name}"
+    given = f"{argument.kind} of {struct_name(argument.type)} as argument {error.position + 1}, {name}"
     return Fault(Outcome.COMPILE_ERROR, f"{launch.entry} does not take {given}: {error}")

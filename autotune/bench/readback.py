@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
 from autotune.devices import Session
-from autotune.study import Tolerance, numpy_type
+from autotune.study import Leaf, Tolerance, member_of, numpy_type
 
 _NONE = np.zeros(4, np.uint32)
 
@@ -62,18 +62,19 @@ class OnHost:
             [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
         )
 
-    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
         dtype, _ = numpy_type(buffer.type)
 
         def look() -> NDArray[np.uint32]:
-            expected = np.asarray(self._expected[buffer.name]).astype(dtype).reshape(-1)
-            return compared(contents(self._session, guarded).reshape(-1), expected, tolerance)
+            expected = member_of(np.asarray(self._expected[buffer.name]).astype(dtype), leaf).reshape(-1)
+            return compared(member_of(contents(self._session, guarded), leaf).reshape(-1), expected, tolerance)
 
         return look
 
     def _read(self, guarded: Guarded, start: int, nbytes: int) -> NDArray[np.uint8]:
+        guarded.pull(self._session)
         found = np.empty(nbytes, np.uint8)
         self._session.read(guarded.whole, found, start)
         return found
@@ -81,6 +82,7 @@ class OnHost:
 
 def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
     """Read the logical part of a buffer back, in its shape."""
+    guarded.pull(session)
     buffer = guarded.buffer
     dtype, width = numpy_type(buffer.type)
     room = np.empty((*buffer.allocate, width), dtype)

@@ -16,6 +16,7 @@ from autotune.bench.finals import Finals
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Limits, Report
+from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session
@@ -47,6 +48,7 @@ class Bench:
         self._launcher = Launcher(session, self._arena, limits, announce, self._watch)
         self.clocks = Clocks(session, self._launcher)
         self._compiled: dict[Any, Compiled] = {}
+        self._hints: dict[str, list[str]] = {}  # by source, of those whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
@@ -91,15 +93,17 @@ class Bench:
             )  # fmt: skip
         except Fault as fault:
             watch.lap("verify" if watch.seconds else "build")
+            reason = str(fault)
             if fault.outcome is Outcome.WRONG_RESULT:
                 self.refresh()
+                reason = "; ".join([reason, *self._hints.get(plan.source, ())])
             busy, fatal = 0.0, fault.fatal
             try:
                 busy = 0.0 if fatal else self._launcher.busy_s()
             except Fault:  # a refused launch may take the context along: the reason is still the refusal
                 fatal = True
             return Report(
-                fault.outcome, str(fault), **watch.seconds, busy_s=busy, build_log=fault.detail or log,
+                fault.outcome, reason, **watch.seconds, busy_s=busy, build_log=fault.detail or log,
                 environment=environment, fatal=fatal,
             )  # fmt: skip
 
@@ -110,6 +114,7 @@ class Bench:
         outputs = {}
         for guarded in built.buffers:
             if guarded.buffer.name in plan.outputs:
+                guarded.pull(self._session)
                 outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
                 self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
         outputs |= self._checker.values(built.buffers, plan.checks)
@@ -134,6 +139,8 @@ class Bench:
         """Return a plan ready to launch, compiled once. Raises Fault."""
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
+        if plan.source not in self._hints:
+            self._hints[plan.source] = check_signatures(self._session, plan)
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:

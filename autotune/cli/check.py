@@ -154,7 +154,7 @@ def _build(
     if trial.outcome is Outcome.COMPILE_ERROR:
         kernel = str(problem.study.text.kernel_path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
-        what = "does not build; its log:" if logged else f"does not build: {trial.reason}"
+        what = "does not build; its log:" if logged else trial.reason
         raise StudyError(what, where=kernel, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {

@@ -56,6 +56,7 @@ def describe(index: int, device: Any, library: str) -> DeviceInfo:
         compute_capability=capability,
         constant_memory=device.max_constant_buffer_size,
         sub_group_size=_sub_group_size(device),
+        images=bool(device.image_support),
     )
 
 

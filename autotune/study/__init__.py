@@ -6,7 +6,8 @@ The names below are imported when first used: the cold path and the workers need
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
-    arguments.py   Buffer, Scalar, Local, as a study declares them and as a plan holds them; types.py: their types
+    arguments.py   Buffer, Image, Sampler, Scalar, Local, as a study declares them and as a plan holds them
+    types.py       their types, and structs.py
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     plan.py        Plan: what a worker builds and runs
     inputs.py      input data, with files.py for what lies beside a study
@@ -17,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autotune.study.arguments import Argument, Buffer, Local, Scalar
+    from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar
     from autotune.study.imports import files_of
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.library import (
@@ -35,18 +36,20 @@ if TYPE_CHECKING:
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data
+    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller",
-    "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs", "check_reference", "default_choices",
-    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data",
-    "made_of", "numpy_type", "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
+    "PythonCaller", "Sampler", "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs",
+    "check_reference", "default_choices", "default_configuration", "default_size", "effects", "expected_data",
+    "files_of", "find_study", "input_data", "is_struct", "leaves", "made_of", "member_of", "numpy_type",
+    "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash", "struct_name", "study_paths",
 ]  # fmt: skip
 
 _HOMES = {
-    "arguments": "Argument Buffer Local Scalar",
+    "arguments": "Argument Buffer Image Local Sampler Scalar",
     "imports": "files_of",
     "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
     "parameter_values problem_key space_hash study_paths",
@@ -55,6 +58,7 @@ _HOMES = {
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "check_reference expected_data",
     "study": "Parameter Study check_entries effects",
+    "structs": "Leaf is_struct leaves member_of offsets struct_name",
     "types": "numpy_type",
 }
 

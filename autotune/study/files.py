@@ -44,6 +44,12 @@ class Header(NamedTuple):
     shape: tuple[int, ...]
     kind: str
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element; 1 where only NumPy can tell."""
+        digits = self.kind[2:]
+        return int(digits) if digits.isdecimal() and len(digits) < 5 else 1
+
 
 class Matrix(NamedTuple):
     """The first lines of a matrix: `entries` are those of the whole, with the mirrored ones of a symmetric matrix."""
@@ -219,9 +225,8 @@ def _numpy_header(file: Any) -> tuple[Header, int]:
 
 def _require_length(path: Path, header: Header, begins: int) -> None:
     """Raise StudyError where a .npy of plain numbers has less data than its header says."""
-    digits = header.kind[2:]
-    if header.kind[1:2] not in ("b", "i", "u", "f") or not digits.isdecimal():
-        return  # no numbers: refused by who reads them
-    needed = begins + math.prod(header.shape) * int(digits)
+    if header.kind[1:2] not in ("b", "i", "u", "f"):
+        return  # structs, or what is refused by who reads it
+    needed = begins + math.prod(header.shape) * header.itemsize
     if path.stat().st_size < needed:
         raise StudyError(f"is cut short: {path.stat().st_size} bytes, {needed} are needed for {header.shape}")

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import StudyError
-from autotune.study import files
+from autotune.study import files, structs
 from autotune.study.arguments import Buffer, Data, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
+from autotune.study.draw import draw
 from autotune.study.function import ALONE, call
 from autotune.study.library import find_kernel
 from autotune.study.problem import Problem
@@ -59,7 +60,7 @@ def check_inputs(problem: Problem) -> None:
                 check_names(data.numpy, names, f"{where}.numpy")
                 shape = shape_of(data.numpy, names | own, f"{where}.numpy")
             if shape is not None:
-                require_shape(buffer, shape, f"{where}")
+                require_shape(buffer.data_shape, shape, f"{where}")
         except StudyError as error:
             raise error.at(problem.study.path) from None
     try:
@@ -73,33 +74,36 @@ def plain_names(problem: Problem) -> dict[str, Any]:
     tuned = problem.study.parameters.keys()
     names: dict[str, Any] = {**problem.size, **problem.defined}
     for argument in problem.study.arguments.values():
-        if isinstance(argument, Scalar) and not (argument.value.names & (tuned | problem.study.steps)):
-            found = argument.value.evaluate(problem.constants)
-            if not isinstance(found, str):
-                names[argument.name] = found
+        if isinstance(argument, Scalar) and not argument.names & (tuned | problem.study.steps):
+            names[argument.name] = argument.concrete(problem.constants).named
     return names
 
 
 def outlines(problem: Problem) -> Arrays:
     """Return arrays of the inputs' shapes that take no memory."""
-    return {name: np.broadcast_to(np.zeros(()), buffer.data_shape) for name, buffer in problem.inputs.items()}
+    return {name: outline(buffer) for name, buffer in problem.inputs.items()}
+
+
+def outline(buffer: Buffer) -> NDArray[Any]:
+    """Return an array of a buffer's shape, and of its widest type, that takes no memory."""
+    return np.broadcast_to(np.zeros((), structs.widened(numpy_type(buffer.type)[0])), buffer.data_shape)
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array in the widest type of its kind, so that what is computed is better than the kernel."""
-    return array.astype({"f": np.float64, "i": np.int64, "u": np.uint64}[array.dtype.kind])
+    return array.astype(structs.widened(array.dtype))
 
 
-def require_shape(buffer: Buffer, found: tuple[int, ...], where: str, what: str = "argument") -> None:
-    """Raise StudyError where contents have another shape than their buffer."""
-    if found != buffer.data_shape:
-        raise StudyError(f"has shape {found}, the {what} has {buffer.data_shape}", where=where)
+def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, what: str = "argument") -> None:
+    """Raise StudyError where contents have another shape than what they are for."""
+    if found != wanted:
+        raise StudyError(f"has shape {found}, the {what} has {wanted}", where=where)
 
 
 def read_array(problem: Problem, file: Data, where: str, room: Callable[[], float]) -> NDArray[Any]:
     """Return an array of a file beside the study, mapped where it can be. Raises StudyError."""
     header, path = _header(problem, file, where), files.find_data(str(file.file), problem.study.text.path, where)
-    nbytes = int(np.prod(header.shape, dtype=object)) * np.dtype(header.kind).itemsize
+    nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
     if path.suffix == ".mtx":
         nbytes = files.matrix_of(path).entries * _ENTRY_BYTES
     if (free := room()) < nbytes:
@@ -114,7 +118,7 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
 def _header(problem: Problem, file: Data, where: str) -> files.Header:
     path = files.find_data(str(file.file), problem.study.text.path, where)
     header = files.header_of(path, file.part, file.type)
-    if header.kind[1:2] not in ("b", "i", "u", "f") or np.dtype(header.kind).itemsize > 8:
+    if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
         raise StudyError(
             f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"
         )
@@ -155,9 +159,11 @@ def _matrix_part(path: Path, part: str) -> NDArray[Any]:
 def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
     """Return contents in their buffer's type. Raises StudyError for another shape and for what the type cannot hold."""
     dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return _record(buffer, dtype, found, where)
     if found.dtype.kind not in "biuf":
         raise StudyError(f"holds {found.dtype}, not numbers", where=where)
-    require_shape(buffer, found.shape, where)
+    require_shape(buffer.data_shape, found.shape, where)
     if found.dtype.kind == "f" and dtype.kind != "f":
         hint = "make it whole: numpy = \"astype(..., 'int64')\""
         raise StudyError(f"holds {found.dtype}, the argument is {buffer.type}", where=where, hint=hint)
@@ -171,6 +177,21 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
         value = found[np.unravel_index(int(np.argmax(lost)), found.shape)]
         raise StudyError(f"holds {value}, which {buffer.type} cannot", where=where)
     return typed
+
+
+def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return structs by their members' names."""
+    require_shape(buffer.shape, found.shape, where)
+    if found.dtype.names is None or set(found.dtype.names) != set(dtype.names or ()):
+        what = f"holds {found.dtype!s:.80}, the argument is {structs.struct_name(buffer.type)}"
+        raise StudyError(what, where=where, hint=f"its members are {', '.join(dtype.names or ())}")
+    record: NDArray[Any] = np.zeros(buffer.shape, dtype)
+    for name in found.dtype.names:
+        try:
+            record[name] = found[name]
+        except (ValueError, TypeError) as error:
+            raise StudyError(f"{name}: {error}", where=where) from None
+    return record
 
 
 def _shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
@@ -239,7 +260,7 @@ class _Inputs:
             if called not in self._called:
                 self._called[called] = call(given, self._names)
             return self._from(self._called[called], buffer, where)
-        return _draw(buffer)
+        return draw(buffer)
 
     def _function(self, named: str, where: str) -> Mapping[str, Any]:
         if named not in self._called:
@@ -265,39 +286,3 @@ class _Inputs:
 
 def _is_drawn(data: Data) -> bool:
     return data.file is None and data.python is None and data.given is None
-
-
-def _draw(buffer: Buffer) -> NDArray[Any]:
-    dtype: np.dtype[Any] = numpy_type(buffer.type)[0]
-    data, shape = buffer.data, buffer.data_shape
-    generator = np.random.default_rng([data.seed, zlib.crc32(buffer.name.encode())])
-    if data.distribution == "constant":
-        return np.full(shape, data.value).astype(dtype)
-    if data.distribution in ("range", "permutation"):
-        numbers = np.arange(np.prod(shape))
-        return (
-            (generator.permutation(numbers) if data.distribution == "permutation" else numbers)
-            .reshape(shape)
-            .astype(dtype)
-        )
-    if dtype.kind in "iu" or data.distribution == "integers":
-        return _integers(buffer, dtype, generator)
-    kind = np.float64 if dtype == np.float64 else np.float32
-    if data.distribution == "normal":
-        return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
-    values = generator.random(shape, dtype=kind)
-    values *= kind(data.high - data.low)
-    values += kind(data.low)
-    return values.astype(dtype, copy=False)
-
-
-def _integers(buffer: Buffer, dtype: np.dtype[Any], generator: np.random.Generator) -> NDArray[Any]:
-    """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
-    data, shape = buffer.data, buffer.data_shape
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-    low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
-    if low > high:
-        raise StudyError(f"low {data.low} .. high {data.high} holds no {buffer.type}", where=f"arguments.{buffer.name}")
-    if limits.min == 0 and high > np.iinfo(np.int64).max:
-        return generator.integers(low, high, size=shape, endpoint=True, dtype=np.uint64).astype(dtype)
-    return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)

@@ -20,7 +20,9 @@ from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
 
-MEASURED_TABLES = ("arguments", "check", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+MEASURED_TABLES = (
+    "arguments", "check", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing",
+)  # fmt: skip
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20

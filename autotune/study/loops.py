@@ -106,6 +106,6 @@ class Declared:
                 hint=f"add [arguments.{name}]",
             )
         argument = self.arguments.get(name)
-        if isinstance(argument, Scalar) and (others := (argument.value.names & self.steps) - inside):
+        if isinstance(argument, Scalar) and (others := (argument.names & self.steps) - inside):
             what = f"{name} counts with {min(others)}, which no loop around this launch has as its step"
             raise StudyError(what, where=where)

@@ -14,7 +14,7 @@ from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study.arguments import BRACES, Argument, Buffer, Scalar, filled
+from autotune.study.arguments import BRACES, Argument, Buffer, Image, Sampler, Scalar, filled
 from autotune.study.arrays import names_of
 from autotune.study.includes import check_options
 from autotune.study.library import problem_key
@@ -175,6 +175,10 @@ class Problem:
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
+        images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
+        if images and not self.device.images:
+            what = f"{self.device.name} has no images, and {', '.join(images)} needs them"
+            raise DeviceError(what, where=f"study {self.study.name}")
         if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
@@ -210,8 +214,8 @@ class Problem:
                 if not whole.names & steps:  # what differs from turn to turn shows at the launch
                     limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
         arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
-        local = [(argument.local_count, self._element_bytes(argument)) for argument in arguments]
-        needed = [f"({count.text}) * {nbytes}" for count, nbytes in local if count is not None]
+        counted = [(argument.local_count, argument) for argument in arguments]
+        needed = [f"({count.text}) * {self._element_bytes(each)}" for count, each in counted if count is not None]
         if needed:
             limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
         constant = [argument for argument in arguments if isinstance(argument, Buffer) and argument.constant]
@@ -275,7 +279,7 @@ class Problem:
         found = {}
         for name, text in self.study.checks.items():
             used = names_of(text, f"check.{name}") & known.keys()
-            numbers = tuple((each, known[each]) for each in sorted(used) if not isinstance(known[each], str))
+            numbers = tuple((each, known[each]) for each in sorted(used) if isinstance(known[each], int | float))
             found[name] = Check(text, self.tolerance, numbers)
         return found
 

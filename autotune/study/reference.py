@@ -15,9 +15,20 @@ from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
 from autotune.study.function import ALONE, call
-from autotune.study.inputs import Arrays, PythonCaller, fitted, outlines, read_array, require_shape, widened
+from autotune.study.inputs import (
+    Arrays,
+    PythonCaller,
+    fitted,
+    outline,
+    outlines,
+    read_array,
+    require_shape,
+    widened,
+)
 from autotune.study.problem import Problem
+from autotune.study.structs import struct_name
 from autotune.study.types import numpy_type
+from autotune.text import did_you_mean
 
 
 def expected_data(
@@ -53,9 +64,9 @@ def _expected(
         return {name: _golden(problem, name, room) for name in (*problem.outputs, *problem.study.checks)}
     names = _numbers(problem) | {name: widened(array) for name, array in inputs.items()}
     if reference.numpy is not None:
-        texts = reference.numpy.items()
         found: Mapping[str, Any] = {
-            name: evaluate(text, names, f"reference.numpy.{name}", room=room) for name, text in texts
+            name: _map(lambda text, where: evaluate(text, names, where, room=room), given, f"reference.numpy.{name}")
+            for name, given in reference.numpy.items()
         }
     elif isinstance(reference.function, tuple):
         path, name = reference.function
@@ -67,8 +78,15 @@ def _expected(
         found = call(reference.function, names)
     if ALONE in found and len(problem.outputs) + len(problem.study.checks) == 1:
         found = dict.fromkeys((*problem.outputs, *problem.study.checks), found[ALONE])
-    expected = {name: _fitted(buffer, found.get(name)) for name, buffer in problem.outputs.items()}
+    expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
     return expected | {name: _numeric(name, found.get(name)) for name in problem.study.checks}
+
+
+def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:
+    """Apply a step to an expression and its place, or to that of each member of a struct."""
+    if isinstance(given, str):
+        return step(given, where)
+    return {member: step(text, f"{where}.{member}") for member, text in given.items()}
 
 
 def check_reference(problem: Problem) -> None:
@@ -77,16 +95,24 @@ def check_reference(problem: Problem) -> None:
     Computes nothing; of files, the headers are read.
     """
     names = _numbers(problem) | outlines(problem)
-    for name, text in (problem.study.reference.numpy or {}).items():
-        where = f"{problem.study.path}: reference.numpy.{name}"
+
+    def outlined(text: str, where: str) -> tuple[int, ...] | None:
         check_names(text, names, where)
-        shape = shape_of(text, names, where)
-        if shape is not None and name in problem.outputs:
-            require_shape(problem.outputs[name], shape, where, "output")
+        return shape_of(text, names, where)
+
+    for name, given in (problem.study.reference.numpy or {}).items():
+        where, buffer = f"{problem.study.path}: reference.numpy.{name}", problem.outputs.get(name)
+        shapes = _map(outlined, given, where)
+        if buffer is not None and isinstance(given, str) and shapes is not None:
+            require_shape(buffer.data_shape, shapes, where, "output")
+        if buffer is None or isinstance(given, str):
+            continue
+        fields = _members(buffer, given, where)
+        for member, shape in shapes.items():
+            if shape is not None:
+                require_shape(fields[member], shape, f"{where}.{member}", "output")
     plan = problem.plan(problem.default)
-    written = {
-        buffer.name: np.broadcast_to(np.zeros(()), buffer.data_shape) for buffer in plan.buffers if buffer.writes
-    }
+    written = {buffer.name: outline(buffer) for buffer in plan.buffers if buffer.writes}
     for name, check in plan.checks.items():
         where = f"{problem.study.path}: check.{name}"
         check_names(check.text, names | written, where)
@@ -103,7 +129,7 @@ def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[A
     if array.ndim == 1 and array.size == np.prod(buffer.data_shape, dtype=object):
         array = array.reshape(buffer.data_shape)
     if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # better than the kernel's type
-        require_shape(buffer, array.shape, where, "output")
+        require_shape(buffer.data_shape, array.shape, where, "output")
         return array.astype(np.float64)
     return fitted(buffer, array, where)
 
@@ -119,23 +145,69 @@ def _numeric(name: str, found: Any) -> NDArray[Any]:
     return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
-def _fitted(buffer: Buffer, found: Any) -> NDArray[Any]:
-    """Check an expected output against its buffer; integers wrap to its type."""
+def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[Any]:
+    """Check an expected output against its buffer; integers wrap to its type.
+
+    Of a struct there are some members, which the others of what was `given` join, or all in an array of NumPy's.
+    """
     where = f"reference of {buffer.name}"
     if found is None:
         raise StudyError("the function returned nothing for it", where=where)
     dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return _record(buffer, found, given, where)
     array = np.asarray(found)
     if array.dtype.kind not in "biuf":
         raise StudyError(f"holds {array.dtype}, not numbers", where=where)
-    require_shape(buffer, array.shape, where, "output")
+    require_shape(buffer.data_shape, array.shape, where, "output")
     if dtype.kind == "f":
         return array.astype(np.float64)
     return array.astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
 
 
+def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) -> NDArray[Any]:
+    dtype, _ = numpy_type(buffer.type)
+    if not isinstance(found, Mapping):
+        array = np.asarray(found)
+        if array.dtype.names is None:
+            what = f"{struct_name(buffer.type)} is a struct, the reference gives plain numbers"
+            first = (dtype.names or ("MEMBER",))[0]
+            raise StudyError(what, where=where, hint=f'give its members: {buffer.name} = {{ {first} = "..." }}')
+        found = {name: array[name] for name in array.dtype.names}
+    fields = _members(buffer, found, where)
+    record: NDArray[Any] = np.zeros(buffer.shape, dtype) if given is None else given.copy()
+    for name, part in found.items():
+        array = np.asarray(part)
+        require_shape(fields[name], array.shape, where, "output")
+        if array.dtype.kind not in "biufV":
+            raise StudyError(f"{name} holds {array.dtype}, not numbers", where=where)
+        kind = record[name].dtype
+        with np.errstate(all="ignore"):  # what leaves the range of the kernel's type does so in the kernel too
+            whole = array.dtype.kind in "biuf" and kind.kind in "iu"
+            record[name] = array.astype(np.int64 if kind.kind == "i" else np.uint64) if whole else array
+    return record
+
+
+def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each member of an output. Raises StudyError where other members are given, or too few."""
+    dtype, _ = numpy_type(buffer.type)
+    if dtype.names is None:
+        what = f"gives members, and {buffer.name} is no struct"
+        raise StudyError(what, where=where, hint='write one expression: "..."')
+    fields = {name: (*buffer.shape, *dtype[name].shape) for name in dtype.names}
+    for name in found:
+        if name not in fields:
+            what = f"{struct_name(buffer.type)} has no {name!r}{did_you_mean(name, fields)}"
+            raise StudyError(what, where=where)
+    lacks = [name for name in fields if name not in found]
+    if lacks and not buffer.reads:
+        hint = 'what keeps its value may be left out where access = "inout"'
+        raise StudyError(f"lacks {', '.join(lacks)}", where=where, hint=hint)
+    return fields
+
+
 def _numbers(problem: Problem) -> dict[str, Any]:
     """Sizes, computed names, and the scalar arguments as the default configuration has them."""
     arguments = problem.plan(problem.default).arguments.values()
-    scalars = {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
+    scalars = {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
     return {**problem.size, **problem.defined, **scalars}

@@ -46,6 +46,25 @@ Text = StrictInt | StrictFloat | Annotated[StrictStr, Field(min_length=1)]
 Name = Annotated[StrictStr, _checked(name_fault)]
 Values = Annotated[list[Value], Field(min_length=1, max_length=4096)]
 WholeNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+
+
+def _given(entry: Any, depth: int = 0) -> Any:
+    """Let a value pass: an expression, a list for a vector or an array, a table for a struct."""
+    inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list | tuple) else ()
+    if entry is None and depth == 0:
+        return None
+    if depth > 8 or (not isinstance(entry, int | float | str | dict | list | tuple) or isinstance(entry, bool)):
+        raise ValueError("is no expression, list or table of them")
+    if isinstance(entry, str | dict | list | tuple) and not entry:
+        raise ValueError("is empty")
+    for part in inner:
+        _given(part, depth + 1)
+    for name in entry if isinstance(entry, dict) else ():
+        if fault := name_fault(name):
+            raise ValueError(fault)
+    return entry
+
+
 Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
 Sources = Annotated[
     Annotated[StrictStr, Tag("one of them")]
@@ -131,39 +150,71 @@ class DataTable(Table):
     numpy: StrictStr | None = None
     python: Function | None = None
     given: str | None = None  # hash of an array or a function that a Python caller gave to Study()
+    fields: dict[Name, DataTable] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> DataTable:
         stated = self.model_fields_set
         sources = [key for key in ("file", "python", "given") if key in stated]
-        drawn = sorted(stated & {"distribution", "low", "high", "value", "seed"})
+        drawn = sorted(stated & {"distribution", "low", "high", "value", "seed", "fields"})
         if len(sources) + bool(drawn) > 1:
             raise ValueError(f"{sources[0]} and {(sources[1:] + drawn)[0]} exclude each other")
         if self.file is None and (self.part is not None or self.type is not None):
             raise ValueError("part and type belong to a file: add file")
+        if self.fields is not None and self.numpy is not None:
+            raise ValueError("numpy and fields exclude each other")
+        return self
+
+
+class SamplerTable(Table):
+    """`sampler = { ... }`: how a kernel reads images."""
+
+    addressing: Literal["none", "clamp_to_edge", "clamp", "repeat", "mirrored_repeat"] = "clamp_to_edge"
+    filter: Literal["nearest", "linear"] = "nearest"
+    normalized: bool = False
+
+    @model_validator(mode="after")
+    def _wraps_normalized(self) -> SamplerTable:
+        if self.addressing in ("repeat", "mirrored_repeat") and not self.normalized:
+            raise ValueError(f'addressing = "{self.addressing}" needs normalized = true: OpenCL has it for 0 to 1 only')
         return self
 
 
 class ArgumentTable(Table):
-    """`[arguments.NAME]`: a buffer (`shape`), a scalar (`value`) or local memory (`local`)."""
+    """`[arguments.NAME]`: a buffer (`shape`), an image, a sampler, a scalar (`value`) or local memory (`local`)."""
 
-    type: StrictStr
+    type: StrictStr = ""
     shape: Annotated[list[Text], Field(min_length=1, max_length=6)] | None = None
     allocate: Annotated[list[Text], Field(min_length=1, max_length=6)] | None = None
     access: Literal["in", "out", "inout", "scratch", "zeroed"] | None = None
     data: DataTable | None = None
     constant: bool = False
-    value: Text | None = None
+    image: Dimensions | None = None
+    channels: Literal["R", "A", "RG", "RA", "RGBA", "BGRA", "ARGB", "INTENSITY", "LUMINANCE"] | None = None
+    normalized: bool | None = None
+    sampler: SamplerTable | None = None
+    value: Annotated[Any, AfterValidator(_given)] = None
     local: Text | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> ArgumentTable:
-        if sum(part is not None for part in (self.shape, self.value, self.local)) != 1:
-            raise ValueError("needs exactly one of shape (a buffer), value (a scalar), local (local memory)")
-        if self.shape is None and (self.allocate or self.access or self.data):
+        kinds = (self.shape, self.image, self.sampler, self.value, self.local)
+        if sum(part is not None for part in kinds) != 1:
+            raise ValueError(
+                "needs exactly one of shape (a buffer), value (a scalar), local (local memory), image, sampler"
+            )
+        if (self.type == "") != (self.sampler is not None):
+            raise ValueError("a sampler has no type" if self.type else "needs a type")
+        stored = self.shape is not None or self.image is not None
+        if not stored and (self.allocate or self.access or self.data):
             raise ValueError("allocate, access and data belong to buffers: add shape")
-        if self.shape is not None and self.access is None:
-            raise ValueError('a buffer needs access = "in", "out", "inout", "scratch" or "zeroed"')
+        if self.image is None and (self.channels is not None or self.normalized is not None):
+            raise ValueError("channels and normalized belong to images: add image")
+        if self.image is not None and self.allocate is not None:
+            raise ValueError("allocate belongs to buffers: an image has no padding")
+        if stored and self.access is None:
+            what = "a buffer" if self.shape is not None else "an image"
+            raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
         if self.constant and self.access != "in":
@@ -207,7 +258,7 @@ class ReferenceTable(Table):
     """`[reference]`: where the expected outputs come from."""
 
     file: Annotated[dict[Name, File], Field(min_length=1)] | None = None
-    numpy: Annotated[dict[Name, StrictStr], Field(min_length=1)] | None = None
+    numpy: Annotated[dict[Name, StrictStr | dict[Name, StrictStr]], Field(min_length=1)] | None = None
     kernel: Sources | None = None
     launch: list[LaunchTable] | None = None
     python: Function | None = None
@@ -259,6 +310,7 @@ class StudyTable(Table):
     requires: RequiresTable = RequiresTable()
     device: dict[Name, Text] = {}
     defines: dict[Name, Text] = {}
+    structs: dict[Name, Annotated[list[StrictStr], Field(min_length=1, max_length=128)]] = {}
     options: list[OptionTable] = []
     arguments: dict[Name, ArgumentTable]
     launch: Annotated[list[LaunchTable], Field(min_length=1)]
@@ -320,8 +372,15 @@ class Scope:
     here may not either, and a name that is known already keeps its meaning.
     """
 
-    def __init__(self, known: Iterable[str], definitions: Mapping[str, Expression] | None = None) -> None:
+    def __init__(
+        self,
+        known: Iterable[str],
+        definitions: Mapping[str, Expression] | None = None,
+        structs: Mapping[str, str] | None = None,
+    ) -> None:
         self.known = frozenset(known)
+        self.structs = structs or {}
+        """Names that may stand for a type: the text of each struct."""
         self._all = definitions or {}
         self.definitions = {
             name: expression
@@ -331,7 +390,7 @@ class Scope:
 
     def with_names(self, names: Iterable[str]) -> Scope:
         """Return a scope of more names."""
-        return Scope(self.known | set(names), self._all)
+        return Scope(self.known | set(names), self._all, self.structs)
 
     def require(self, name: str, where: str) -> None:
         """Raise StudyError for a name that may not stand here."""

@@ -91,7 +91,7 @@ class Unrolled:
         counted = []
         for position, name in enumerate(launch.arguments):
             argument = self._arguments[name]
-            if isinstance(argument, Scalar) and argument.value.names & self._steps:
+            if isinstance(argument, Scalar) and argument.names & self._steps:
                 counted.append((position, argument.concrete(names)))
                 self.used.setdefault(name, counted[-1][1])
             elif name not in self.used:

@@ -24,6 +24,7 @@ from autotune.study.library import StudyText
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.plan import Launch, Loop
 from autotune.study.schema import Scope
+from autotune.study.structs import struct_texts
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
@@ -68,7 +69,7 @@ class Reference:
     allows it.
     """
 
-    numpy: Mapping[str, str] | None = None
+    numpy: Mapping[str, str | Mapping[str, str]] | None = None
     source: str | None = None
     launches: tuple[Launch | Loop, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
@@ -169,7 +170,8 @@ class Study:
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
         names = {*self.sizes, *self.choices, *DEVICE_FACTS}
         defined = schema.definitions(table.defines, names | set(self.parameters))
-        given, tuned = Scope(names, defined), Scope(names | set(self.parameters), defined)
+        structs = struct_texts(table.structs, self.choices)
+        given, tuned = Scope(names, defined, structs), Scope(names | set(self.parameters), defined, structs)
         facts = Scope({*DEVICE_FACTS, *self.choices})
         self.definitions = given.definitions  # those that no configuration decides
         self.steps = frozenset(steps_of([*table.launch, *(table.reference.launch or ())]))

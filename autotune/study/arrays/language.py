@@ -79,7 +79,12 @@ def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int,
 
     An array in `names` may be any of its shape. Raises StudyError as `evaluate` does.
     """
-    outlined = {name: outline(value.shape) if isinstance(value, np.ndarray) else value for name, value in names.items()}
+    outlined = {
+        name: outline(value.shape, value.dtype if value.dtype.names else np.float64)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in names.items()
+    }
     try:
         return tuple(np.shape(_run(text, outlined, where, Meter(None))))
     except UnknownError:
@@ -171,9 +176,12 @@ class _Evaluator:
                 return tuple(self.value(part) for part in node.elts)
             case ast.Subscript():
                 return self._item(self.value(node.value), self._index(node.slice))
-            case ast.Attribute(attr="T"):
+            case ast.Attribute(attr=attribute):
                 operand = self.value(node.value)
-                return self._step(np.transpose, sizes.view(operand), operand)
+                if _fields(operand):
+                    return _field(operand, attribute)
+                if attribute == "T":
+                    return self._step(np.transpose, sizes.view(operand), operand)
             case ast.Call(func=ast.Name(id=name)):
                 return self._call(name, node)
         raise StudyError(f"may not contain: {ast.unparse(node)}")
@@ -208,6 +216,8 @@ class _Evaluator:
         return self._step(_OPERATORS[sign], size, a, b)
 
     def _item(self, value: Any, index: Any) -> Any:
+        if isinstance(index, str):
+            return _field(value, index)
         if isinstance(value, tuple) and isinstance(index, int):
             return value[index]
         if not isinstance(value, np.ndarray):
@@ -231,6 +241,20 @@ class _Evaluator:
             return slice(*map(_bound, parts))
         found = self.value(node)
         return _array(found) if isinstance(found, tuple) else found
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    """The names of a struct's members; none for what is no struct."""
+    return (value.dtype.names or ()) if isinstance(value, np.ndarray | np.generic) else ()
+
+
+def _field(value: Any, name: str) -> Any:
+    if name not in _fields(value):
+        what = (
+            f"no member {name!r}{did_you_mean(name, _fields(value))}" if _fields(value) else f"no struct has {name!r}"
+        )
+        raise BoundError(what)
+    return value[name]
 
 
 def _outlined(value: Any) -> bool:
