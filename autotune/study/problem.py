@@ -179,12 +179,28 @@ class Problem:
         if images and not self.device.images:
             what = f"{self.device.name} has no images, and {', '.join(images)} needs them"
             raise DeviceError(what, where=f"study {self.study.name}")
+        self._require_precision()
         if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
                 where=f"study {self.study.name}",
                 hint="choose one with --device (autotune devices lists them)",
             )
+
+    def _require_precision(self) -> None:
+        """Raise DeviceError where the device does not calculate in a type that the study's arguments or choices have."""
+        if not self.on_device:
+            return
+        names = {**self.choices, **{name: values[0] for name, values in self.values.items()}}
+        types = [(_scalar(filled(each.type, names)), each) for each in self.study.arguments.values()]
+        named, stored = {str(value) for value in self.choices.values()}, {kind for kind, _ in types}
+        by_value = {kind for kind, argument in types if not isinstance(argument, Buffer)}
+        uses = {"cl_khr_fp64": named | stored, "cl_khr_fp16": named | by_value}
+        for extension, kind in (("cl_khr_fp64", "double"), ("cl_khr_fp16", "half")):
+            storage = kind == "half" and "vload_half" in self.study.source
+            if kind in uses[extension] and extension not in self.device.extensions and not storage:
+                what = f"{self.device.name} lacks {extension}, which {kind} needs"
+                raise DeviceError(what, where=f"study {self.study.name}", hint="choose another type or --device")
 
     def _valid(self, configuration: Configuration) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
@@ -307,6 +323,11 @@ def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[
         "bytes": problem.bytes(configuration),
         "work": {name: str(formula) for name, formula in work.items()},
     }
+
+
+def _scalar(text: str) -> str:
+    """Return the scalar type of a plain type's text, `half` of `half4`; others as they are."""
+    return text.rstrip("0123456789")
 
 
 def _generic(study: Study) -> DeviceInfo:
