@@ -515,7 +515,7 @@ def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned:
             raise StudyError(
                 f"{name} is a parameter, which cannot shape data that every configuration has in common",
                 where=f"{where}.{key}",
-                hint="pad with allocate, which may use parameters"
+                hint="pad with allocate, which may use parameters, or let [check] stand for the output"
                 if key == "shape"
                 else "make it a choice, or cast in the kernel",
             )
