@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import StudyError, UsageError
-from autotune.study import GENERIC_DEVICE, Plan, Problem, Scalar, Study, made_of
+from autotune.study import GENERIC_DEVICE, Buffer, Plan, Problem, Scalar, Study, made_of
 from tests.studies import study, table
 
 BUFFER = {"type": "float", "shape": ["N"]}
@@ -35,6 +35,12 @@ def looped(*launches: dict[str, Any], **tables: Any) -> Study:
     return Study(**{**table(), **small, "source": source, "reference": reference, "launch": [*launches], **tables})
 
 
+def buffer(found: Plan, name: str) -> Buffer:
+    argument = found.arguments[name]
+    assert isinstance(argument, Buffer)
+    return argument
+
+
 def plan(*launches: dict[str, Any], configuration: Any = None, **tables: Any) -> Plan:
     problem = Problem(looped(*launches, **tables))
     return problem.plan({**problem.default, **(configuration or {})})
@@ -47,7 +53,7 @@ def test_a_name_goes_with_its_buffer(turns: int, group: list[str], many: int) ->
     group = group[:many]
     arguments = ["a", "b", "c"]
     found = plan({**LAUNCH, "arguments": arguments, "repeat": turns, "swap": [group]})
-    memory = {name: found.arguments[name].filled or name for name in arguments}  # what lies in each at first
+    memory = {name: buffer(found, name).filled or name for name in arguments}  # what lies in each at first
     pointers = {name: name for name in arguments}
     expected = []
     for _ in range(turns):
@@ -58,8 +64,8 @@ def test_a_name_goes_with_its_buffer(turns: int, group: list[str], many: int) ->
     assert launched == expected
     assert memory == {name: pointers[name] for name in arguments}
     assert len(found.launches) <= many
-    assert [found.arguments[name].access for name in arguments if memory[name] == "a"] == ["inout"]
-    assert found.arguments["a"].access == ("inout" if memory["a"] == "a" else "out")
+    assert [buffer(found, name).access for name in arguments if memory[name] == "a"] == ["inout"]
+    assert buffer(found, "a").access == ("inout" if memory["a"] == "a" else "out")
     assert set(found.outputs) == {"a"}
 
 
@@ -147,7 +153,7 @@ def test_computed_names_stand_in_every_expression() -> None:
         )
     )  # fmt: skip
     found = problem.plan({"WPT": 4, "WG": 32, "FAST": 0})
-    assert found.arguments["x"].allocate == found.launches[0].global_size == (1024,)
+    assert buffer(found, "x").allocate == found.launches[0].global_size == (1024,)
     assert {"-DTILE=128", "-DX", "-DN=1000"} <= set(found.options)
     assert len(problem.space) == len([1 for wpt in (1, 2, 4, 8) for wg in (32, 64, 128, 256) if wpt * wg <= 128]) * 2
     assert problem.defined == {"HALF": 500}
@@ -206,4 +212,4 @@ def test_a_check_stands_for_its_outputs() -> None:
     found = plan(launch, arguments=arguments, check={"s": "sum(part) + TB"}, reference=reference)
     assert set(found.outputs) == {"a"}
     assert found.checks["s"].numbers == (("TB", 1),)
-    assert found.arguments["part"].shape == (1,)
+    assert buffer(found, "part").shape == (1,)

@@ -329,7 +329,9 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
         lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         detail = "\n".join(lines) if more else ""
-        raise StudyError(lines[0] + more, where=where, hint="docs/studies-reference.md has every key", detail=detail) from error
+        raise StudyError(
+            lines[0] + more, where=where, hint="docs/studies-reference.md has every key", detail=detail
+        ) from error
 
 
 def _told(item: Any) -> str:
