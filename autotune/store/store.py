@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,31 +188,38 @@ class Store(Access):
         """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
-        out, so that it is tried again.
+        out, so that it is tried again; so is what other tools made.
         """
+        return self._of_problem(key, queries.latest)
+
+    def imported(self, key: ProblemKey) -> list[Trial]:
+        """Return the trials of exactly this problem that other tools made, in the order they were stored."""
+        return self._of_problem(key, queries.imported)
+
+    def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[Trial]]) -> list[Trial]:
         with self._reading() as connection:
             problem_id = connection.execute(
                 select(problems.c.id).where(queries.same(problems, key_columns(key)))
             ).scalar()
-            if problem_id is None:
-                return []
-            return queries.latest(connection, problem_id)
+            return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return the finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those of the latest generation, as `trials` does.
+        Those of the latest generation, as `trials` does; then what other tools made, for this very problem too.
         """
         columns = key_columns(key)
         alike = and_(
             problems.c.study == columns["study"],
             problems.c.kernel_hash == columns["kernel_hash"],
             problems.c.choices == columns["choices"],
-            (problems.c.device != columns["device"]) | (problems.c.size != columns["size"]),
         )
+        other = (problems.c.device != columns["device"]) | (problems.c.size != columns["size"])
         with self._reading() as connection:
-            rows = connection.execute(select(problems).where(alike).order_by(problems.c.id)).mappings().all()
-            found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
+            rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
+            keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
+            found = [(key, queries.latest(connection, number)) for key, number, is_other in keys if is_other]
+            found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
     def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
