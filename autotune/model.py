@@ -155,7 +155,7 @@ class Trial:
     `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
     could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
     and the work it does (study.problem.made_of), plain data; None where nobody told. `origin` tells of a trial that
-    another tool made: its `format`, the `file` it was in and the `entry` that it was there; None for one made here.
+    another tool made: its `format`, the `file` it was in and its `entry` there, JSON text; None for one made here.
     """
 
     configuration: Configuration
@@ -175,7 +175,7 @@ class Trial:
     finished: datetime | None = None
     environment: Environment = field(default_factory=dict, repr=False)
     made: Mapping[str, Any] | None = field(default=None, repr=False)
-    origin: Mapping[str, Any] | None = field(default=None, repr=False)
+    origin: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def time_ns(self) -> float:

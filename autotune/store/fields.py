@@ -84,34 +84,16 @@ def _are(entries: object, kind: type) -> bool:
 
 
 MOST_ENTRY = 2**20
-"""Characters of JSON text that another tool may have written of one trial."""
-
-MOST_DEEP = 32
-"""Tables and lists within each other, likewise."""
+"""Characters that another tool may have written of one trial."""
 
 
-def _origin_fault(entry: object) -> str:
+def origin_fault(entry: object) -> str:
     """Return what is wrong with what a trial tells of the tool that made it; "" where it may enter."""
     if not isinstance(entry, dict) or set(entry) != {"format", "file", "entry"}:
         return "is not format, file and entry"
-    if not _are([entry["format"], entry["file"]], str) or not isinstance(entry["entry"], dict):
+    if not _are(list(entry.values()), str) or not re.fullmatch(r"[a-z0-9-]{1,40}", entry["format"]):
         return "holds what no file gives"
-    if not re.fullmatch(r"[a-z0-9-]{1,40}", entry["format"]):
-        return "is of no format"
-    level: list[Any] = [entry["entry"]]
-    for _ in range(MOST_DEEP):
-        level = [inner for outer in level for inner in _inner(outer)]
-    if level:
-        return f"holds more than {MOST_DEEP} tables and lists within each other"
-    if len(json.dumps(entry)) > MOST_ENTRY:
-        return f"is longer than {MOST_ENTRY} characters"
-    return ""
-
-
-def _inner(outer: Any) -> list[Any]:
-    """Return the tables and lists in one."""
-    values = outer.values() if isinstance(outer, dict) else outer
-    return [value for value in values if isinstance(value, dict | list)]
+    return f"is longer than {MOST_ENTRY} characters" if len(entry["entry"]) > MOST_ENTRY else ""
 
 
 Text = Annotated[StrictStr, AfterValidator(clean)]
@@ -159,7 +141,7 @@ def _made(column: object) -> dict[str, Any]:
 
 def _origin(column: object) -> dict[str, Any]:
     found = json.loads(text(column))
-    if fault := _origin_fault(found):
+    if fault := origin_fault(found):
         raise ValueError(fault)
     return dict(found)
 
@@ -176,7 +158,7 @@ def _bounded(error: float) -> float:
 _CONFIGURATION = Kind(TextColumn, dict[Name, Value], ordered, mapping, is_json=True)
 _FACTS = Kind(TextColumn, Facts, ordered, mapping, is_json=True)
 _MADE = Kind(TextColumn, Annotated[dict[str, Any], _without(_made_fault)], ordered, _made, is_json=True)
-_ORIGIN = Kind(TextColumn, Annotated[dict[str, Any], _without(_origin_fault)], ordered, _origin, is_json=True)
+_ORIGIN = Kind(TextColumn, Annotated[dict[str, Any], _without(origin_fault)], ordered, _origin, is_json=True)
 _SAMPLES = Kind(TextColumn, Samples, _integers, _nanoseconds, is_json=True)
 _WARMUP = Kind(TextColumn, Nanoseconds, _integers, _nanoseconds, is_json=True)
 _OUTCOME = Kind(TextColumn, Outcome, str, Outcome)

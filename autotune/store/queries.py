@@ -182,6 +182,16 @@ def imported(connection: Connection, problem_id: int) -> list[Trial]:
     return finished(connection, and_(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED))
 
 
+def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any], list[Trial]]]:
+    """Return what is told of each import of a problem, with its trials."""
+    query = select(searches.c.id, searches.c.environment).order_by(searches.c.id)
+    query = query.where(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED)
+    return [
+        (json.loads(environment), finished(connection, searches.c.id == search_id))
+        for search_id, environment in connection.execute(query).all()
+    ]
+
+
 def everything() -> Select[Any]:
     """Return the query for trials with the search and the problem they belong to, unsorted."""
     return (

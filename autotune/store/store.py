@@ -21,7 +21,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
@@ -32,9 +32,11 @@ from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
 from autotune.store.location import locate
-from autotune.store.records import key_of, now, ordered
-from autotune.store.schema import migrate, problems, searches, trials
+from autotune.store.records import device_of, key_of, now, ordered
+from autotune.store.schema import devices, migrate, problems, searches, trials
 from autotune.text import clean
+
+_Found = TypeVar("_Found")
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
@@ -196,7 +198,21 @@ class Store(Access):
         """Return the trials of exactly this problem that other tools made, in the order they were stored."""
         return self._of_problem(key, queries.imported)
 
-    def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[Trial]]) -> list[Trial]:
+    def imports(self, key: ProblemKey) -> list[tuple[dict[str, Any], list[Trial]]]:
+        """Return the same by the file that they were in: what was told of it to `adopt`, and its trials."""
+        return self._of_problem(key, queries.imports)
+
+    def problems(self, study: str) -> list[tuple[ProblemKey, DeviceInfo | None]]:
+        """Return the problems of a study, oldest first, each with its device as it was last described; None: never."""
+        with self._reading() as connection:
+            rows = connection.execute(select(problems).where(problems.c.study == study).order_by(problems.c.id))
+            keys = [key_of(row) for row in rows.mappings()]
+            used = connection.execute(select(devices.c.fingerprint, devices.c.facts).order_by(devices.c.id)).all()
+        facts = {row.fingerprint: row.facts for row in used}
+        known = {name: device_of(json.loads(facts[name])) for name in {key.device for key in keys} & facts.keys()}
+        return [(key, known.get(key.device)) for key in keys]
+
+    def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
         with self._reading() as connection:
             problem_id = connection.execute(
                 select(problems.c.id).where(queries.same(problems, key_columns(key)))
@@ -265,6 +281,20 @@ class Store(Access):
         """Yield every trial as one line of JSON, oldest first."""
         with self._reading() as connection:
             yield from interchange.export_lines(connection)
+
+    def adopt(
+        self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
+    ) -> int:
+        """Add the trials that another tool made, all or none; return how many were new.
+
+        `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
+        trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
+        """
+        search = importing.foreign(key, device, told)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.wait(search, trials, waiting)
+            with self._writing() as connection:
+                return importing.store(connection, waiting, found)
 
     def import_lines(self, lines: Iterable[str], source: str = "") -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.

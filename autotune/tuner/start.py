@@ -29,11 +29,12 @@ def run(
 ) -> Result:
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
 
-    The study's default configuration comes first, then those of `request.start`, then the fastest that other tools are
-    stored to have found for this problem, which count once they are measured here. Whoever sets `stop`, from any thread,
-    ends the search in order, within half a second: the result says `interrupted`, as it does after a KeyboardInterrupt.
-    The loss of all workers ends it too, where a best is known: the result names the `failure`. `on_progress` is told
-    after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and is left open.
+    The study's default configuration comes first, then those of `request.start`, and the fastest that other tools are
+    stored to have found for this problem, which count once they are measured here. Whoever sets `stop`, from any
+    thread, ends the search in order, within half a second: the result says `interrupted`, as it does after a
+    KeyboardInterrupt. The loss of all workers ends it too, where a best is known: the result names the `failure`.
+    `on_progress` is told after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and
+    is left open.
 
     Raises WorkerError and SetupError where no best is known, and StoreError, DeviceError, StudyError, SpaceError.
     """
