@@ -10,6 +10,7 @@ database at once.
     fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
     queries.py      the statements
+    standings.py    what counts of each configuration, for look-ups
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
 """
@@ -27,7 +28,7 @@ from sqlalchemy import Connection, Table, Update, and_, delete, func, select, te
 
 from autotune.identity import digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, presence, queries
+from autotune.store import importing, interchange, presence, queries, standings
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
@@ -154,6 +155,7 @@ class Store(Access):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
                 queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
+            standings.follow(connection, *queries.place(connection, trial_id), finished=1)
 
         def again(connection: Connection) -> None:
             if not queries.is_finished(connection, trial_id, columns):
@@ -175,8 +177,10 @@ class Store(Access):
             trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
             if trial is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
-            added = queries.retime(connection, trial.id, trial.driver, measurement, **known)
-            if added and measurement.verified_runs:
+            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
+                return
+            standings.follow(connection, *queries.place(connection, trial.id))
+            if measurement.verified_runs:
                 stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
                 connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
@@ -238,14 +242,13 @@ class Store(Access):
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
         query = (
-            select(problems.c.study, func.count().label("trials"))
-            .select_from(trials.join(searches).join(problems, problems.c.id == searches.c.problem_id))
-            .where(~queries.unfinished())
+            select(problems.c.study, func.sum(problems.c.trials).label("trials"))
+            .where(problems.c.trials > 0)
             .group_by(problems.c.study)
             .order_by(problems.c.study)
         )
         with self._reading() as connection:
-            return {row.study: row.trials for row in connection.execute(query)}
+            return {row.study: int(row.trials) for row in connection.execute(query)}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
         """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""
