@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,8 @@ from autotune.identity import ProblemKey, Value
 from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup import records as sql
 from autotune.lookup.nearest import architecture, compute_units, kind, vendor
-from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.store.location import locate
 from autotune.study import StudyText, problem_key, space_hash
 from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in

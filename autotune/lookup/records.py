@@ -181,7 +181,7 @@ def open_records(location: Location) -> Iterator[Records]:
         with Store.open(location.url) as store:
             yield Database(store.rows)
         return
-    if not os.path.exists(location.path):  # noqa: PTH110  pathlib costs a look-up more than all its questions
+    if not os.path.exists(location.path):
         yield Database(lambda query, values: ())
         return
     require_database_file(location.path)
@@ -225,13 +225,12 @@ def _connected(path: str) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         connection.close()
         unwritable = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not unwritable or os.path.exists(f"{path}-wal"):  # noqa: PTH110
+        if not unwritable or os.path.exists(f"{path}-wal"):
             raise
         # A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing
         # there either, and without a -wal file the database file is whole.
-        from pathlib import Path
-
-        return sqlite3.connect(Path(path).resolve().as_uri() + "?immutable=1", uri=True)
+        plain = os.path.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        return sqlite3.connect(f"file:{plain}?immutable=1", uri=True)
     return connection
 
 
