@@ -13,7 +13,7 @@ from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.samplers import SAMPLERS
-from autotune.store.location import shown
+from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
 from autotune.text import did_you_mean, pairs, parse_size
 

@@ -15,7 +15,7 @@ from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup.answer import Best, Match, best_in, stored_devices
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
-from autotune.store.location import locate, shown
+from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import MEASURED, RETIMED, Event, median, merged
-from autotune.store.location import (
+from autotune.store import (
     SCHEMA_VERSION,
     Location,
     damaged_database,
