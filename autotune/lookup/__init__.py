@@ -12,6 +12,7 @@ which loads the rooms for it.
 
 from autotune.lookup import asking
 from autotune.lookup.answer import Best, Match, best, stored_devices
+from autotune.lookup.asking import Meant, device_meant
 from autotune.lookup.formats import FORMATS
 
-__all__ = ["FORMATS", "Best", "Match", "asking", "best", "stored_devices"]
+__all__ = ["FORMATS", "Best", "Match", "Meant", "asking", "best", "device_meant", "stored_devices"]

@@ -18,15 +18,16 @@ from autotune.store.location import (
 )
 
 if TYPE_CHECKING:
+    from autotune.store.fields import origin_fault
     from autotune.store.records import device_of
     from autotune.store.store import Row, Store
 
 __all__ = [
     "SCHEMA_VERSION", "Location", "Row", "Store", "damaged_database", "database_error", "device_of", "is_ours",
-    "locate", "require_database_file", "shown", "version_in",
+    "locate", "origin_fault", "require_database_file", "shown", "version_in",
 ]  # fmt: skip
 
-_HOMES = {"Store": "store", "Row": "store", "device_of": "records"}
+_HOMES = {"Store": "store", "Row": "store", "device_of": "records", "origin_fault": "fields"}
 
 
 def __getattr__(name: str) -> Any:

@@ -297,6 +297,11 @@ def _made(connection: Connection) -> None:
     )
 
 
+def _origin(connection: Connection) -> None:
+    """Which trials another tool made, and what it wrote of them."""
+    _run(connection, "ALTER TABLE trials ADD COLUMN origin TEXT")
+
+
 def _standings(connection: Connection) -> None:
     """A summary for look-ups, in place of the indexes they went by; and how many trials a problem has."""
     _run(
@@ -334,4 +339,4 @@ def _standings(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _standings)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings)

@@ -1,7 +1,8 @@
 """The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are.
 
 It follows from the trials and their re-timings by `ranking.standings` and is brought up to date in the transaction
-that changes them. What counts of a configuration depends on its own trials alone, so only those are read again.
+that changes them. What counts of a configuration depends on its own trials alone, so only those are read again. What
+another tool made (of the sampler IMPORTED) is nobody's best and not counted.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, text
 
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, standings
+from autotune.store.location import IMPORTED
 
 CHUNK = 500
 """Rows per statement."""
 
 # The + keeps SQLite from walking through all trials of a search to find those of a few configurations.
-_TRIALS = """
+_TRIALS = f"""
 SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
-FROM trials t JOIN searches s ON s.id = {}t.search_id
-WHERE s.problem_id = :problem AND t.outcome NOT IN ('pending', 'lost', 'stopped')
+FROM trials t JOIN searches s ON s.id = {{}}t.search_id
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost', 'stopped')
 """
-_RETIMINGS = """
+_RETIMINGS = f"""
 SELECT t.configuration_hash, 'retimed', t.driver, s.generation, t.id, r.time_ns, r.id
-FROM trials t JOIN searches s ON s.id = {}t.search_id JOIN retimings r ON r.trial_id = t.id AND r.driver = t.driver
-WHERE s.problem_id = :problem AND t.outcome = 'ok'
+FROM trials t JOIN searches s ON s.id = {{}}t.search_id JOIN retimings r ON r.trial_id = t.id AND r.driver = t.driver
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome = 'ok'
 """
 _NAMED = " AND t.configuration_hash IN :names"
 _ALL_TRIALS = text(_TRIALS.format(""))
@@ -37,10 +39,10 @@ _SOME_TRIALS, _SOME_RETIMINGS = (
 )
 # Also locks the problem, where two searches could otherwise read without each other's trials.
 _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
-_COUNT_ALL = text("""
+_COUNT_ALL = text(f"""
 UPDATE problems SET trials = (
     SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
-    WHERE s.problem_id = problems.id AND t.outcome NOT IN ('pending', 'lost')
+    WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost')
 )
 """)
 _FORGET = text("DELETE FROM standings WHERE problem_id = :problem AND configuration_hash IN :names").bindparams(
