@@ -184,12 +184,32 @@ class Trial:
         return best.median_ns if best is not None else math.nan
 
     @property
+    def paced_ns(self) -> float:
+        """The median of the first measurement at the machine's usual pace; infinite where there is none."""
+        return self.measurement.median_ns / _pace(self.environment) if self.measurement is not None else math.inf
+
+    @property
+    def standing_ns(self) -> float:
+        """What it is compared by while a search runs: its re-timed median, else its first at the usual pace."""
+        return self.retimed.median_ns if self.retimed is not None else self.paced_ns
+
+    @property
     def verified_runs(self) -> int:
         """How many verified runs it has stood among the finalists; 0 where it was not among them."""
         return _verified_runs(self.environment)
 
 
+PACE = "pace"
+"""Where a trial's environment says how many times as long as usual everything took when it was timed."""
+
+_MOST_PACE = 100.0
+
 _VERIFIED_RUNS = "verified_runs"
+
+
+def _pace(environment: Environment) -> float:
+    found = environment.get(PACE, 1.0)  # may have been imported
+    return found if isinstance(found, float) and 1 / _MOST_PACE < found < _MOST_PACE else 1.0
 
 
 def with_verified(environment: Environment, runs: int) -> dict[str, str | int | float]:
