@@ -18,13 +18,13 @@ PACKAGE = ROOT / "autotune"
 
 HOMES = {
     "pyopencl": {"devices"},
-    "optuna": {"samplers"},
+    "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},
 }
 """Third-party libraries that one room has to itself."""
 
-SIDE_DOORS = {"bench", "devices", "expression", "lookup", "pool", "reports", "samplers", "store", "study", "tuner"}
+SIDE_DOORS = {"bench", "devices", "expression", "pool", "reports", "samplers", "tuner"}
 """Rooms into whose files others still reach: to be emptied."""
 
 

@@ -17,9 +17,7 @@ from autotune.bench.arena import Guarded
 from autotune.bench.readback import compared, contents
 from autotune.devices import Session
 from autotune.errors import StudyError
-from autotune.study import Check
-from autotune.study.arrays import evaluate, names_of
-from autotune.study.structs import widened
+from autotune.study import Check, evaluate, names_of, widened
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names below are imported when first used: the cold path and the workers need few of them.
+The names of library.py are there at once; the others are imported when first used: the cold path needs none of them,
+the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
@@ -10,55 +11,56 @@ The names below are imported when first used: the cold path and the workers need
     types.py       their types, and structs.py
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     plan.py        Plan: what a worker builds and runs
-    inputs.py      input data, with files.py for what lies beside a study
+    inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from autotune.study.library import (
+    StudyText,
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    offered_choices,
+    parameter_values,
+    problem_key,
+    space_hash,
+    study_paths,
+)
+
 if TYPE_CHECKING:
-    from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar
+    from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
+    from autotune.study.arrays import evaluate, names_of
     from autotune.study.imports import files_of
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
-    from autotune.study.library import (
-        StudyText,
-        default_choices,
-        default_configuration,
-        default_size,
-        find_study,
-        offered_choices,
-        parameter_values,
-        problem_key,
-        space_hash,
-        study_paths,
-    )
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data
-    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name
+    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
-    "PythonCaller", "Sampler", "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs",
-    "check_reference", "default_choices", "default_configuration", "default_size", "effects", "expected_data",
-    "files_of", "find_study", "input_data", "is_struct", "leaves", "made_of", "member_of", "numpy_type",
-    "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash", "struct_name", "study_paths",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
+    "Problem", "PythonCaller", "Sampler", "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs",
+    "check_reference", "default_choices", "default_configuration", "default_size", "effects", "evaluate",
+    "expected_data", "files_of", "filled", "find_study", "input_data", "is_struct", "leaves", "made_of", "member_of",
+    "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash",
+    "struct_name", "study_paths", "widened",
 ]  # fmt: skip
 
 _HOMES = {
-    "arguments": "Argument Buffer Image Local Sampler Scalar",
+    "arguments": "Argument Buffer Image Local Sampler Scalar filled",
+    "arrays": "evaluate names_of",
     "imports": "files_of",
-    "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
-    "parameter_values problem_key space_hash study_paths",
     "inputs": "PythonCaller check_inputs input_data",
     "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "check_reference expected_data",
     "study": "Parameter Study check_entries effects",
-    "structs": "Leaf is_struct leaves member_of offsets struct_name",
+    "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
     "types": "numpy_type",
 }
 
@@ -67,4 +69,6 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{home}"), name)

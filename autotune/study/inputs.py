@@ -269,7 +269,7 @@ class _Inputs:
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-            self._called[named] = self._python(path, function, self._names | self._problem.choices)
+            self._called[named] = self._python(Path(path), function, self._names | self._problem.choices)
         return self._called[named]
 
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:

@@ -1,24 +1,28 @@
 """Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
 
-Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
-this file only reads what it needs and says clearly when that is not there.
+Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
+work; this file only reads what it needs and says clearly when that is not there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from os import path as paths
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+File = str | os.PathLike[str]
 
 MEASURED_TABLES = (
     "arguments", "check", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing",
@@ -34,11 +38,11 @@ _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t
 
 class _StudyFields(NamedTuple):
     name: str
-    path: Path
+    file: File
     table: Mapping[str, Any]
-    kernel_path: Path
+    kernel_file: File
     source: str
-    shadows: Path | None = None
+    shadows: File | None = None
 
 
 class StudyText(_StudyFields):
@@ -48,8 +52,25 @@ class StudyText(_StudyFields):
     tuple and no dataclass: see identity.py.
     """
 
+    made: Any = None
+    """The Study that was made in Python with this text: a function that is its reference stands in no text."""
+
     def __repr__(self) -> str:
-        return f"StudyText({self.name!r}, {str(self.path)!r})"
+        return f"StudyText({self.name!r}, {str(self.file)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The study's file."""
+        from pathlib import Path
+
+        return Path(self.file)
+
+    @property
+    def kernel_path(self) -> Path:
+        """The kernel's file."""
+        from pathlib import Path
+
+        return Path(self.kernel_file)
 
     @cached_property
     def kernel_hash(self) -> str:
@@ -60,51 +81,22 @@ class StudyText(_StudyFields):
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        return text_digest(_json(measured) + self._reference_text() + self._data_text())
+        read = ""
+        if _reads_more(self.table):
+            from autotune.study import reads
 
-    def _reference_text(self) -> str:
-        """What the reference reads: a kernel with its includes; Python with the modules and data beside it; files."""
-        reference = self.table.get("reference")
-        if not isinstance(reference, Mapping):
-            return ""
-        kernel, python = reference.get("kernel", ""), str(reference.get("python", "")).rpartition(":")[0]
-        text = ""
-        if kernel:
-            text += sources_of(kernel, self.table, self.path, "reference.kernel")[1]
-        if python:
-            text += _python_text(find_kernel(python, self.path, "reference.python"))
-        files = reference.get("file")
-        for name, entry in sorted(files.items()) if isinstance(files, Mapping) else ():
-            file = entry.get("file", "") if isinstance(entry, Mapping) else entry
-            text += _file_text(str(file), self.path, f"reference.file.{name}")
-        return text
-
-    def _data_text(self) -> str:
-        """What the inputs are made of beyond the study: files, and Python with what lies beside it."""
-        arguments, text = self.table.get("arguments"), ""
-        for name, entry in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
-            data = entry.get("data") if isinstance(entry, Mapping) else None
-            if isinstance(data, Mapping) and "file" in data:
-                text += _file_text(str(data["file"]), self.path, f"arguments.{name}.data.file")
-            if isinstance(data, Mapping) and "python" in data:
-                file, where = str(data["python"]).rpartition(":")[0], f"arguments.{name}.data.python"
-                text += _python_text(find_kernel(file, self.path, where))
-        return text
+            read = reads.text_read(self.table, self.file)
+        return text_digest(_json(measured) + read)
 
 
-def _file_text(name: str, study: Path, where: str) -> str:
-    from autotune.study import files
-
-    return f"\0{name}\0{files.digest_of(files.find_data(name, study, where))}"
-
-
-def _python_text(path: Path) -> str:
-    """A file of Python, and the names and digests of the others that it takes from its folder."""
-    from autotune.study.imports import files_of
-
-    (_, own), *others = files_of(path).items()
-    text = own.decode(errors="replace").replace("\r\n", "\n")
-    return text + "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
+def _reads_more(table: Mapping[str, Any]) -> bool:
+    """Whether a study reads files besides its kernel: for its reference, or for data."""
+    reference, arguments = table.get("reference"), table.get("arguments")
+    if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function"}:
+        return True
+    entries = arguments.values() if isinstance(arguments, Mapping) else ()
+    data = [entry["data"] for entry in entries if isinstance(entry, Mapping) and "data" in entry]
+    return any(isinstance(entry, Mapping) and ("file" in entry or "python" in entry) for entry in data)
 
 
 def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
@@ -134,14 +126,13 @@ def find_study(name_or_path: str) -> StudyText:
     A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        path = Path(name_or_path)
-        if not is_file(path):
-            what = "not a study file" if os.path.lexists(path) else "no such study file"
+        if not is_file(name_or_path):
+            what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
-        return read_study(path)
-    own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
+        return read_study(name_or_path)
+    own, bundled = (paths.join(folder, f"{name_or_path}.toml") for folder in _folders())
     if is_file(own):
-        hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
+        hides = is_file(bundled) and read_text(own) != read_text(bundled)
         return read_study(own, shadows=bundled if hides else None)
     if is_file(bundled):
         return read_study(bundled)
@@ -154,49 +145,58 @@ def find_study(name_or_path: str) -> StudyText:
 
 def study_paths() -> dict[str, Path]:
     """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
-    folders = (bundled_folder() / "studies", Path("studies"))
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    from pathlib import Path
+
+    own, bundled = map(Path, _folders())
+    return {path.stem: path for folder in (bundled, own) for path in sorted(folder.glob("*.toml"))}
 
 
-def bundled_folder() -> Path:
+def _folders() -> tuple[str, str]:
+    return "studies", paths.join(bundled_folder(), "studies")
+
+
+def bundled_folder() -> str:
     """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
-    package = Path(__file__).parent.parent
-    inside = package / "_library"
-    return inside if inside.is_dir() else package.parent
+    package = paths.dirname(paths.dirname(paths.abspath(__file__)))
+    inside = paths.join(package, "_library")
+    return inside if paths.isdir(inside) else paths.dirname(package)
 
 
-def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
+def read_study(file: File, *, shadows: File | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
-    text = read_text(path)
-    _require_short_keys(text, path)
+    text = read_text(file)
+    for number, line in enumerate(text.split("\n"), 1):
+        # Refused before it is parsed: time and memory grow with the square of its parts.
+        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
+        raise StudyError(f"not valid TOML: {error}", where=str(file)) from error
     except (ValueError, RecursionError) as error:  # Python's own limits
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
-    require_plain(table, str(path))
-    kernel_path, source = sources_of(table.get("kernel"), table, path, "kernel")
-    return StudyText(str(table.get("name", path.stem)), path, table, kernel_path, source, shadows)
+        raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
+    require_plain(table, str(file))
+    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
+    stem = paths.splitext(paths.basename(file))[0]
+    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
 
 
-def sources_of(names: Any, table: Mapping[str, Any], study: Path, key: str) -> tuple[Path, str]:
-    """Return the path of the first of a key's kernel files and the text of all of them. Raises StudyError."""
+def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
+    """Return the first of a key's kernel files and the text of all of them. Raises StudyError."""
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
-        raise StudyError(
-            "names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{study.stem}.cl"'
-        )
-    paths = [find_kernel(name, study, key) for name in listed]
-    texts = [source_of(path, table, study) for path in paths]
+        stem = paths.splitext(paths.basename(study))[0]
+        raise StudyError("names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{stem}.cl"')
+    files = [find_kernel(name, study, key) for name in listed]
+    texts = [source_of(file, table, study) for file in files]
     if sum(map(len, texts)) > MAX_TEXT:
-        raise too_large(paths[0])
-    others = zip(paths[1:], texts[1:], strict=True)
-    return paths[0], texts[0] + "".join(f'\n#line 1 "{path.name}"\n{text}' for path, text in others)
+        raise too_large(files[0])
+    others = zip(files[1:], texts[1:], strict=True)
+    return files[0], texts[0] + "".join(f'\n#line 1 "{paths.basename(file)}"\n{text}' for file, text in others)
 
 
-def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
+def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     """Return the text of a kernel with what it includes, found as a study's options say. Raises StudyError."""
     text = read_text(kernel)
     joined = text.replace("\\\n", "")
@@ -208,10 +208,10 @@ def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: File) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
@@ -223,49 +223,41 @@ def read_text(path: Path) -> str:
     return text
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is such a file; False also for a name that none can have."""
-    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+is_file = paths.isfile
+"""Whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
 
 
-def too_large(path: Path) -> StudyError:
+def too_large(path: File) -> StudyError:
     """Return the error for a kernel beyond MAX_TEXT."""
     return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
-
-
-def _require_short_keys(text: str, path: Path) -> None:
-    """Raise StudyError for `a.a.a...`, before it is parsed: time and memory grow with the square of its parts."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
-            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{path}:{number}")
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:
     """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
     level: list[tuple[str, Any]] = list(table.items())
     for _ in range(_MAX_LEVELS):
+        below: list[tuple[str, Any]] = []
         for key, value in level:
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
-        level = [(f"{key}.{name}", inner) for key, value in level for name, inner in _inside(value)]
+            if isinstance(value, int):
+                if not -(2**63) <= value < 2**63:
+                    raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+            elif isinstance(value, Mapping):
+                below += [(f"{key}.{name}", inner) for name, inner in value.items()]
+            elif isinstance(value, list | tuple):
+                below += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
+        level = below
     if level:
         raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value, 1) if isinstance(value, list | tuple) else ()
-
-
-def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
+def find_kernel(name: str, study: File, key: str = "kernel") -> str:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
-    folder = study.parent
-    places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    folder = paths.dirname(study)
+    places = (folder, paths.join(paths.dirname(folder), "kernels"), paths.join(bundled_folder(), "kernels"))
     for place in places:
-        if is_file(place / name):
-            return place / name
-    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+        if is_file(found := paths.join(place, name)):
+            return found
+    looked = " and ".join(dict.fromkeys(place or "." for place in places))
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
 
 
@@ -273,24 +265,20 @@ def default_size(text: StudyText) -> dict[str, int]:
     """Return the sizes of a study with their defaults."""
     sizes = text.table.get("sizes", {})
     if not isinstance(sizes, Mapping) or not all(type(v) is int or isinstance(v, Mapping) for v in sizes.values()):
-        raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
-    require_names(sizes, f"{text.path}: sizes")
-    return {name: value if type(value) is int else _size_of(value, text, name) for name, value in sizes.items()}
+        raise StudyError("needs whole numbers", where=f"{text.file}: sizes", hint="write M = 1024")
+    require_names(sizes, f"{text.file}: sizes")
+    return {name: value if type(value) is int else _size_of(value, name, text) for name, value in sizes.items()}
 
 
-def _size_of(entry: Any, text: StudyText, name: str) -> int:
-    """Return a size that a file of data has. Raises StudyError."""
-    from autotune.study import files
+def _size_of(entry: Any, name: str, text: StudyText) -> int:
+    from autotune.study import reads
 
-    found = files.size_of(entry, text.path, f"sizes.{name}")
-    if found < 1:
-        raise StudyError(f"is {found} in {entry['file']}", where=f"{text.path}: sizes.{name}")
-    return found
+    return reads.size_read(entry, name, text.file)
 
 
 def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return what each choice of a study offers; the first is the default."""
-    choices, where = text.table.get("choices", {}), f"{text.path}: choices"
+    choices, where = text.table.get("choices", {}), f"{text.file}: choices"
     if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
         raise StudyError("needs lists of values", where=where, hint='write T = ["float"]')
     require_names(choices, where)
@@ -313,7 +301,7 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
 
 def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return the listed values of each parameter of a study."""
-    parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
+    parameters, where = text.table.get("parameters"), f"{text.file}: parameters"
     tables = parameters if isinstance(parameters, Mapping) else {"": None}
     values: dict[str, Any] = {
         name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()

@@ -62,6 +62,10 @@ class Problem:
                 raise UsageError(what, where=f"study {study.name}", hint="name the sizes: --size N=4096")
         first = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = {**first, **(choices or {})}
+        for name, value in self.choices.items():
+            if value not in study.choices[name]:
+                offered = ", ".join(map(str, study.choices[name]))
+                raise UsageError(f"{name} cannot be {value!r:.40}", where="choices", hint=f"it can be {offered}")
         self.values = _fixed(study, fix or {})
         self._require_device()
         facts = _facts(self.device)
@@ -188,7 +192,7 @@ class Problem:
             )
 
     def _require_precision(self) -> None:
-        """Raise DeviceError where the device does not calculate in a type that the study's arguments or choices have."""
+        """Raise DeviceError where the device does not calculate in a type of the study's arguments or choices."""
         if not self.on_device:
             return
         names = {**self.choices, **{name: values[0] for name, values in self.values.items()}}

@@ -102,14 +102,15 @@ class Study:
         self.given, tables["arguments"] = _given(tables.get("arguments", {}))
         tables["reference"] = {"function": digest_of(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
-        path = Path(f"{tables.get('name', 'study')}.toml")
-        library.require_plain(tables, str(path))
+        path = f"{tables.get('name', 'study')}.toml"
+        library.require_plain(tables, path)
         if source is None:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
         else:
-            kernel = Path(tables["kernel"])
+            kernel = str(tables["kernel"])
             text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
+        self.text.made = self
 
     @classmethod
     def load(cls, name_or_path: str) -> Study:
@@ -118,7 +119,9 @@ class Study:
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
-        """Return the study of a text that library.py read. Raises StudyError."""
+        """Return the study of a text that library.py read, or that one was made with. Raises StudyError."""
+        if isinstance(text.made, cls):
+            return text.made
         study = cls.__new__(cls)
         study.given = {}
         study._build(text, None)
@@ -135,6 +138,11 @@ class Study:
         return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
 
     @property
+    def entries(self) -> list[str]:
+        """The kernel functions that its launches name, in order."""
+        return list(dict.fromkeys(launch.entry for _, launch, _ in leaves(self.launches)))
+
+    @property
     def checked(self) -> frozenset[str]:
         """The outputs that checks stand for, by name."""
         named = frozenset[str]().union(*(names_of(text) for text in self.checks.values()))
@@ -147,8 +155,8 @@ class Study:
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
-        table = schema.validate(text.table, str(text.path))
-        self.text, self.path = text, str(text.path)
+        table = schema.validate(text.table, str(text.file))
+        self.text, self.path = text, str(text.file)
         # The compiler's messages then name the author's file, as they do for its includes.
         self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
@@ -213,12 +221,12 @@ class Study:
             return Reference(numpy=table.numpy)
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
-            return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
+            return Reference(function=(Path(library.find_kernel(name, self.text.file, "reference.python")), attribute))
         if table.file is not None:
             entries = table.file.items()
             stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
-        _, source = library.sources_of(table.kernel, self.text.table, self.text.path, "reference.kernel")
+        _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
 
