@@ -4,6 +4,8 @@ from autotune.bench.arena import GUARD
 from autotune.bench.messages import (
     DOING,
     EndToEnd,
+    Inspect,
+    Inspected,
     Job,
     Keep,
     Kept,
@@ -25,6 +27,8 @@ __all__ = [
     "DOING",
     "FIRST_S",
     "GUARD",
+    "Inspect",
+    "Inspected",
     "EndToEnd",
     "Job",
     "Keep",

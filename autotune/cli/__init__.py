@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, devices, export, history, import_, search, studies
+from autotune.cli import best, check, compare, devices, export, history, import_, new, search, studies
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -76,6 +76,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "devices": devices.list_devices,
     "studies": studies.list_studies,
     "history": history.history,
+    "new": new.new_study,
     "check": check.check,
     "compare": compare.compare_values,
     "export": export.export_trials,

@@ -6,7 +6,9 @@ The names below are imported when first used: the cold path and the workers need
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
-    arguments.py   Buffer, Image, Sampler, Scalar, Local, as a study declares them and as a plan holds them; types.py and structs.py: their types
+    arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
+    types.py       their types; structs.py: C's layout
+    writing.py     a study as TOML; drafting.py: one to start from
     plan.py        Plan: what a worker builds and runs
     reference.py   input data and expected outputs (with arrays/, their language, and function.py for Python)
 """
@@ -16,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar
+    from autotune.study.drafting import Sketch, candidates, draft, scanned
     from autotune.study.imports import files_of
+    from autotune.study.includes import inline
     from autotune.study.library import (
         StudyText,
         default_choices,
@@ -35,19 +39,22 @@ if TYPE_CHECKING:
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
+    from autotune.study.writing import toml, write_new
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
-    "PythonCaller", "Sampler", "Scalar",
-    "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
-    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "is_struct", "leaves",
-    "made_of", "member_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "space_hash",
-    "struct_name", "study_paths",
+    "Argument", "Buffer", "GENERIC_DEVICE", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
+    "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates", "check_entries",
+    "check_reference", "default_choices", "default_configuration", "default_size", "draft", "effects",
+    "expected_data", "files_of", "find_study", "inline", "input_data", "is_struct", "leaves", "made_of", "member_of",
+    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "scanned", "space_hash",
+    "struct_name", "study_paths", "toml", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar",
+    "drafting": "Sketch candidates draft scanned",
     "imports": "files_of",
+    "includes": "inline",
     "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
     "parameter_values problem_key space_hash study_paths",
     "plan": "Launch Plan Tolerance",
@@ -56,6 +63,7 @@ _HOMES = {
     "study": "Parameter Study check_entries effects",
     "structs": "Leaf is_struct leaves member_of offsets struct_name",
     "types": "numpy_type",
+    "writing": "toml write_new",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from autotune.study.plan import Launch
 from autotune.study.schema import Scope
 from autotune.study.structs import struct_texts
 from autotune.study.types import SCALAR_TYPES
+from autotune.study.writing import toml, write_new
 from autotune.text import did_you_mean
 
 DEVICE_FACTS = (
@@ -109,6 +111,35 @@ class Study:
         study = cls.__new__(cls)
         study._build(text, None)
         return study
+
+    def to_toml(self) -> str:
+        """Return the study as the text of a TOML file, which reads back as the same study with the same hash.
+
+        The kernel is a file of its own, which `save` writes too. Raises StudyError for what a file cannot hold: a
+        function as the reference, an array as data.
+        """
+        if callable(self.reference.function):
+            hint = 'put the function into a file and name it: python = "FILE.py:NAME"'
+            raise StudyError("a function cannot be written to a file", where=f"{self.path}: reference", hint=hint)
+        try:
+            return toml(self.text.table)
+        except StudyError as error:
+            raise error.at(self.path) from None
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write the study to a TOML file, and a kernel that was given as text beside it; return what was written.
+
+        Overwrites nothing. Raises StudyError where a file is there already or cannot be written, and as `to_toml` does.
+        """
+        path, text = Path(path), self.to_toml()
+        files = {path: text}
+        if not library.is_file(self.text.kernel_path):  # given as text
+            files = {path.parent / self.text.table["kernel"]: self.text.source, path: text}
+        if there := [each for each in files if os.path.lexists(each)]:
+            raise StudyError("is there already", where=str(there[0]), hint="choose another name")
+        for each, content in files.items():
+            write_new(each, content)
+        return list(files)
 
     @property
     def inputs(self) -> list[Buffer]:
