@@ -1,7 +1,7 @@
 """A study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
 
 What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed by habit, from names
-and subscripts, and says so: nothing here decides a result, since `check` compares the whole with its author's reference.
+and subscripts, and says so: nothing here decides a result, since `check` compares the whole with the reference.
 """
 
 from __future__ import annotations
@@ -271,8 +271,10 @@ class _Writer:
             )
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         usable = names <= set(self._parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
-        spelt = re.sub(r"(?<!/)/(?!/)", "//", text).strip()
-        return re.sub(r"^\(([^()]*)\)$", r"\1", spelt) if usable else ""
+        spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
+        while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
+            spelt = spelt[1:-1]
+        return spelt if usable else ""
 
     def _launch(self, entry: str, local: Sequence[str], dimensions: int, *, several: bool) -> None:
         each = [name for name in self._parameters if _EACH_NAME.search(name) and name not in local]
