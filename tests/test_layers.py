@@ -18,7 +18,7 @@ PACKAGE = ROOT / "autotune"
 
 HOMES = {
     "pyopencl": {"devices"},
-    "optuna": {"samplers"},
+    "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},
 }
