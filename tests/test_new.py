@@ -49,7 +49,9 @@ kernel void jacobi(const int width, const int height, global const float *a, glo
 }
 """
 
-MOVED = "(particles.velocity + world.step * (world.gravity - world.drag / particles.mass[:, None] * particles.velocity))"
+MOVED = (
+    "(particles.velocity + world.step * (world.gravity - world.drag / particles.mass[:, None] * particles.velocity))"
+)
 A = 'A = { type = "KIND", shape = ["M", "K"], access = "in" }'
 B = 'B = { type = "KIND", shape = ["K", "N"], access = "in" }'
 C = 'C = { type = "KIND", shape = ["M", "N"], access = "out" }'
@@ -159,7 +161,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert "does not compile by itself" in result.output
     assert not kernel.with_suffix(".toml").exists()
     assert CliRunner().invoke(app, ["new", str(kernel), "-D", "STEP=4"]).exit_code == 0
-    assert Study.load(str(kernel.with_suffix(".toml"))).parameters["STEP"].values == (1, 2, 4, 8, 16)
+    assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
     wrong = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP"])
     assert "'STEP' is no definition" in wrong.output
 
@@ -181,9 +183,9 @@ def test_what_is_read_from_a_text() -> None:
         KernelArgument("p", "P", "private", "", False),
     )
     assert found["none"] == ()
-    assert candidates("#ifndef A // why\n#define A 4 /* how */\n#endif\n#ifndef B\n#define C 1\n#endif\n#define D 2") == {
-        "A": "4"
-    }
+    assert candidates(
+        "#ifndef A // why\n#define A 4 /* how */\n#endif\n#ifndef B\n#define C 1\n#endif\n#define D 2"
+    ) == {"A": "4"}
     assert candidates("#if !defined(A)\n#define A (8)\n#endif") == {"A": "(8)"}
 
 

@@ -126,8 +126,8 @@ def _parameters(
     constants = {name: value.strip() for name, value in _DEFINE.findall(plain)}
     parameters, choices, words = {}, {}, dict[str, list[str]]()
     for name, text in given.items():
-        value = sketch.macros.get(name, "" if sketch.macros else text)
-        number = _number(value if value else constants.get(text, text))
+        value = sketch.macros.get(name, text)
+        number = _number(constants.get(value, value))
         compared = dict.fromkeys(re.findall(rf"\b{name}\s*[=!<>]=?\s*([A-Za-z_]\w*)", plain))
         named = {word: _number(constants.get(word, "")) for word in compared}
         if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
@@ -210,7 +210,7 @@ class _Writer:
 
     def _size_tables(self) -> None:
         if self._sizes:
-            each = {1: 2**16, 2: 512}.get(len(self._sizes), 128)
+            each = {1: 2**16, 2: 512}.get(max(len(self._sizes), self._dimensions()), 128)
             self._add("", "# What is passed as a whole number is taken for a size: --size changes it.", "[sizes]")
             self._add(*(f"{name} = {each}" for name in self._sizes))
         if self._choices:
@@ -339,6 +339,8 @@ class _Writer:
             self._buffer(one, kind, outputs)
 
     def _buffer(self, one: KernelArgument, kind: str, outputs: list[str]) -> None:
+        if kind != one.type_name.removesuffix("*") and _is_plain(kind):  # of a typedef: count its components
+            kind = scalar_type(kind)[1]
         access = "in" if one.const or one.address == "constant" else self._written(one.name)
         if access != "in":
             outputs.append(one.name)
@@ -356,6 +358,9 @@ class _Writer:
 
     def _kind(self, type_name: str) -> str:
         name = type_name.strip().removeprefix("struct ")
+        if name not in SCALAR_TYPES and name not in self._struct_bodies():
+            meant = re.findall(rf"\btypedef\s+(\w+)\s+{re.escape(name)}\s*;", self._text)
+            name = next((one for one in meant if _is_plain(one)), name)
         return next((choice for choice, kind in self._choices.items() if kind == name), name)
 
     def _written(self, name: str) -> str:
@@ -438,6 +443,14 @@ class _Writer:
             return scalar_type(one.type_name.removesuffix("*"))[1] in ("half", "float", "double")
         except StudyError:
             return True
+
+
+def _is_plain(name: str) -> bool:
+    try:
+        scalar_type(name)
+    except StudyError:
+        return False
+    return True
 
 
 def _axis(name: str) -> int:
