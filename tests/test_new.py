@@ -73,7 +73,7 @@ FILLS: dict[str, list[str]] = {
         'target = "source * 2.25"',
     ],
     "particles": [
-        'world = { type = "World", value = { gravity = ["0", "0", "-9.81"], step = "0.01", drag = "0.1", wall = "9" } }',
+        'world = { type = "World", value = { gravity = ["0", "0", "-9.81"], step = "0.01", drag = "0.1", wall = "9" } }',  # noqa: E501
         f'particles = {{ position = "particles.position + world.step * {MOVED}", velocity = "{MOVED}", hits = '
         f"\"particles.hits + stack(((particles.position + world.step * {MOVED})[:, 2] < 0, "
         'zeros((N,))), -1)" }',

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, devices, export, history, import_, new, search, studies
+from autotune.cli import best, check, compare, devices, export, history, import_, import_study, new, search, studies
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -81,6 +81,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.compare_values,
     "export": export.export_trials,
     "import": import_.import_trials,
+    "import-study": import_study.import_study,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=best.HELP if _name == "best" else None)(_command)

@@ -204,7 +204,7 @@ class Session(Protocol):
         """Build a program. Raises BuildError with the compiler's log."""
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        """Return the arguments of each kernel of a program by its entry; those of which the compiler tells nothing lack.
+        """Return the arguments of each kernel of a program by its entry; those of which the driver does not tell lack.
 
         Raises BuildError with the compiler's log.
         """

@@ -142,6 +142,13 @@ class Study:
         return list(files)
 
     @property
+    def chose_default(self) -> bool:
+        """Whether its author named a default at all: first values that merely stand first are no baseline."""
+        tables = self.text.table["parameters"].values()
+        several = [entry for entry in tables if len(entry["values"]) > 1]
+        return not several or any(entry.get("default") is not None for entry in several)
+
+    @property
     def inputs(self) -> list[Buffer]:
         """The buffers whose contents are drawn."""
         return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.reads]
