@@ -11,7 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
+<<<<<<< HEAD
 from autotune.cli import best, check, compare, devices, export, history, import_, import_study, new, search, studies
+=======
+from autotune.cli import best, check, compare, cover, devices, export, history, import_, search, studies, verify
+>>>>>>> main
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -79,6 +83,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "new": new.new_study,
     "check": check.check,
     "compare": compare.compare_values,
+    "cover": cover.cover,
+    "verify": verify.verify,
     "export": export.export_trials,
     "import": import_.import_trials,
     "import-study": import_study.import_study,
