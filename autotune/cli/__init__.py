@@ -11,11 +11,21 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-<<<<<<< HEAD
-from autotune.cli import best, check, compare, devices, export, history, import_, import_study, new, search, studies
-=======
-from autotune.cli import best, check, compare, cover, devices, export, history, import_, search, studies, verify
->>>>>>> main
+from autotune.cli import (
+    best,
+    check,
+    compare,
+    cover,
+    devices,
+    export,
+    history,
+    import_,
+    import_study,
+    new,
+    search,
+    studies,
+    verify,
+)
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 

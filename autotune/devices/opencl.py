@@ -22,19 +22,16 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-<<<<<<< HEAD
 from autotune.devices.backend import (
     ArgumentError,
     BackendError,
     Batch,
     BuildError,
+    Guest,
     KernelArgument,
     KernelLimits,
     Traits,
 )
-=======
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, Guest, KernelLimits, Traits
->>>>>>> main
 from autotune.model import DeviceInfo
 
 MOST_FILLED = 2**28

@@ -33,22 +33,7 @@ if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar
     from autotune.study.drafting import Sketch, candidates, draft, scanned
     from autotune.study.imports import files_of
-<<<<<<< HEAD
     from autotune.study.includes import inline
-    from autotune.study.library import (
-        StudyText,
-        default_choices,
-        default_configuration,
-        default_size,
-        find_study,
-        offered_choices,
-        parameter_values,
-        problem_key,
-        space_hash,
-        study_paths,
-    )
-=======
->>>>>>> main
     from autotune.study.plan import Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
@@ -58,63 +43,19 @@ if TYPE_CHECKING:
     from autotune.study.writing import toml, write_new
 
 __all__ = [
-    "GENERIC_DEVICE",
-    "Argument",
-    "Buffer",
-    "Image",
-    "Launch",
-    "Leaf",
-    "Local",
-    "Parameter",
-    "Plan",
-    "Problem",
-    "PythonCaller",
-    "Sampler",
-    "Scalar",
-    "Sketch",
-    "Study",
-    "StudyText",
-    "Tolerance",
-    "candidates",
-    "check_entries",
-    "check_reference",
-    "default_choices",
-    "default_configuration",
-    "default_size",
-    "draft",
-    "effects",
-    "expected_data",
-    "files_of",
-    "find_study",
-    "inline",
-    "input_data",
-    "is_struct",
-    "leaves",
-    "made_of",
-    "member_of",
-    "numpy_type",
-    "offered_choices",
-    "offsets",
-    "parameter_values",
-    "problem_key",
-    "scanned",
-    "space_hash",
-    "struct_name",
-    "study_paths",
-    "toml",
-    "write_new",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan", "Problem",
+    "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates", "check_entries",
+    "check_reference", "default_choices", "default_configuration", "default_size", "draft", "effects",
+    "expected_data", "files_of", "find_study", "inline", "input_data", "is_struct", "leaves", "made_of", "member_of",
+    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "scanned", "space_hash",
+    "struct_name", "study_paths", "toml", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar",
     "drafting": "Sketch candidates draft scanned",
     "imports": "files_of",
-<<<<<<< HEAD
-    "includes": "inline",
-    "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
-    "parameter_values problem_key space_hash study_paths",
-=======
->>>>>>> main
+    from autotune.study.includes import inline
     "plan": "Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "PythonCaller check_reference expected_data input_data",
