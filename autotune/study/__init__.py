@@ -55,7 +55,7 @@ _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar",
     "drafting": "Sketch candidates draft scanned",
     "imports": "files_of",
-    from autotune.study.includes import inline
+    "includes": "inline",
     "plan": "Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "PythonCaller check_reference expected_data input_data",

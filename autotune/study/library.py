@@ -19,16 +19,12 @@ from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
 
-<<<<<<< HEAD
-MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing")
-=======
 if TYPE_CHECKING:
     from pathlib import Path
 
 File = str | os.PathLike[str]
 
-MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
->>>>>>> main
+MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20
