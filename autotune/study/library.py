@@ -50,6 +50,9 @@ class StudyText(_StudyFields):
     tuple and no dataclass: see identity.py.
     """
 
+    made: Any = None
+    """The Study that was made in Python with this text: a function that is its reference stands in no text."""
+
     def __repr__(self) -> str:
         return f"StudyText({self.name!r}, {str(self.file)!r})"
 

@@ -96,6 +96,7 @@ class Study:
         library.require_plain(tables, path)
         text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
+        self.text.made = self
 
     @classmethod
     def load(cls, name_or_path: str) -> Study:
@@ -104,7 +105,9 @@ class Study:
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
-        """Return the study of a text that library.py read. Raises StudyError."""
+        """Return the study of a text that library.py read, or that one was made with. Raises StudyError."""
+        if isinstance(text.made, cls):
+            return text.made
         study = cls.__new__(cls)
         study._build(text, None)
         return study
