@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import pyopencl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ from autotune.lookup.artefacts.ctext import HELPERS, NoCError, lines, string, wh
 from autotune.lookup.artefacts.header import prefix_of
 from autotune.model import DeviceInfo, Value
 from autotune.store import Store
-from autotune.study import StudyText, problem_key
+from autotune.study import StudyText, find_study, problem_key
 from tests.stored import DEVICE, ok, put
 from tests.studies import SOURCE, table
 
@@ -72,7 +74,18 @@ def compiled(folder: Path, program: str, language: str = "c", libraries: Sequenc
 
 
 def printed(program: Path, *words: str) -> list[str]:
-    return subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+    done = subprocess.run([program, *words], capture_output=True, text=True, env=os.environ | pocl(program.parent))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def pocl(folder: Path) -> dict[str, str]:
+    """What tells the system's OpenCL loader of the driver that pyopencl's wheel brings, where it brings one."""
+    found = [*Path(pyopencl.__file__).parent.glob(".libs/libpocl*.so")]
+    if not found:
+        return {}
+    (folder / "pocl.icd").write_text(f"{found[0]}\n")
+    return {"OCL_ICD_VENDORS": str(folder)}
 
 
 # What is collected ----------------------------------------------------------------------------------------
@@ -87,7 +100,11 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     assert found.default is not None
     assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
     assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
-    for given in ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, {"devices": ["x-1cu"]}, {"sizes": [{"N": 5}]}):
+    for given in (
+        {"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]},
+        {"devices": ["x-1cu"]},
+        {"sizes": [{"N": 5}]},
+    ):
         with pytest.raises(UsageError, match="nothing is stored of saxpy"):
             collect(text(), CHOICES, database=place, **given)
     changed = text(tolerance={"relative": 0.5})
@@ -206,10 +223,11 @@ def test_any_text_as_a_literal(tmp_path_factory: pytest.TempPathFactory, texts: 
         f"if (memcmp(rows[{n}], (const char[]){{ {', '.join(f'(char){byte}' for byte in one + bytes(1))} }}, "
         f"{len(one) + 1}) != 0) return 1;" for n, one in enumerate(told)
     )  # fmt: skip
-    program = f"#include <string.h>\nstatic const char *rows[] = {{ {rows} }};\nint main(void) {{ {checks} return 0; }}\n"
+    program = (
+        f"#include <string.h>\nstatic const char *rows[] = {{ {rows} }};\nint main(void) {{ {checks} return 0; }}\n"
+    )
     assert printed(compiled(folder, program)) == []
-    long = "".join(texts) * 20
-    assert sum(len(json.loads(json.dumps(piece))) > 2000 for piece in lines(long)) == 0
+    assert max(map(len, lines("".join(texts) * 20))) < 4000, "no literal is beyond what every compiler takes"
 
 
 LEAF = st.sampled_from(["M", "N", "3", "7", "1", "0", "-2"])
@@ -243,21 +261,15 @@ def test_expressions_mean_in_c_what_they_mean_here(
                 c = whole(expression.tree, names, "P")
             except (ExpressionError, NoCError):
                 continue  # divides by zero, or is false where a number is wanted
-            if abs(int(value)) < 2**31 and _small(text_):
-                is_truth = not isinstance(value, bool) and (" and " in text_ or " or " in text_)
+            if abs(int(value)) < 2**31 and text_.count("*") < 4:  # nothing on the way leaves 64 bits
                 rows.append(f"{{ const long long M_ = {m}, N_ = {n}; (void)M_; (void)N_; "
                             f'printf("%lld\\n", (long long)({c})); }}')  # fmt: skip
                 expected.append(str(int(value)))
-                assert not (is_truth and value not in (0, 1) and text_.count("(") == 1)
     program = f"#include <stdio.h>\n{HELPERS.format(p='P')}\nint main(void) {{\n" + "\n".join(rows) + "\nreturn 0; }\n"
     (folder / "host.c").write_text(program)
     subprocess.run(["gcc", "-std=c99", "-w", "host.c", "-o", "host"], cwd=folder, check=True)
     assert len(rows) > 100
     assert printed(folder / "host") == expected
-
-
-def _small(text_: str) -> bool:
-    return text_.count("*") < 4
 
 
 # Host programs --------------------------------------------------------------------------------------------
@@ -271,8 +283,6 @@ def test_a_host_program_runs_the_tuned_kernel(tmp_path: Path, language: str) -> 
     (tmp_path / "saxpy.cl").write_text(SOURCE)
     toml = tmp_path / "saxpy.toml"
     toml.write_text(TOML)
-    from autotune.study import find_study
-
     study = find_study(str(toml))
     place = stored(tmp_path / "a.db", (here, 1000, at(4)), (here, 64, at(2, fast=1)), study=study)
     words = ["export", str(tmp_path / "saxpy_tuned.h"), "--format", "header", "--study", str(toml), "--embed"]

@@ -54,9 +54,9 @@ def export_trials(
 ) -> None:
     """Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
 
-    Or a study's bests as one file for programs: a C99 and C++ `header` with a function that chooses by device and size,
-    or a `table` in JSON. Or a study's trials in the format of another tool. Of all devices and sizes, or of those given;
-    what a format cannot say is left out, and counted on stderr.
+    Or a study's bests as one file for programs: a C99 and C++ `header` with a function that chooses by device and
+    size, or a `table` in JSON. Or a study's trials in the format of another tool. Of all devices and sizes, or of those
+    given; what a format cannot say is left out, and counted on stderr.
 
     \b
     Examples:
