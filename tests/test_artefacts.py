@@ -1,4 +1,4 @@
-"""A header and a table of bests: what they choose, that hostile text stays in its place, and host programs that use them."""
+"""A header and a table of bests: what they choose, hostile text in its place, host programs that use them."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     assert found.default is not None
     assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
     assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
-    for given in (
+    for asked in (
         {"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]},
         {"devices": ["x-1cu"]},
         {"sizes": [{"N": 5}]},
     ):
         with pytest.raises(UsageError, match="nothing is stored of saxpy"):
-            collect(text(), CHOICES, database=place, **given)
+            collect(text(), CHOICES, database=place, **asked)
     changed = text(tolerance={"relative": 0.5})
     with pytest.raises(UsageError, match="nothing is stored"):
         collect(changed, CHOICES, database=place)
@@ -166,7 +166,7 @@ def chosen(folder: Path, catalogue: Catalogue, *asked: tuple[str, int]) -> list[
 
 @needs_compilers
 def test_what_is_chosen(tmp_path: Path) -> None:
-    """Exact; the nearest size; the same architecture, whatever its name says of it; the default; and nothing invalid."""
+    """Exact; the nearest size; the same architecture, however it is named; the default; and nothing invalid."""
     study = text(constraints=[{"require": "WPT * WG <= 512"}, {"require": "N % WPT == 0 and N < 10 ** 6"}],
                  defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
     place = stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (DEVICE, 64, at(2)), (H100, 1000, at(4)), study=study)
@@ -227,7 +227,7 @@ def test_any_text_as_a_literal(tmp_path_factory: pytest.TempPathFactory, texts: 
         f"#include <string.h>\nstatic const char *rows[] = {{ {rows} }};\nint main(void) {{ {checks} return 0; }}\n"
     )
     assert printed(compiled(folder, program)) == []
-    assert max(map(len, lines("".join(texts) * 20))) < 4000, "no literal is beyond what every compiler takes"
+    assert max(map(len, lines("x".join(texts) * 20))) < 4000, "no literal is beyond what every compiler takes"
 
 
 LEAF = st.sampled_from(["M", "N", "3", "7", "1", "0", "-2"])

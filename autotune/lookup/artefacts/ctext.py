@@ -25,7 +25,7 @@ def _char(byte: int) -> str:
 
 def lines(text: str) -> list[str]:
     """Return the literals of a long text, a line each, none beyond what every compiler takes."""
-    pieces = [line[at : at + 400] for line in text.splitlines(keepends=True) for at in range(0, len(line), 400)]
+    pieces = [line[at : at + 200] for line in text.splitlines(keepends=True) for at in range(0, len(line), 200)]
     return [string(piece) for piece in pieces]
 
 
