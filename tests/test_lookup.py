@@ -19,7 +19,7 @@ from autotune.errors import StoreError, UsageError
 from autotune.identity import ProblemKey, Value
 from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup import records as sql
-from autotune.lookup.nearest import architecture, compute_units, kind, vendor
+from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
