@@ -275,4 +275,9 @@ def _made(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made)
+def _origin(connection: Connection) -> None:
+    """Which trials another tool made, and what it wrote of them."""
+    _run(connection, "ALTER TABLE trials ADD COLUMN origin TEXT")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin)
