@@ -24,7 +24,7 @@ HOMES = {
 }
 """Third-party libraries that one room has to itself."""
 
-SIDE_DOORS = {"bench", "devices", "expression", "lookup", "pool", "reports", "samplers", "store", "study", "tuner"}
+SIDE_DOORS = {"bench", "devices", "expression", "pool", "reports", "samplers", "tuner"}
 """Rooms into whose files others still reach: to be emptied."""
 
 

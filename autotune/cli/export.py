@@ -13,7 +13,7 @@ from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, Siz
 from autotune.cli.output import opened, say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
-from autotune.lookup.asking import device_meant
+from autotune.lookup import device_meant
 from autotune.store import Store
 from autotune.study import offered_choices
 from autotune.text import did_you_mean, in_quotes, parse_choices, parse_size
