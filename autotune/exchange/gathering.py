@@ -13,6 +13,7 @@ from autotune.identity import misfit
 from autotune.model import DeviceInfo, ProblemKey, Trial
 from autotune.store import Store
 from autotune.study import Study
+from autotune.study.arguments import filled
 
 HEADER = "header"
 """The entry of an imported search's environment with what its file said beside the trials, JSON text."""
@@ -76,7 +77,7 @@ def _recording(
         info,
         {name: parameter.values for name, parameter in study.parameters.items()},
         entries.pop() if len(entries) == 1 else study.name,
-        str(key.choices.get(element, element)),
+        filled(element, key.choices),
         own,
         imported,
         headers,
