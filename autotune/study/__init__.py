@@ -23,6 +23,7 @@ from autotune.study.library import (
     offered_choices,
     parameter_values,
     problem_key,
+    read_by,
     space_hash,
     study_paths,
 )
@@ -40,7 +41,7 @@ __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller", "Scalar",
     "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
     "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
-    "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
+    "offered_choices", "parameter_values", "problem_key", "read_by", "space_hash", "study_paths",
 ]  # fmt: skip
 
 _HOMES = {
