@@ -65,6 +65,12 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     conditions.pop("1LL", None)
     launches = []
     for launch in problem.study.launches:
+        if not isinstance(launch, Launch):
+            raise StudyError(
+                "a loop of launches is not yet said in headers and tables",
+                where=f"{problem.study.name}: launch",
+                hint="autotune.tuned in Python runs it; autotune best --format json has every launch",
+            )
         active = c(launch.when)
         if active != "0LL":
             local = None if launch.local_size is None else tuple(map(c, launch.local_size))
