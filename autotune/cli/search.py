@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autotune import devices, text, tuner
+from autotune import cluster, devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli import interrupt, progress
 from autotune.cli.options import (
@@ -16,6 +16,7 @@ from autotune.cli.options import (
     DeviceOption,
     FixOption,
     JsonOption,
+    OnOption,
     PythonOption,
     RunLimitOption,
     SamplerOption,
@@ -67,6 +68,10 @@ def search(
     run_limit: RunLimitOption = f"{FIRST_S:g}s",
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
+    on: OnOption = None,
+    at_most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
+    ] = None,
     database: DatabaseOption = None,
     as_json_: JsonOption = False,
 ) -> None:
@@ -81,6 +86,7 @@ def search(
       autotune search
       autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+      autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
     """
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
@@ -91,7 +97,8 @@ def search(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
-    chosen = _devices(device)
+    address = None if on is None else cluster.Address.parse(on)
+    chosen = _devices(device) if address is None else [_model(address, device)]
     problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
     starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
     for configuration in starts:
@@ -112,7 +119,10 @@ def search(
         settings=settings,
     )
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
-        result = tuner.run(request, stop, on_progress=report)
+        if address is None:
+            result = tuner.run(request, stop, on_progress=report)
+        else:
+            result = cluster.run(request, address, stop, on_progress=report, most=at_most)
     if as_json_:
         write_json(as_json(result))
     else:
@@ -148,6 +158,15 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
     for line in devices.diagnose() if chosen.kind == "cpu" else ():
         warn(line)
     return [chosen]
+
+
+def _model(address: cluster.Address, selector: str | None) -> DeviceInfo:
+    """The model of a cluster to search on. Raises DeviceError where several answer: times of them do not compare."""
+    chosen = cluster.choose(address, selector)
+    if len(chosen) > 1:
+        known = ", ".join(model.fingerprint for model in chosen)
+        raise UsageError(f"{len(chosen)} models answer {selector!r}", where="--device", hint=f"choose one: {known}")
+    return chosen[0]
 
 
 def _budget(trials: int | None, timeout: str | None, until_stale: int | None, least_gain: float | None) -> Budget:
