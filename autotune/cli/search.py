@@ -126,7 +126,7 @@ def search(
     if as_json_:
         write_json(as_json(result))
     else:
-        print_result(result, study, database)
+        print_result(result, study, database, on)
     if result.reason == "interrupted":
         raise typer.Exit(130)
     if result.failure is not None:

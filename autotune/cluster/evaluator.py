@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from autotune.cluster.address import Address, connect, require_distributed
 from autotune.cluster.fleet import Fleet
 from autotune.cluster.travel import pack
-from autotune.errors import AutotuneError, WorkerError
+from autotune.errors import AutotuneError
 from autotune.model import Configuration, Measurement, Trial
 from autotune.pool import Evaluator, Settings, Stopped
 from autotune.study import Problem
@@ -151,8 +151,6 @@ class ClusterEvaluator:
         while not self._ready.wait(_POLL_S):
             if stop is not None and stop.is_set():
                 raise Stopped
-            if self._keeping.done() and not self._keeping.cancelled() and self._keeping.exception() is not None:
-                raise WorkerError(f"the cluster's thread failed: {self._keeping.exception()!r}")
         if self._failure is not None:
             raise self._failure
 

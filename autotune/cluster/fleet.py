@@ -11,6 +11,7 @@ import os
 import pickle
 import platform
 import time
+import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -54,12 +55,18 @@ Deliver = Callable[[Trial | AutotuneError], None]
 
 @dataclass(eq=False)
 class Flight:
-    """A request on its way: a trial, or finalists; `future` is Dask's, while it is there."""
+    """A request on its way: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, while it is there."""
 
     configuration: Configuration
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     future: Any = None
+    waiting: asyncio.Future[Any] | None = None
     task: asyncio.Task[None] | None = None
+
+    def call_back(self) -> None:
+        """Have the request sent anew."""
+        if self.waiting is not None:
+            self.waiting.cancel()
 
 
 @dataclass
@@ -124,22 +131,23 @@ class Fleet:
             while True:
                 with suppress(OSError, TimeoutError):
                     await self._attend(self._client)
-                self._lose()
+                lost = asyncio.create_task(_close(self._lose()))
                 self._say("the scheduler has gone; waiting for it (what is finished is stored)")
                 self._client = await self._reach()
                 self._say("the scheduler is back")
+                await lost
         except AutotuneError as error:
             self._deliver(error)
+        except Exception as error:  # unsaid, the search would wait for ever
+            what = f"the thread of the cluster failed: {type(error).__name__}: {error}"
+            self._deliver(WorkerError(what, detail=traceback.format_exc()))
 
     async def close(self) -> None:
         """Let go of every device, and of the connection."""
         for flight in (*self._flights.values(), self._finale):
             if flight.task is not None:
                 flight.task.cancel()
-        client = self._lose()
-        if client is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(client.close(), _ANSWER_S)
+        await _close(self._lose())
 
     async def _reach(self) -> Any:
         """Return a new client of a scheduler that was there before. Raises WorkerError where it does not come back."""
@@ -195,6 +203,7 @@ class Fleet:
             "versions": versions(),
             "problem": self._packed,
         }
+        assert self._client is not None
         held = self._client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False)
         try:
             answer = await held
@@ -219,13 +228,9 @@ class Fleet:
                 held.release()
 
     def _enlist(self, found: Found, token: Any, slots: int) -> None:
-        alone = not self.members
         self.members[found.worker] = Member(found, token, slots)
         self._there.set()
         self._count()
-        for flight in (*self._flights.values(), self._finale) if alone else ():
-            if flight.future is not None:  # Dask does not look again at what found no worker
-                flight.future.cancel()
 
     def _dismiss(self, worker: str) -> Member:
         """Let go of a device."""
@@ -237,8 +242,7 @@ class Fleet:
             self._spent[name] = self._spent.get(name, 0.0) + seconds
         if worker == self._judge:
             self._judge = ""
-            if self._finale.future is not None:
-                self._finale.future.cancel()
+            self._finale.call_back()
         if not self.members:
             self._there.clear()
         self._count()
@@ -263,8 +267,7 @@ class Fleet:
             task.cancel()
         self._refused.clear()
         for flight in (*self._flights.values(), self._finale):
-            if flight.future is not None:
-                flight.future.cancel()
+            flight.call_back()
         return client
 
     def _count(self) -> None:
@@ -345,19 +348,22 @@ class Fleet:
 
         known = {"search": self.search, "bound": self.bound, **request}
         key = f"autotune-{task.__name__}-{uuid.uuid4().hex}"
-        future = None
+        future = flight.future = self._client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
+        flight.waiting = asyncio.ensure_future(_result(future))
         try:
-            future = self._client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
-            flight.future = future
-            return await future
+            return await flight.waiting
         except KilledWorker as error:
             return WorkerError(f"lost with {error.allowed_failures + 1} workers of the cluster, one after the other")
-        except Exception:  # the connection, or cancelled to be sent anew
+        except asyncio.CancelledError:
+            task_here = asyncio.current_task()
+            if task_here is not None and task_here.cancelling():
+                raise
+            return {}  # called back
+        except Exception:  # the connection is lost
             return {}
         finally:
-            flight.future = None
-            if future is not None:
-                future.release()
+            flight.future = flight.waiting = None
+            future.release()
 
     async def _excuse(self, answer: Mapping[str, Any]) -> None:
         """Deal with an answer that is no result; what was asked is sent again."""
@@ -415,6 +421,16 @@ class Fleet:
         times = answer.get("times", [None]) if isinstance(answer, Mapping) else [None]
         if isinstance(times[0], Measurement):
             self._anchors.add(worker, member.found.place, times[0])
+
+
+async def _close(client: Any) -> None:
+    if client is not None:
+        with suppress(Exception):
+            await asyncio.wait_for(client.close(), _ANSWER_S)
+
+
+async def _result(future: Any) -> Any:
+    return await future
 
 
 def _count(devices: int) -> str:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from distributed import Worker, WorkerPlugin
+from distributed import Status, Worker, WorkerPlugin
 
 from autotune.cluster.travel import KEY, difference, facts_of, told, unpack, versions
 from autotune.errors import AutotuneError, SetupError, WorkerError
@@ -81,6 +81,9 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             if hold.stop.is_set():
                 raise Stopped
             await self._worker.set_resources(**{search: hold.slots})
+            # What has found no worker until now is looked at again when one is no longer paused.
+            self._worker.status = Status.paused
+            self._worker.status = Status.running
         except Stopped:
             await self._leave(hold)
             return GONE

@@ -50,7 +50,8 @@ def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
     """Return the device of `facts_of`. Raises SetupError where it is none of ours."""
     try:
         known: dict[str, Any] = {field.name: facts[field.name] for field in fields(DeviceInfo)}
-        return DeviceInfo(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})
+        tuples: dict[str, Any] = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+        return DeviceInfo(**{**known, **tuples})
     except (KeyError, TypeError) as error:
         raise SetupError(f"a worker announces no device that this version knows ({error})") from None
 
