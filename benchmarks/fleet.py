@@ -14,7 +14,12 @@
 `--save` writes benchmarks/results/fleet-*.json.
 """
 
-from fleet.command import main
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the tests' machines
+
+from benchmarks.fleet.command import main
 
 if __name__ == "__main__":
     raise SystemExit(main(__doc__))

@@ -32,7 +32,9 @@ def may_have_networks() -> bool:
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
     joined = (
         made
-        and not subprocess.run(["ip", "-n", name, "link", "add", "b", "type", "bridge"], capture_output=True).returncode
+        and not subprocess.run(
+            ["ip", "-n", name, "link", "add", "bridge", "type", "bridge"], capture_output=True
+        ).returncode
     )
     subprocess.run(["ip", "netns", "del", name], capture_output=True)
     return joined

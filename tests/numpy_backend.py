@@ -22,8 +22,8 @@ from autotune.devices import ArgumentError, BackendError, BuildError, KernelLimi
 from autotune.model import DeviceInfo
 
 INFO = DeviceInfo(
-    index=0, name=os.environ.get("NUMPY_DEVICE", "NumPy"), vendor="Tests", platform="NumPy", driver=np.__version__, kind="accelerator",
-    opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
+    index=0, name=os.environ.get("NUMPY_DEVICE", "NumPy"), vendor="Tests", platform="NumPy", driver=np.__version__,
+    kind="accelerator", opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
     max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy",
 )  # fmt: skip
 

@@ -129,7 +129,6 @@ def test_three_machines_share_one_search_and_pick_as_one_does(machines: Machines
     database = tmp_path / "a.db"
     output, _ = finish(machines.search(str(study), "--trials", "300", *RANDOM, database=database))
     assert re.search(r"best +A=7 B=3", output), output
-    assert f"--on {machines.address}" in output
     require_whole(database, 300)
     places = {environment for (environment,) in rows(database, "SELECT DISTINCT environment FROM trials")}
     assert all('"gpu"' in place for place in places)
@@ -145,11 +144,11 @@ def test_three_machines_share_one_search_and_pick_as_one_does(machines: Machines
 
 
 def test_nothing_is_lost_where_machines_die_leave_and_join(machines: Machines, tmp_path: Path) -> None:
-    study = made(tmp_path, range(1, 11), range(1, 16))
+    study = made(tmp_path, range(1, 11), range(1, 11))
     machines.scheduler()
     first, second = serve(machines, 1, 2)
     database = tmp_path / "a.db"
-    search = machines.search(str(study), "--trials", "150", *RANDOM, database=database)
+    search = machines.search(str(study), "--trials", "100", *RANDOM, database=database)
     machines.wait_for(lambda: counted(database) > 10, search)
     kill(first)
     machines.wait_for(lambda: counted(database) > 30, search)
@@ -158,7 +157,7 @@ def test_nothing_is_lost_where_machines_die_leave_and_join(machines: Machines, t
     output, errors = finish(search)
     assert "has left" in errors
     assert re.search(r"best +A=7 B=3", output), output
-    require_whole(database, 150)
+    require_whole(database, 100)
     assert second.wait(60) == 0
 
 
@@ -204,7 +203,8 @@ def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_
     waiting = machines.search(*asked, "-d", "tests-numpy-1cu-1g", database=tmp_path / "third.db")
     beside = machines.search(*asked, "-d", "other", database=other)
     finish(beside)
-    finish(first)
+    output, _ = finish(first)
+    assert f" --on {machines.address} --timeout 5m" in output
     _, errors = finish(waiting)
     assert "is in use by another search (process " in errors
     for database, host in ((one, "machine-1"), (other, "machine-2")):

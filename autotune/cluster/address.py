@@ -93,7 +93,8 @@ def require_distributed() -> None:
 
     warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)  # refused in a line
     if os.environ.get("AUTOTUNE_LOG", "").lower() != "debug":
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def security(address: Address) -> Any:

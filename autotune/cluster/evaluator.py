@@ -94,6 +94,11 @@ class ClusterEvaluator:
         if best_ns != known:
             self._fleet.bound = epoch + 1, best_ns
 
+    @property
+    def devices(self) -> int:
+        """How many devices serve the search now."""
+        return len(self._fleet.members)
+
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once."""
         self._loop.call_soon_threadsafe(self._fleet.submit, configuration)

@@ -203,9 +203,11 @@ class Fleet:
             "versions": versions(),
             "problem": self._packed,
         }
-        assert self._client is not None
-        held = self._client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False)
+        held = None
         try:
+            held = self._client.submit(
+                tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False
+            )
             answer = await held
             if "slots" in answer:
                 self._enlist(found, held, int(answer["slots"]))
@@ -223,7 +225,7 @@ class Fleet:
             await asyncio.sleep(_AGAIN_S)
         finally:
             self._busy.discard(found.worker)
-            del self._claiming[found.worker]
+            self._claiming.pop(found.worker, None)
             if held is not None:
                 held.release()
 
@@ -348,9 +350,10 @@ class Fleet:
 
         known = {"search": self.search, "bound": self.bound, **request}
         key = f"autotune-{task.__name__}-{uuid.uuid4().hex}"
-        future = flight.future = self._client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
-        flight.waiting = asyncio.ensure_future(_result(future))
+        future = None
         try:
+            future = flight.future = self._client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
+            flight.waiting = asyncio.ensure_future(_result(future))
             return await flight.waiting
         except KilledWorker as error:
             return WorkerError(f"lost with {error.allowed_failures + 1} workers of the cluster, one after the other")
@@ -363,7 +366,8 @@ class Fleet:
             return {}
         finally:
             flight.future = flight.waiting = None
-            future.release()
+            if future is not None:
+                future.release()
 
     async def _excuse(self, answer: Mapping[str, Any]) -> None:
         """Deal with an answer that is no result; what was asked is sent again."""

@@ -13,6 +13,7 @@ from autotune.cluster.address import Address, connect, require_distributed
 from autotune.cluster.travel import KEY, device_of, difference
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
+from autotune.study import GENERIC_DEVICE
 
 _ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
 
@@ -44,18 +45,15 @@ def read(identity: Mapping[str, Any]) -> dict[str, Found]:
     found = {}
     for worker, told in identity.get("workers", {}).items():
         facts = told.get(KEY)
-        if not isinstance(facts, Mapping):
+        if not isinstance(facts, Mapping) or not isinstance(facts.get("versions"), Mapping):
             continue
-        wrong = difference(facts.get("versions", {}))
+        wrong, device = difference(facts["versions"]), facts.get("device", {})
         try:
-            device = device_of(facts.get("device", {}))
-        except SetupError:
-            if not wrong:
-                continue
-            device = DeviceInfo(
-                0, "device", "", "", "", "gpu", "", 0, 0, 0, 0, (), 0
-            )  # of a version that tells it otherwise: only named, never used
-        found[worker] = Found(worker, str(facts.get("host", "")), device, wrong)
+            known = device_of(device)
+        except SetupError:  # another version's, which is only named
+            known = replace(GENERIC_DEVICE, name=str(device.get("name", "device")), index=0)
+            wrong = wrong or "it is announced in another way"
+        found[worker] = Found(worker, str(facts.get("host", "")), known, wrong)
     return found
 
 

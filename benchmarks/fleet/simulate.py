@@ -17,29 +17,36 @@ from benchmarks.fleet.simulated import Cluster, invented, problem_of, recorded
 
 NOWHERE = Address("tcp", "127.0.0.1", 1)
 
-Row = tuple[str, int, float, int, float, float]
+Row = tuple[str, int, float, int, str, str, str]
 
 
 def simulate(recording: Recording, devices: int, trial_s: float, trials: int, sampler: str, places: int = 3) -> Row:
-    """Search once; return sampler, devices, seconds of a trial, trials, trials a second, busy share of the devices."""
+    """Search once.
+
+    Return sampler, devices, seconds of a trial, trials, trials a second in the second half, milliseconds of this
+    process's CPU for each, share of the devices' time at work in percent.
+    """
     problem = problem_of(recording)
     cluster = Cluster(devices, trial_s, recorded(recording), places)
     with (
         tempfile.TemporaryDirectory() as folder,
         ClusterEvaluator(problem, NOWHERE, client=cluster.connect, say=lambda _: None) as evaluator,
     ):
-        while evaluator.capacity < devices * places:
+        while evaluator.devices < devices:
             time.sleep(0.01)
         request = Request(
             problem, database=str(Path(folder) / "a.db"), sampler=sampler, seed=1, budget=Budget(trials=trials)
         )
         ended: list[float] = []
+        cpu_s = time.process_time()
         result = tuner.run(request, evaluator=evaluator, on_progress=lambda _: ended.append(time.monotonic()))
+        cpu_s = time.process_time() - cpu_s
     assert result.trials == trials, result.reason
     done = ended[:trials]
     half = len(done) // 2
     rate = (len(done) - half) / max(1e-9, done[-1] - done[half - 1])
-    return sampler, devices, trial_s, trials, rate, min(1.0, rate * trial_s / devices)
+    share = min(1.0, rate * trial_s / devices)
+    return sampler, devices, trial_s, trials, f"{rate:.0f}", f"{1000 * cpu_s / trials:.1f}", f"{100 * share:.2g}"
 
 
 def space_of(count: int) -> Recording:
