@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
 import pytest
 
 import autotune
@@ -75,7 +78,8 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     small = block.replace("4096", "16").replace("trials=100", "trials=1")
-    names: dict[str, Any] = {}
+    queue = cl.CommandQueue(cl.Context([device for one in cl.get_platforms() for device in one.get_devices()][:1]))
+    names: dict[str, Any] = {name: cla.zeros(queue, (16, 16), np.float32) for name in "abc"} | {"queue": queue}
     exec(compile(small, "README.md", "exec"), names)
     assert names["result"].best is not None
     assert autotune.best("sgemm", size={"M": 16, "N": 16, "K": 16}).match == "exact"

@@ -15,6 +15,7 @@ from autotune.devices import (
     BackendError,
     BuildError,
     Event,
+    Guest,
     Kernel,
     KernelLimits,
     Memory,
@@ -44,7 +45,7 @@ class Built:
     environment: dict[str, str | int | float]
 
 
-def compile_plan(session: Session, plan: Plan, program: Program | None = None) -> Compiled:
+def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:
     """Build a plan's program, unless there is one, and a kernel for each launch.
 
     Raises Fault where it does not build, a kernel is missing or exceeds the device.
@@ -65,7 +66,7 @@ def compile_plan(session: Session, plan: Plan, program: Program | None = None) -
     return Compiled(program, kernels)
 
 
-def build(session: Session, plan: Plan) -> Program:
+def build(session: Session | Guest, plan: Plan) -> Program:
     """Build a plan's program. Raises Fault with the first error line of the log."""
     try:
         return session.build(plan.source, plan.options)
@@ -111,7 +112,7 @@ def binary_hash(session: Session, program: Program) -> str:
     return hashlib.sha256(program.binary).hexdigest() if session.traits.hashes_binaries else ""
 
 
-def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
+def _check_limits(session: Session | Guest, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
     # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
     # by itself. Others corrupt memory.
     lax = session.traits.understates_limits

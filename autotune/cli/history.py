@@ -62,7 +62,7 @@ def _history_head(row: Row) -> tuple[str, ...]:
         text.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
         _spread(row),
         row.key.device,
-        f"driver {trial.driver}",
+        f"driver {trial.driver}" if trial.origin is None else f"imported from {trial.origin['format']}",
     )
 
 
@@ -92,6 +92,7 @@ def _history_json(row: Row) -> dict[str, Any]:
         "device_name": row.device_name,
         "driver": trial.driver,
         "sampler": row.sampler,
+        "origin": None if trial.origin is None else trial.origin["format"],
         "configuration": trial.configuration,
         "outcome": trial.outcome.value,
         "reason": trial.reason,

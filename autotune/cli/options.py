@@ -13,7 +13,7 @@ from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.samplers import SAMPLERS
-from autotune.store.location import shown
+from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
 from autotune.text import did_you_mean, pairs, parse_size
 
@@ -94,7 +94,7 @@ def load_study(name: str) -> Study:
     """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
     text = find_study(name)
     if text.shadows is not None:
-        warn(f"{text.path} is used, not the bundled study of the same name")
+        warn(f"{text.file} is used, not the bundled study of the same name")
     return Study.from_text(text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from autotune import text
@@ -14,8 +13,8 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 
-def print_result(result: Result, study: str, database: str | None, on: str | None = None) -> None:
-    """Print the best, how it compares, what failed, where the time went, and what to type next (`on` a cluster)."""
+def print_result(result: Result, study: str, database: str | None, on: str = "") -> None:
+    """Print the best, how it compares, what failed, where the time went, and what to type next, with the option `on`."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
@@ -35,6 +34,7 @@ def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
         ("time", timing_text(best)),
         ("rate", rates_text(result.problem, best)),
         ("default", _against_default(result, best)),
+        ("noise", "" if result.is_ranked else _noise(result)),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
     ]
 
@@ -80,6 +80,13 @@ def _against_default(result: Result, best: Trial) -> str:
     )
 
 
+def _noise(result: Result) -> str:
+    return (
+        f"the machine was too noisy to rank the fastest: the winner's time is known to {result.noise:.0%} only. End "
+        "what else runs here, and search again: the finalists of what is stored are timed anew"
+    )
+
+
 def _failure_rows(result: Result) -> list[tuple[str, str]]:
     rows = []
     for outcome, count in result.failures.items():
@@ -105,7 +112,7 @@ def usage_text(result: Result) -> str:
     return ", ".join(parts)
 
 
-def _longer(result: Result, study: str, database: str | None, on: str | None) -> str:
+def _longer(result: Result, study: str, database: str | None, on: str) -> str:
     """What searching longer would take, and the command that goes on from here."""
     space, tried = len(result.problem.space), result.trials + result.reused
     if tried >= space:
@@ -114,8 +121,7 @@ def _longer(result: Result, study: str, database: str | None, on: str | None) ->
     if result.trials:
         rate = result.trials / result.elapsed_s
         said += f", {text.number(60 * rate, 2)} a minute: all would take {text.duration((space - tried) / rate)}"
-    cluster = f" --on {shlex.quote(on)}" if on is not None else ""
-    return f"{said}\n{_command('search', result, study, database)}{cluster} --timeout 5m"
+    return f"{said}\n{_command('search', result, study, database)}{on} --timeout 5m"
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
@@ -147,6 +153,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "best": trial_json(problem, result.best),
         "default": trial_json(problem, result.default),
         "why_no_default": result.why_no_default,
+        "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
             outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}

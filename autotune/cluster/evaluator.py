@@ -181,10 +181,10 @@ async def _cancel_all() -> None:
 
 def run(
     request: Request,
-    address: Address,
     stop: threading.Event | None = None,
     *,
     on_progress: ProgressCallback | None = None,
+    address: Address,
     most: int | None = None,
 ) -> Result:
     """Search as `tuner.run` does, on a cluster: `request.problem.device` is one of `choose`, and no other is named.

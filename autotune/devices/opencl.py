@@ -1,7 +1,7 @@
 """OpenCL: the devices of this machine, and one of them as a session that builds, launches and times.
 
-The only file that imports pyopencl. Its own build cache is off: a killed worker would leave a stale lock
-there that stalls the next one for a minute.
+Beside opencl_guest.py the only file that imports pyopencl. Its own build cache is off: a killed worker would leave
+a stale lock there that stalls the next one for a minute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
+from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, Guest, KernelLimits, Traits
 from autotune.model import DeviceInfo
 
-_MOST_FILLED = 2**28
+MOST_FILLED = 2**28
 """Bytes filled by one command: on an H200 one of several GB never came back."""
 
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
@@ -47,11 +47,16 @@ def _said(call: str, code: int) -> str:
 
 @contextmanager
 def _reported() -> Iterator[None]:
+    """Raise BackendError for what OpenCL refuses inside."""
     try:
         yield
     except cl.Error as error:
-        said = _said(error.routine or "OpenCL", error.code)
-        raise BackendError(said, name=error_name(error.code)) from None
+        raise refused(error) from None
+
+
+def refused(error: cl.Error) -> BackendError:
+    """Return what OpenCL says as an error of ours."""
+    return BackendError(_said(error.routine or "OpenCL", error.code), name=error_name(error.code))
 
 
 def _devices() -> list[cl.Device]:
@@ -62,6 +67,16 @@ def _devices() -> list[cl.Device]:
             with suppress(cl.Error):
                 devices += platform.get_devices()
     return devices
+
+
+def _described(index: int, device: cl.Device) -> DeviceInfo:
+    return drivers.describe(index, device, cl._cl.__file__)
+
+
+def describe(device: cl.Device) -> DeviceInfo:
+    """Return what a program's own device is; -1 is the index of what is a part of one."""
+    with _reported():
+        return _described(next((at for at, one in enumerate(_devices()) if one == device), -1), device)
 
 
 class OpenCLProgram:
@@ -132,8 +147,8 @@ class OpenCLSession:
     def fill(self, buffer: cl.Buffer, word: int, offset: int, nbytes: int) -> None:
         pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
         with _reported():
-            for begin in range(0, words, _MOST_FILLED):
-                part = min(_MOST_FILLED, words - begin)
+            for begin in range(0, words, MOST_FILLED):
+                part = min(MOST_FILLED, words - begin)
                 cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
             for place in range(words, nbytes):
                 byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
@@ -157,9 +172,12 @@ class OpenCLSession:
         verbose = ("-cl-nv-verbose",) if self._nvidia else ()  # tells registers and spills
         with _reported():
             program = cl.Program(self._context, source)
+        return self._built(program, [*options, *verbose])
+
+    def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
             with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
-                program.build([*options, *verbose])
+                program.build(list(options))
         except cl.Error as error:
             log = OpenCLProgram(program, self._device).log
             raise BuildError(
@@ -242,7 +260,7 @@ class OpenCL:
 
     def devices(self) -> list[DeviceInfo]:
         """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
-        return [drivers.describe(index, device, cl._cl.__file__) for index, device in enumerate(_devices())]
+        return [_described(index, device) for index, device in enumerate(_devices())]
 
     def traits(self, info: DeviceInfo) -> Traits:
         return drivers.traits(info)
@@ -255,6 +273,11 @@ class OpenCL:
 
     def diagnose(self) -> list[str]:
         return drivers.diagnose(self.devices())
+
+    def attach(self, queue: object) -> Guest | None:
+        from autotune.devices import opencl_guest  # which builds on this file
+
+        return opencl_guest.attach(queue)
 
     def missing(self, info: DeviceInfo) -> list[str]:
         return linker.missing() if drivers.is_pocl(info) else []

@@ -8,24 +8,11 @@ which loads the rooms for it.
     nearest.py   the nearest of what is stored, and what differs
     records.py   the database, read only
     formats/     the answer as text
-
-The names below are imported when first used.
 """
 
-from typing import TYPE_CHECKING, Any
+from autotune.lookup import asking
+from autotune.lookup.answer import Best, Match, best, stored_devices
+from autotune.lookup.asking import Meant, device_meant
+from autotune.lookup.formats import FORMATS
 
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best as Best
-    from autotune.lookup.answer import Match as Match
-    from autotune.lookup.answer import best as best
-    from autotune.lookup.answer import stored_devices as stored_devices
-
-_NAMES = ("Best", "Match", "best", "stored_devices")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autotune.lookup import answer
-
-    return getattr(answer, name)
+__all__ = ["FORMATS", "Best", "Match", "Meant", "asking", "best", "device_meant", "stored_devices"]

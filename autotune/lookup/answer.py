@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
 from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
-from autotune.store.location import locate
+from autotune.store import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
 from autotune.text import clean, did_you_mean
 

@@ -193,7 +193,7 @@ class _Nearest:
     @cached_property
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
-        from autotune.store.records import device_of
+        from autotune.store import device_of
         from autotune.study import Problem, Study
 
         device = self.asked.device

@@ -1,19 +1,38 @@
 """Everything that is kept, in SQLite or PostgreSQL through SQLAlchemy; each failure one clear line.
 
-The names below are imported when first used: a look-up of the cold path needs `location` only.
+Where a database is (location.py) is there at once, for look-ups; the other names are imported when first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from autotune.store.store import Row as Row
-    from autotune.store.store import Store as Store
+from autotune.store.location import (
+    SCHEMA_VERSION,
+    Location,
+    damaged_database,
+    database_error,
+    is_ours,
+    locate,
+    require_database_file,
+    shown,
+    version_in,
+)
 
-_HOMES = {"Store": "store", "Row": "store"}
+if TYPE_CHECKING:
+    from autotune.store.fields import origin_fault
+    from autotune.store.records import device_of
+    from autotune.store.store import Row, Store
+
+__all__ = [
+    "SCHEMA_VERSION", "Location", "Row", "Store", "damaged_database", "database_error", "device_of", "is_ours",
+    "locate", "origin_fault", "require_database_file", "shown", "version_in",
+]  # fmt: skip
+
+_HOMES = {"Store": "store", "Row": "store", "device_of": "records", "origin_fault": "fields"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -10,6 +10,7 @@ database at once.
     fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
     queries.py      the statements
+    standings.py    what counts of each configuration, for look-ups
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
 """
@@ -19,22 +20,25 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
 from autotune.identity import digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, presence, queries
+from autotune.store import importing, interchange, presence, queries, standings
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
-from autotune.store.location import locate
-from autotune.store.records import key_of, now, ordered
-from autotune.store.schema import migrate, problems, searches, trials
+from autotune.store.location import IMPORTED, locate
+from autotune.store.records import device_of, key_of, now, ordered
+from autotune.store.schema import devices, migrate, problems, searches, trials
 from autotune.text import clean
+
+_Found = TypeVar("_Found")
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
@@ -154,6 +158,7 @@ class Store(Access):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
                 queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
+            standings.follow(connection, *queries.place(connection, trial_id), finished=1)
 
         def again(connection: Connection) -> None:
             if not queries.is_finished(connection, trial_id, columns):
@@ -175,8 +180,10 @@ class Store(Access):
             trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
             if trial is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
-            added = queries.retime(connection, trial.id, trial.driver, measurement, **known)
-            if added and measurement.verified_runs:
+            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
+                return
+            standings.follow(connection, *queries.place(connection, trial.id))
+            if measurement.verified_runs:
                 stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
                 connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
@@ -188,31 +195,52 @@ class Store(Access):
         """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
-        out, so that it is tried again.
+        out, so that it is tried again; so is what other tools made.
         """
+        return self._of_problem(key, queries.latest)
+
+    def imported(self, key: ProblemKey) -> list[Trial]:
+        """Return the trials of exactly this problem that other tools made, in the order they were stored."""
+        return self._of_problem(key, queries.imported)
+
+    def imports(self, key: ProblemKey) -> list[tuple[dict[str, Any], list[Trial]]]:
+        """Return the same by the file that they were in: what was told of it to `adopt`, and its trials."""
+        return self._of_problem(key, queries.imports)
+
+    def problems(self, study: str) -> list[tuple[ProblemKey, DeviceInfo | None]]:
+        """Return the problems of a study, oldest first, each with its device as it was last described; None: never."""
+        with self._reading() as connection:
+            rows = connection.execute(select(problems).where(problems.c.study == study).order_by(problems.c.id))
+            keys = [key_of(row) for row in rows.mappings()]
+            used = connection.execute(select(devices.c.fingerprint, devices.c.facts).order_by(devices.c.id)).all()
+        facts = {row.fingerprint: row.facts for row in used}
+        known = {name: device_of(json.loads(facts[name])) for name in {key.device for key in keys} & facts.keys()}
+        return [(key, known.get(key.device)) for key in keys]
+
+    def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
         with self._reading() as connection:
             problem_id = connection.execute(
                 select(problems.c.id).where(queries.same(problems, key_columns(key)))
             ).scalar()
-            if problem_id is None:
-                return []
-            return queries.latest(connection, problem_id)
+            return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return the finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those of the latest generation, as `trials` does.
+        Those of the latest generation, as `trials` does; then what other tools made, for this very problem too.
         """
         columns = key_columns(key)
         alike = and_(
             problems.c.study == columns["study"],
             problems.c.kernel_hash == columns["kernel_hash"],
             problems.c.choices == columns["choices"],
-            (problems.c.device != columns["device"]) | (problems.c.size != columns["size"]),
         )
+        other = (problems.c.device != columns["device"]) | (problems.c.size != columns["size"])
         with self._reading() as connection:
-            rows = connection.execute(select(problems).where(alike).order_by(problems.c.id)).mappings().all()
-            found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
+            rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
+            keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
+            found = [(key, queries.latest(connection, number)) for key, number, is_other in keys if is_other]
+            found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
     def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
@@ -237,15 +265,18 @@ class Store(Access):
 
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
-        query = (
+        own = select(problems.c.study, problems.c.trials.label("trials"))
+        others = (
             select(problems.c.study, func.count().label("trials"))
             .select_from(trials.join(searches).join(problems, problems.c.id == searches.c.problem_id))
-            .where(~queries.unfinished())
+            .where(searches.c.sampler == IMPORTED, ~queries.unfinished())
             .group_by(problems.c.study)
-            .order_by(problems.c.study)
         )
+        found: Counter[str] = Counter()
         with self._reading() as connection:
-            return {row.study: row.trials for row in connection.execute(query)}
+            for row in connection.execute(own.union_all(others)):
+                found[row.study] += row.trials
+        return {study: found[study] for study in sorted(found) if found[study]}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
         """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""
@@ -258,6 +289,20 @@ class Store(Access):
         """Yield every trial as one line of JSON, oldest first."""
         with self._reading() as connection:
             yield from interchange.export_lines(connection)
+
+    def adopt(
+        self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
+    ) -> int:
+        """Add the trials that another tool made, all or none; return how many were new.
+
+        `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
+        trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
+        """
+        search = importing.foreign(key, device, told)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.wait(search, trials, waiting)
+            with self._writing() as connection:
+                return importing.store(connection, waiting, found)
 
     def import_lines(self, lines: Iterable[str], source: str = "") -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.

@@ -1,6 +1,7 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names below are imported when first used: the cold path and the workers need few of them.
+The names of library.py are there at once; the others are imported when first used: the cold path needs none of them,
+the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
@@ -11,24 +12,24 @@ The names below are imported when first used: the cold path and the workers need
     reference.py   input data and expected outputs (with arrays/, their language, and function.py for Python)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from autotune.study.library import (
+    StudyText,
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    offered_choices,
+    parameter_values,
+    problem_key,
+    space_hash,
+    study_paths,
+)
 
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Local, Scalar
     from autotune.study.imports import files_of
-    from autotune.study.library import (
-        StudyText,
-        default_choices,
-        default_configuration,
-        default_size,
-        find_study,
-        offered_choices,
-        parameter_values,
-        problem_key,
-        space_hash,
-        study_paths,
-    )
     from autotune.study.plan import Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
@@ -45,8 +46,6 @@ __all__ = [
 _HOMES = {
     "arguments": "Argument Buffer Local Scalar",
     "imports": "files_of",
-    "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
-    "parameter_values problem_key space_hash study_paths",
     "plan": "Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "PythonCaller check_reference expected_data input_data",
@@ -59,4 +58,6 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{home}"), name)

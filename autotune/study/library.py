@@ -1,24 +1,28 @@
 """Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
 
-Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
-this file only reads what it needs and says clearly when that is not there.
+Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
+work; this file only reads what it needs and says clearly when that is not there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from os import path as paths
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+File = str | os.PathLike[str]
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
@@ -32,11 +36,11 @@ _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t
 
 class _StudyFields(NamedTuple):
     name: str
-    path: Path
+    file: File
     table: Mapping[str, Any]
-    kernel_path: Path
+    kernel_file: File
     source: str
-    shadows: Path | None = None
+    shadows: File | None = None
 
 
 class StudyText(_StudyFields):
@@ -46,8 +50,25 @@ class StudyText(_StudyFields):
     tuple and no dataclass: see identity.py.
     """
 
+    made: Any = None
+    """The Study that was made in Python with this text: a function that is its reference stands in no text."""
+
     def __repr__(self) -> str:
-        return f"StudyText({self.name!r}, {str(self.path)!r})"
+        return f"StudyText({self.name!r}, {str(self.file)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The study's file."""
+        from pathlib import Path
+
+        return Path(self.file)
+
+    @property
+    def kernel_path(self) -> Path:
+        """The kernel's file."""
+        from pathlib import Path
+
+        return Path(self.kernel_file)
 
     @cached_property
     def kernel_hash(self) -> str:
@@ -58,22 +79,25 @@ class StudyText(_StudyFields):
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        return text_digest(_json(measured) + self._reference_text())
+        reference = self.table.get("reference")
+        read = isinstance(reference, Mapping) and ("kernel" in reference or "python" in reference)
+        return text_digest(_json(measured) + (self._reference_text() if read else ""))
 
     def _reference_text(self) -> str:
         """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
-        reference = self.table.get("reference")
-        if not isinstance(reference, Mapping):
-            return ""
+        reference = self.table["reference"]
         kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
         text = ""
         if kernel:
-            path = find_kernel(kernel, self.path, "reference.kernel")
-            text += source_of(path, self.table, self.path)
+            path = find_kernel(kernel, self.file, "reference.kernel")
+            text += source_of(path, self.table, self.file)
         if python:
+            import hashlib
+            from pathlib import Path
+
             from autotune.study.imports import files_of
 
-            (_, own), *others = files_of(find_kernel(python, self.path, "reference.python")).items()
+            (_, own), *others = files_of(Path(find_kernel(python, self.file, "reference.python"))).items()
             text += own.decode(errors="replace").replace("\r\n", "\n")
             text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
         return text
@@ -106,14 +130,13 @@ def find_study(name_or_path: str) -> StudyText:
     A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        path = Path(name_or_path)
-        if not is_file(path):
-            what = "not a study file" if os.path.lexists(path) else "no such study file"
+        if not is_file(name_or_path):
+            what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
-        return read_study(path)
-    own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
+        return read_study(name_or_path)
+    own, bundled = (paths.join(folder, f"{name_or_path}.toml") for folder in _folders())
     if is_file(own):
-        hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
+        hides = is_file(bundled) and read_text(own) != read_text(bundled)
         return read_study(own, shadows=bundled if hides else None)
     if is_file(bundled):
         return read_study(bundled)
@@ -126,38 +149,47 @@ def find_study(name_or_path: str) -> StudyText:
 
 def study_paths() -> dict[str, Path]:
     """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
-    folders = (bundled_folder() / "studies", Path("studies"))
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    from pathlib import Path
+
+    own, bundled = map(Path, _folders())
+    return {path.stem: path for folder in (bundled, own) for path in sorted(folder.glob("*.toml"))}
 
 
-def bundled_folder() -> Path:
+def _folders() -> tuple[str, str]:
+    return "studies", paths.join(bundled_folder(), "studies")
+
+
+def bundled_folder() -> str:
     """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
-    package = Path(__file__).parent.parent
-    inside = package / "_library"
-    return inside if inside.is_dir() else package.parent
+    package = paths.dirname(paths.dirname(paths.abspath(__file__)))
+    inside = paths.join(package, "_library")
+    return inside if paths.isdir(inside) else paths.dirname(package)
 
 
-def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
+def read_study(file: File, *, shadows: File | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
-    text = read_text(path)
-    _require_short_keys(text, path)
+    text = read_text(file)
+    for number, line in enumerate(text.split("\n"), 1):
+        # Refused before it is parsed: time and memory grow with the square of its parts.
+        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
+        raise StudyError(f"not valid TOML: {error}", where=str(file)) from error
     except (ValueError, RecursionError) as error:  # Python's own limits
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
-    require_plain(table, str(path))
-    kernel = table.get("kernel")
+        raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
+    require_plain(table, str(file))
+    stem, kernel = paths.splitext(paths.basename(file))[0], table.get("kernel")
     if not isinstance(kernel, str):
-        raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
-    kernel_path = find_kernel(kernel, path)
-    name = str(table.get("name", path.stem))
-    return StudyText(name, path, table, kernel_path, source_of(kernel_path, table, path), shadows)
+        raise StudyError("names no kernel file", where=str(file), hint=f'add a line such as: kernel = "{stem}.cl"')
+    kernel_file = find_kernel(kernel, file)
+    name = str(table.get("name", stem))
+    return StudyText(name, file, table, kernel_file, source_of(kernel_file, table, file), shadows)
 
 
-def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
+def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     """Return the text of a kernel with what it includes, found as a study's options say. Raises StudyError."""
     text = read_text(kernel)
     joined = text.replace("\\\n", "")
@@ -169,10 +201,10 @@ def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: File) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
@@ -184,49 +216,41 @@ def read_text(path: Path) -> str:
     return text
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is such a file; False also for a name that none can have."""
-    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+is_file = paths.isfile
+"""Whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
 
 
-def too_large(path: Path) -> StudyError:
+def too_large(path: File) -> StudyError:
     """Return the error for a kernel beyond MAX_TEXT."""
     return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
-
-
-def _require_short_keys(text: str, path: Path) -> None:
-    """Raise StudyError for `a.a.a...`, before it is parsed: time and memory grow with the square of its parts."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
-            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{path}:{number}")
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:
     """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
     level: list[tuple[str, Any]] = list(table.items())
     for _ in range(_MAX_LEVELS):
+        below: list[tuple[str, Any]] = []
         for key, value in level:
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
-        level = [(f"{key}.{name}", inner) for key, value in level for name, inner in _inside(value)]
+            if isinstance(value, int):
+                if not -(2**63) <= value < 2**63:
+                    raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+            elif isinstance(value, Mapping):
+                below += [(f"{key}.{name}", inner) for name, inner in value.items()]
+            elif isinstance(value, list | tuple):
+                below += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
+        level = below
     if level:
         raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value, 1) if isinstance(value, list | tuple) else ()
-
-
-def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
+def find_kernel(name: str, study: File, key: str = "kernel") -> str:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
-    folder = study.parent
-    places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    folder = paths.dirname(study)
+    places = (folder, paths.join(paths.dirname(folder), "kernels"), paths.join(bundled_folder(), "kernels"))
     for place in places:
-        if is_file(place / name):
-            return place / name
-    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+        if is_file(found := paths.join(place, name)):
+            return found
+    looked = " and ".join(dict.fromkeys(place or "." for place in places))
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
 
 
@@ -234,14 +258,14 @@ def default_size(text: StudyText) -> dict[str, int]:
     """Return the sizes of a study with their defaults."""
     sizes = text.table.get("sizes", {})
     if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
-        raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
-    require_names(sizes, f"{text.path}: sizes")
+        raise StudyError("needs whole numbers", where=f"{text.file}: sizes", hint="write M = 1024")
+    require_names(sizes, f"{text.file}: sizes")
     return dict(sizes)
 
 
 def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return what each choice of a study offers; the first is the default."""
-    choices, where = text.table.get("choices", {}), f"{text.path}: choices"
+    choices, where = text.table.get("choices", {}), f"{text.file}: choices"
     if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
         raise StudyError("needs lists of values", where=where, hint='write T = ["float"]')
     require_names(choices, where)
@@ -264,7 +288,7 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
 
 def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return the listed values of each parameter of a study."""
-    parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
+    parameters, where = text.table.get("parameters"), f"{text.file}: parameters"
     tables = parameters if isinstance(parameters, Mapping) else {"": None}
     values: dict[str, Any] = {
         name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()

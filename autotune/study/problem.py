@@ -54,6 +54,10 @@ class Problem:
         self.size: dict[str, int] = {**study.sizes, **(size or {})}
         first = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = {**first, **(choices or {})}
+        for name, value in self.choices.items():
+            if value not in study.choices[name]:
+                offered = ", ".join(map(str, study.choices[name]))
+                raise UsageError(f"{name} cannot be {value!r:.40}", where="choices", hint=f"it can be {offered}")
         self.values = _fixed(study, fix or {})
         self._require_device()
         facts = _facts(self.device)

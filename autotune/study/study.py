@@ -91,11 +91,12 @@ class Study:
         function = reference if callable(reference) else None
         tables["reference"] = {"function": function_digest(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
-        path = Path(f"{tables.get('name', 'study')}.toml")
-        kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
-        library.require_plain(tables, str(path))
+        path = f"{tables.get('name', 'study')}.toml"
+        kernel = tables["kernel"] if source is not None else library.find_kernel(tables["kernel"], path)
+        library.require_plain(tables, path)
         text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
+        self.text.made = self
 
     @classmethod
     def load(cls, name_or_path: str) -> Study:
@@ -104,7 +105,9 @@ class Study:
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
-        """Return the study of a text that library.py read. Raises StudyError."""
+        """Return the study of a text that library.py read, or that one was made with. Raises StudyError."""
+        if isinstance(text.made, cls):
+            return text.made
         study = cls.__new__(cls)
         study._build(text, None)
         return study
@@ -126,8 +129,8 @@ class Study:
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
-        table = schema.validate(text.table, str(text.path))
-        self.text, self.path = text, str(text.path)
+        table = schema.validate(text.table, str(text.file))
+        self.text, self.path = text, str(text.file)
         # The compiler's messages then name the author's file, as they do for its includes.
         self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
@@ -204,9 +207,9 @@ class Study:
             return Reference(numpy=table.numpy)
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
-            return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
-        path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
-        source = library.source_of(path, self.text.table, self.text.path)
+            return Reference(function=(Path(library.find_kernel(name, self.text.file, "reference.python")), attribute))
+        path = library.find_kernel(table.kernel or "", self.text.file, "reference.kernel")
+        source = library.source_of(path, self.text.table, self.text.file)
         return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:

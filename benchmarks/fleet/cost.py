@@ -55,5 +55,5 @@ def _rate(problem: Problem, address: cluster.Address | None, folder: str, trials
     if address is None:
         tuner.run(request, on_progress=note)
     else:
-        cluster.run(request, address, on_progress=note)
+        cluster.run(request, address=address, on_progress=note)
     return (trials - 1) / (ended[trials - 1] - ended[0])
