@@ -51,8 +51,8 @@ def run_sizes(
 
     The budget of the first is that of all: what one size leaves of its share, the next ones have. A size gets the bests
     of the nearest others to try early, and all their trials as donors. Ends where `stop` is set, and after a turn
-    that lost its workers: its result says so. `search` runs each as `run` does. Raises what `tuner.run` raises, and UsageError for fewer trials than
-    sizes.
+    that lost its workers: its result says so. `search` runs each as `run` does. Raises what
+    `tuner.run` raises, and UsageError for fewer trials than sizes.
     """
     stop = stop or threading.Event()
     budget, count = requests[0].budget, len(requests)
