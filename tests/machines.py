@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ ROOT = Path(__file__).parent.parent
 
 WAIT_S = 60.0
 """How long a process may take to come to what it is waited for."""
+
+_LEAVE_S = 10.0
+"""And to end in order."""
 
 
 def may_have_networks() -> bool:
@@ -140,11 +144,13 @@ class Machines:
 
     def close(self) -> None:
         """End every process and network."""
-        for process in self.processes:
+        for process in reversed(self.processes):  # the scheduler last
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LEAVE_S)
             if process.poll() is None:
                 kill(process)
-        for process in self.processes:
-            process.wait()
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
