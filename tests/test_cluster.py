@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import autotune
+from autotune.errors import DeviceError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
@@ -281,7 +283,7 @@ def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def evaluator(loopback: Machines) -> Iterator[cluster.ClusterEvaluator]:
     address = cluster.Address.parse(loopback.address)
     (device,) = cluster.choose(address, "numpy")
@@ -298,6 +300,14 @@ class TestClusterEvaluator(EvaluatorContract):
     @pytest.fixture
     def failing(self) -> Configuration:
         return {"A": 0, "B": 3}
+
+
+def test_a_program_searches_on_a_cluster_too(loopback: Machines, tmp_path: Path) -> None:
+    study, database = str(loopback.folder / "waits.toml"), str(tmp_path / "a.db")
+    found = autotune.search(study, on=loopback.address, database=database, trials=4, fix={"A": [6, 7, 8]})
+    assert (found.trials, found.reason) == (4, "4 trials done")
+    with pytest.raises(DeviceError, match="no device 'h200' in the cluster"):
+        autotune.search(study, on=loopback.address, device="h200", database=database)
 
 
 def test_what_takes_its_machines_down_is_a_crash(evaluator: cluster.ClusterEvaluator) -> None:

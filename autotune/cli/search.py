@@ -120,7 +120,7 @@ def search(
         chosen, again = _devices(device), ""
     else:
         address = cluster.Address.parse(on)
-        chosen, again = [_model(address, device)], f" --on {shlex.quote(on)}"
+        chosen, again = [cluster.choose_one(address, device)], f" --on {shlex.quote(on)}"
         run = partial(cluster.run, address=address, most=at_most)
     problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
     starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
@@ -185,15 +185,6 @@ def _devices(selector: str | None) -> list[DeviceInfo]:
     for line in devices.diagnose() if chosen.kind == "cpu" else ():
         warn(line)
     return [chosen]
-
-
-def _model(address: cluster.Address, selector: str | None) -> DeviceInfo:
-    """The model of a cluster to search on. Raises DeviceError where several answer: times of them do not compare."""
-    chosen = cluster.choose(address, selector)
-    if len(chosen) > 1:
-        known = ", ".join(model.fingerprint for model in chosen)
-        raise UsageError(f"{len(chosen)} models answer {selector!r}", where="--device", hint=f"choose one: {known}")
-    return chosen[0]
 
 
 def _budget(trials: int | None, timeout: str | None, until_stale: int | None, least_gain: float | None) -> Budget:

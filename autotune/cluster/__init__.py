@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autotune.cluster.evaluator import run as run
     from autotune.cluster.roster import Found as Found
     from autotune.cluster.roster import choose as choose
+    from autotune.cluster.roster import choose_one as choose_one
     from autotune.cluster.roster import list_devices as list_devices
     from autotune.cluster.worker import serve as serve
 
@@ -29,6 +30,7 @@ _HOMES = {
     "ClusterEvaluator": "evaluator",
     "Found": "roster",
     "choose": "roster",
+    "choose_one": "roster",
     "list_devices": "roster",
     "run": "evaluator",
     "serve": "worker",

@@ -22,7 +22,7 @@ OTHER = "other"
 _POLL_S = 0.5
 
 PATIENCE_S = 20.0
-"""How long a search waits for the first worker of a cluster: they are often started together."""
+"""How long a search waits for the first worker of a cluster, a tenth where others are there: they may start together."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
         found = list_devices(address)
         models = _models([one for one in found if not one.unfit])
         chosen = _matching(models, selector)
-        if chosen or waited >= PATIENCE_S or (stop is not None and stop.is_set()):
+        if chosen or waited >= (PATIENCE_S / 10 if models else PATIENCE_S) or (stop is not None and stop.is_set()):
             break
         (stop or threading.Event()).wait(_POLL_S)
         waited += _POLL_S
@@ -102,6 +102,16 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
         )
     known = ", ".join(f"{model.fingerprint} ({model.name})" for model in models)
     raise DeviceError(f"no device {selector!r} in the cluster", where=str(address), hint=f"choose with -d: {known}")
+
+
+def choose_one(address: Address, selector: str | None, stop: threading.Event | None = None) -> DeviceInfo:
+    """Return the one model that a selector names, as `choose`. Raises DeviceError where several answer, too."""
+    chosen = choose(address, selector, stop)
+    if len(chosen) > 1:
+        hint = "times of different devices do not compare; choose one with -d: "
+        known = ", ".join(model.fingerprint for model in chosen)
+        raise DeviceError(f"{len(chosen)} models of the cluster answer {selector!r}", hint=hint + known)
+    return chosen[0]
 
 
 def fits(found: Found, device: DeviceInfo) -> str:
