@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.devices import BackendError, Guest
 from autotune.errors import StudyError, UsageError
-from autotune.study import Argument, Buffer, Image, Launch, Problem, Scalar, is_struct, numpy_type
+from autotune.study import Argument, Buffer, Image, Problem, Scalar, is_struct, numpy_type
 from autotune.text import did_you_mean
 
 
@@ -121,11 +121,7 @@ def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, S
     Raises StudyError for a kind of argument that no caller can give.
     """
     found: dict[str, Slot] = {}
-    launches = [launch for launch in problem.study.launches if isinstance(launch, Launch) and launch.offset is None]
-    if len(launches) < len(problem.study.launches):
-        what = "repeats launches, or begins them at an offset: a program does that itself"
-        raise StudyError(what, where=f"study {problem.study.name}", hint="autotune.best gives it the values")
-    launched = {name for launch in launches for name in launch.arguments}
+    launched = {name for launch in problem.study.plain_launches for name in launch.arguments}
     for name, declared in problem.study.arguments.items():
         if name not in launched:
             continue

@@ -27,6 +27,7 @@ from autotune.study.library import (
     offered_choices,
     parameter_values,
     problem_key,
+    read_by,
     space_hash,
     study_paths,
 )
@@ -52,8 +53,8 @@ __all__ = [
     "check_entries", "check_inputs", "check_reference", "default_choices", "default_configuration", "default_size",
     "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline", "input_data",
     "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets",
-    "parameter_values", "problem_key", "scanned", "space_hash", "struct_name", "study_paths", "toml", "widened",
-    "write_new",
+    "parameter_values", "problem_key", "read_by", "scanned", "space_hash", "struct_name", "study_paths", "toml",
+    "widened", "write_new",
 ]  # fmt: skip
 
 _HOMES = {

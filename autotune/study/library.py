@@ -208,8 +208,14 @@ def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
+read_by: list[set[str]] = []
+"""Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
+
+
 def read_text(path: File) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+    for names in read_by:
+        names.add(str(path))
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)
@@ -223,8 +229,11 @@ def read_text(path: File) -> str:
     return text
 
 
-is_file = paths.isfile
-"""Whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
+def is_file(path: File) -> bool:
+    """Say whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
+    for names in read_by:
+        names.add(str(path))
+    return paths.isfile(path)
 
 
 def too_large(path: File) -> StudyError:

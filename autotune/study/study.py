@@ -179,6 +179,16 @@ class Study:
         return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
 
     @property
+    def plain_launches(self) -> tuple[Launch, ...]:
+        """Its launches, each once and from 0. Raises StudyError where a program has to do more than launch them."""
+        plain = [launch for launch in self.launches if isinstance(launch, Launch) and launch.offset is None]
+        if len(plain) < len(self.launches):
+            what = "repeats launches, or begins them at an offset, which the program itself has to do"
+            hint = f"autotune best {self.name} --format header, defines or json gives it the values"
+            raise StudyError(what, where=f"{self.path}: launch", hint=hint)
+        return tuple(plain)
+
+    @property
     def entries(self) -> list[str]:
         """The kernel functions that its launches name, in order."""
         return list(dict.fromkeys(launch.entry for _, launch, _ in leaves(self.launches)))
