@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
-from autotune.exchange.recording import Recording
+from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
 
     states = {Outcome.OK: optuna.trial.TrialState.COMPLETE, Outcome.STOPPED: optuna.trial.TrialState.PRUNED}
     told = {"outcome": trial.outcome.value, "reason": trial.reason, "driver": trial.driver}
+    told |= {} if trial.retimed is None else {"retimed": text.time(trial.retimed.median_ns)}
     told |= {"origin": trial.origin["format"]} if trial.origin is not None else {}
     bound = trial.outcome is Outcome.STOPPED and math.isfinite(trial.time_ns)
     frozen = optuna.trial.create_trial(
         state=states.get(trial.outcome, optuna.trial.TrialState.FAIL),
-        value=trial.time_ns if trial.outcome is Outcome.OK else None,
+        value=first_ns(trial) if trial.outcome is Outcome.OK else None,
         params=dict(trial.configuration),
         distributions={
             name: optuna.distributions.CategoricalDistribution(list(values))
