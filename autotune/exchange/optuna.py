@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
+from autotune.errors import UsageError
 from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
 
@@ -31,10 +32,28 @@ class _Unsynced(sqlite3.Connection):
 
 
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
-    """Write a new SQLite database at a path where nothing is."""
+    """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(part)) from error
+    try:
+        _fill(part, recordings)
+        part.rename(path)
+    except optuna.exceptions.StorageInternalError as error:
+        raise UsageError("cannot be written: is the disk full?", where=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return Counter()
+
+
+def _fill(path: Path, recordings: Sequence[Recording]) -> None:
+    import optuna
+
     arguments = {"connect_args": {"factory": _Unsynced}}
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=arguments)
     try:
@@ -48,7 +67,6 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     finally:
         storage.remove_session()
         storage.engine.dispose()
-    return Counter()
 
 
 def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
