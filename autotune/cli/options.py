@@ -53,6 +53,10 @@ DatabaseOption = Annotated[
     str | None,
     typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
 ]
+OnOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://head:8786: see docs/cluster.md."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 FixOption = Annotated[
     list[str] | None,
@@ -82,7 +86,7 @@ RunLimitOption = Annotated[
     typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
 ]
 PythonOption = Annotated[
-    bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
+    bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
 ]
 
 

@@ -62,7 +62,7 @@ def _recording(
     imported: Sequence[Trial],
     environments: Sequence[Mapping[str, Any]],
 ) -> Recording:
-    entries = {launch.entry for launch in study.launches}
+    entries = set(study.entries)
     element = next(iter(study.outputs)).type
     headers = []
     for trial_format, told in ((str(told.get("format", "")), told.get(HEADER)) for told in environments):
