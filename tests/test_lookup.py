@@ -197,6 +197,19 @@ def test_an_exact_match_obeys_the_constraints_of_today(place: Path) -> None:
     assert (found.match, found.configuration) == (Match.EXACT, at(4))
 
 
+def test_what_an_import_says_of_the_rules_is_checked_by_the_study(place: Path, tmp_path: Path) -> None:
+    study = text(constraints=[{"require": "WPT * WG < 512", "reason": "room for others"}])
+    put_in(
+        tmp_path / "theirs.db", [ok(at(8), 10), ok(at(4), 50)], key=key(study), environment={"space": space_hash(study)}
+    )
+    with Store.open(str(tmp_path / "theirs.db")) as theirs, Store.open(str(place)) as ours:
+        ours.import_lines(theirs.export_lines())
+        lines = list(ours.export_lines())
+        assert lines == list(theirs.export_lines())
+    found = ask(place, study)
+    assert (found.match, found.configuration) == (Match.EXACT, at(4))
+
+
 def test_the_nearest_size_with_a_configuration_that_is_valid_here(place: Path) -> None:
     study = text(constraints=[{"require": "WPT * 100 <= N", "reason": "small sizes want small strides"}])
     put_in(place, [ok(at(8), 10), ok(at(1), 50)], key=key(study, n=900))

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, devices, export, history, import_, search, studies
+from autotune.cli import best, check, compare, cover, devices, export, history, import_, search, studies, verify
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -78,6 +78,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "history": history.history,
     "check": check.check,
     "compare": compare.compare_values,
+    "cover": cover.cover,
+    "verify": verify.verify,
     "export": export.export_trials,
     "import": import_.import_trials,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from autotune import devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli import interrupt, progress
+from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -25,6 +27,7 @@ from autotune.cli.options import (
     load_study,
     parse_configuration,
     parse_fix,
+    parse_sizes,
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
@@ -42,6 +45,10 @@ def search(
     study: StudyArgument = "sgemm",
     device: DeviceOption = None,
     size: SizeOption = None,
+    sizes_: Annotated[
+        list[str] | None,
+        typer.Option("--sizes", metavar="SIZES", help="Several sizes, within one budget: 1024,2048. Repeatable."),
+    ] = None,
     choice: ChoiceOption = None,
     trials: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N new trials.")] = None,
     timeout: Annotated[str | None, typer.Option(metavar="5m", help="Stop after this time: 90s, 5m, 1h30m.")] = None,
@@ -76,15 +83,23 @@ def search(
     best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
     about 40 seconds where none is given.
 
+    With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
+    together (40 seconds for each where nothing is given), and every size has a second turn where they allow it.
+    SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
+
     \b
     Examples:
       autotune search
       autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+      autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
     """
+    if size and sizes_:
+        raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     tuned = load_study(study)
-    sizes = parse_size(size or [], tuned.sizes)
+    several = parse_sizes(sizes_, tuned) if sizes_ else []
+    sizes = several[0] if several else parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)
     fixed = parse_fix(fix, tuned)
     limits = Limits(
@@ -96,7 +111,8 @@ def search(
     starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
     for configuration in starts:
         problem.plan(configuration)  # raises SpaceError with the constraint it breaks
-    _announce(problem, len(chosen))
+    if not several:
+        _announce(problem, len(chosen))
     settings = Settings(limits=limits, allow_python=allow_python)
     request = Request(
         problem,
@@ -111,6 +127,12 @@ def search(
         cold=cold,
         settings=settings,
     )
+    if several:
+        problems = [problem, *(Problem(tuned, one, choices, chosen[0], fix=fixed) for one in several[1:])]
+        if not (trials or timeout or until_stale or until_gain):
+            request = replace(request, budget=Budget(seconds=DEFAULT_SECONDS * len(problems)))
+        sizes_command.search(request, problems, study, database, as_json=as_json_)
+        return
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = tuner.run(request, stop, on_progress=report)
     if as_json_:

@@ -7,6 +7,7 @@ which loads the rooms for it.
     answer.py    the answer, where it is stored exactly as asked
     nearest.py   the nearest of what is stored, and what differs
     records.py   the database, read only
+    warm.py      the same question again, from memory
     formats/     the answer as text
     artefacts/   a study's bests of all devices and sizes as one file for programs (loads the study's room)
 """

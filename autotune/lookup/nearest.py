@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, misfit
-from autotune.lookup.answer import Best, Match, Question, built, found, left_out, table
+from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.records import Told
 from autotune.study import default_configuration, space_hash
@@ -34,6 +34,12 @@ class _Candidate(NamedTuple):
 def answer(asked: Question, rated: bool) -> Best:
     """Answer as nearly as what is stored allows; with the study's default where nothing does."""
     return _Nearest(asked, rated).answer()
+
+
+def launched(asked: Question, configuration: Mapping[str, Value]) -> tuple[Launched, ...]:
+    """Return the launches of a configuration as the study has them: anybody may have written what is stored of them."""
+    plan = _Nearest(asked, rated=False).problem.plan(configuration)
+    return tuple(Launched(launch.entry, launch.global_size, launch.local_size) for launch in plan.launches)
 
 
 class _Nearest:
