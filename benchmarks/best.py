@@ -82,7 +82,12 @@ def fill(place: Path, study: str, count: int, first: int = 0) -> None:
                     options = [f"-D{name}={value}" for name, value in {**known, **configuration}.items()]
                     moment = f"2026-11-22T00:00:00.{number % 10**6:06d}+00:00"
                     row = passed if number % 10 else failed
-                    row = row | {"uuid": f"{first + number:032x}", "search_id": search, "started": moment, "finished": moment}
+                    row = row | {
+                        "uuid": f"{first + number:032x}",
+                        "search_id": search,
+                        "started": moment,
+                        "finished": moment,
+                    }
                     row |= {"configuration": ordered(configuration), "configuration_hash": digest(configuration)}
                     row["made"] = ordered({**made, "options": [*options, *computed]})
                     if number % 10:
