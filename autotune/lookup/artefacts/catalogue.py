@@ -11,7 +11,7 @@ from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate
-from autotune.study import Buffer, Local, Plan, Problem, Scalar, Study, StudyText, is_struct, problem_key
+from autotune.study import Plan, Problem, Study, StudyText, problem_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ def collect(
     Raises UsageError where nothing is stored of what was asked for, StoreError, StudyError.
     """
     study, location = Study.from_text(text), locate(database)
-    _require_plain(study)
     with open_records(location) as records:
         known = {fingerprint: (name, table(facts)) for fingerprint, name, facts in records.devices()}
         keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, sorted(key.size.items())))
@@ -80,17 +79,6 @@ def collect(
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
     return Catalogue(study, choices, tuple(entries), _default(study, choices))
-
-
-def _require_plain(study: Study) -> None:
-    """Raise StudyError for launches and arguments that what is written cannot hold."""
-    _ = study.plain_launches
-    for name, argument in study.arguments.items():
-        plain = type(argument) in (Buffer, Local, Scalar) and not is_struct(argument.type)
-        if not plain or isinstance(getattr(argument, "value", None), tuple):
-            what = "is an image, a sampler, a struct or a vector of components, which headers and tables do not hold"
-            hint = f"autotune best {study.name} --format header, defines or json gives the values"
-            raise StudyError(what, where=f"{study.path}: arguments.{name}", hint=hint)
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:
