@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from autotune import devices, lookup, tuner
+from autotune import devices, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
-from autotune.lookup import Best, asking
+from autotune.lookup import Best, warm
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.study import Problem, Study, default_choices, default_size, find_study
+from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
 
@@ -104,13 +104,8 @@ def best(
     """Return the best stored configuration of a study for a device and size, and how it matches the question.
 
     Arguments as for `search`, but that a stored device's fingerprint or part of its name needs no OpenCL. Nothing
-    is compiled or run. Where nothing is stored, the study's default
-    configuration is returned and its match says `default`. Raises AutotuneError for bad input.
+    is compiled or run. Where nothing is stored, the study's default configuration is returned and its match says
+    `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
+    neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
     """
-    text = study.text if isinstance(study, Study) else find_study(str(study))
-    meant = asking.device_meant(device, database)
-    whole_size = {**default_size(text), **(size or {})}
-    whole_choices = {**default_choices(text), **(choices or {})}
-    return lookup.best(
-        text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info, rated=True
-    )
+    return warm.best_again(study.text if isinstance(study, Study) else str(study), device, size, choices, database)

@@ -23,9 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_locks() -> Iterator[None]:
-    """Devices are locked for these tests alone: others may be run beside them."""
+    """Devices are locked, and built kernels kept, for these tests alone: others may be run beside them."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTUNE_LOCKS", folder)
+        patch.setenv("AUTOTUNE_CACHE", folder)
         yield
 
 

@@ -23,6 +23,7 @@ from tests.test_cli import STUDY, one_error, run
 
 pytestmark = pytest.mark.device
 
+ORIGIN = {"format": "t4", "file": "results.json", "entry": "{}"}
 FAST, DEFAULT = {"WPT": 4, "WG": 32}, {"WPT": 1, "WG": 64}
 
 
@@ -181,3 +182,16 @@ def test_a_best_that_is_wrong_here_is_exit_code_1(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(verifying, "measure", measured((), (100,) * 20, Outcome.WRONG_RESULT))
     result = run("verify", "./saxpy.toml", code=1)
     assert "the best does not pass here: wrong_result: off by 3; autotune search finds another" in one_error(result)
+
+
+def test_what_another_tool_found_is_verified_where_nothing_else_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = problem()
+    with Store.open() as store:
+        trial = Trial(FAST, Outcome.OK, measurement=Measurement((4000,) * 6), origin=ORIGIN)
+        store.adopt(one.key, one.device, [trial], {"format": "t4", "device": one.device.fingerprint, "kernel": "k"})
+    monkeypatch.setattr(verifying, "measure", measured((90,) * 20, (100,) * 20))
+    shown = run("verify", "./saxpy.toml").stdout
+    assert "imported" in shown
+    assert "as t4 tells" in shown
+    assert "the best is 1.111 x as fast as the default" in shown
+    assert json.loads(run("verify", "./saxpy.toml", "--json").stdout)["stored_ns"] == 4000

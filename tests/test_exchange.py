@@ -80,11 +80,9 @@ class TestWritesCsv(WriterContract):
 
 
 def test_every_format_keeps_the_contract() -> None:
-    classes = [value for value in globals().values() if isinstance(value, type)]
-    read_in = {one.FORMAT for one in classes if one.__base__ is ReaderContract}
-    written = {one.FORMAT for one in classes if one.__base__ is WriterContract}
-    assert read_in == set(READERS)
-    assert written == {name for name, writer in WRITERS.items() if not writer.database}
+    assert {one.FORMAT for one in ReaderContract.__subclasses__()} == set(READERS)
+    written = {name for name, writer in WRITERS.items() if not writer.database}
+    assert {one.FORMAT for one in WriterContract.__subclasses__()} == written
 
 
 def own_trials() -> list[Trial]:

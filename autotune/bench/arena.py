@@ -118,8 +118,9 @@ class Arena:
         guard = POISON if buffer.access == "in" else FENCE
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
-        if buffer.reads and buffer.name in self._inputs:
-            data = padded(self._inputs[buffer.name], buffer)
+        name = buffer.filled or buffer.name
+        if buffer.reads and name in self._inputs:
+            data = padded(self._inputs[name], buffer)
             self._session.write(whole, data, start)
             if buffer.access == "inout":
                 guarded.pristine = self._session.allocate(buffer.nbytes)

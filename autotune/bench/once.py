@@ -25,7 +25,7 @@ def once(device: DeviceInfo, message: Use | Keep | Inspect) -> EndToEnd | Kept |
 def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
     """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
     inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
-    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.name in plan.outputs}
+    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.writes}
     backend = load_backend(device.backend)  # Python's imports are no part of it
     begun = time.perf_counter()
     session = backend.open(device)
@@ -44,8 +44,11 @@ def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
         for name, data in inputs.items():
             session.write(memory[name], data)
         there = time.perf_counter()
-        for kernel, launch, _ in compiled.kernels:
-            session.launch(kernel, launch.global_size, launch.local_size)
+        for place in plan.sequence:
+            kernel, launch, _ = compiled.kernels[place]
+            for position, argument in launch.counted:
+                session.set_arguments(kernel, [argument.create(session)], position)
+            session.launch(kernel, launch.global_size, launch.local_size, launch.offset)
         session.finish()
         ran = time.perf_counter()
         for name, data in outputs.items():

@@ -65,14 +65,11 @@ class OnHost:
     def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
-        dtype, width = numpy_type(buffer.type)
-        place = tuple(slice(extent) for extent in buffer.shape)
+        dtype, _ = numpy_type(buffer.type)
 
         def look() -> NDArray[np.uint32]:
-            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype)
-            room = room.reshape(*buffer.allocate, *((width,) if width > 1 else ()))
             expected = member_of(np.asarray(self._expected[buffer.name]).astype(dtype), leaf).reshape(-1)
-            return _compared(member_of(room[place], leaf).reshape(-1), expected, tolerance)
+            return compared(member_of(contents(self._session, guarded), leaf).reshape(-1), expected, tolerance)
 
         return look
 
@@ -83,7 +80,17 @@ class OnHost:
         return found
 
 
-def _compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
+def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
+    """Read the logical part of a buffer back, in its shape."""
+    guarded.pull(session)
+    buffer = guarded.buffer
+    dtype, width = numpy_type(buffer.type)
+    room = np.empty((*buffer.allocate, width), dtype)
+    session.read(guarded.whole, room, guarded.start)
+    return room[tuple(slice(extent) for extent in buffer.shape)].reshape(buffer.data_shape)
+
+
+def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
     """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
     wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64
     x: NDArray[Any] = found.astype(wide)

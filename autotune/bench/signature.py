@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from autotune.bench.report import Fault
-from autotune.devices import BackendError, KernelArgument, Session
+from autotune.devices import BackendError, Guest, KernelArgument, Session
 from autotune.errors import StudyError
 from autotune.model import Outcome
 from autotune.study import (
@@ -37,8 +38,11 @@ _C_NAMES = {
 _BYTES = ("void", "char", "uchar")
 
 
-def check_signatures(session: Session, plan: Plan) -> list[str]:
+def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
     """Return what may be amiss, to be said where the result is wrong. Raises Fault for what surely is."""
+    if not hasattr(opened, "signatures"):  # a program's own queue
+        return []
+    session = cast("Session", opened)
     try:
         known = session.signatures(plan.source, plan.options)
     except BackendError:  # the build that counts says it
@@ -184,10 +188,7 @@ def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> st
 
 
 def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -> list[int] | None:
-    """Return the bytes of a type, and for each member its place and bytes, as the device says.
-
-    None where that does not compile.
-    """
+    """Return the bytes of a type, and of each member where it starts and its bytes; None where it does not compile."""
     asked = [f"sizeof({name})"]
     for one in members:
         asked.append(f"(ulong)((private char *)&autotune_one.{one} - (private char *)&autotune_one)")

@@ -42,7 +42,7 @@ class Bench:
     ) -> None:
         self._session = session
         self._arena = Arena(session, inputs)
-        self._checker = Checker(session, expected)
+        self._checker = Checker(session, expected, inputs)
         self._rules = rules
         self._limits = limits
         self._announce = announce
@@ -113,10 +113,11 @@ class Bench:
         self._launcher.once(built, self._limits.first_s)
         outputs = {}
         for guarded in built.buffers:
-            if guarded.buffer.writes:
+            if guarded.buffer.name in plan.outputs:
                 guarded.pull(self._session)
                 outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
                 self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
+        outputs |= self._checker.values(built.buffers, plan.checks)
         verdict = self._checker.check(built.buffers, {})
         self.refresh()
         if verdict.reason:
@@ -171,10 +172,13 @@ class Bench:
 
     def check_runs(self, built: Built, count: int, run_s: float) -> Verdict:
         """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault."""
-        self._announce("verify", self._limits.floor_s + self._limits.multiple * count * run_s)
+        known_s = self._limits.floor_s + self._limits.multiple * count * run_s
+        self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self._launcher.enqueue, built)
         with noticing_loss():
-            verdict = self._checker.check(built.buffers, built.plan.outputs, inputs=True, run=run, runs=count)
+            verdict = self._checker.check(
+                built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
+            )
         self._launcher.busy_s()  # lets go of the events
         return verdict
 
@@ -192,7 +196,7 @@ class Bench:
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
         self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile
         with noticing_loss():
-            return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
+            return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
     def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: list[int]) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""

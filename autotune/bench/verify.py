@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -16,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Guarded
+from autotune.bench.checks import Checks
+from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, COMPARE, common_options
 from autotune.bench.readback import OnHost
 from autotune.devices import Kernel, Memory, Session
 from autotune.errors import StudyError
-from autotune.study import Buffer, Leaf, Tolerance, leaves, member_of, numpy_type
+from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
@@ -29,14 +30,6 @@ Words = NDArray[np.uint32]
 """What one look found: of guards the bytes changed before and after, of an input its checksum, of an output how many
 values are wrong, how many of them NaN, ~(the index of the first), and the largest error as a share of what is allowed,
 a float's bits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a check found: `reason` is empty where everything is right; `max_error` a share of the tolerance."""
-
-    reason: str = ""
-    max_error: float = 0.0
 
 
 class Looks(Protocol):
@@ -63,9 +56,12 @@ class Looks(Protocol):
 class Checker:
     """Checks buffers of one session against the expected outputs."""
 
-    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, session: Session, expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
         self._session = session
         self._expected = expected
+        self._checks = Checks(session, expected, inputs or {})
         on_device = session.traits.checks_on_device
         self._looks: Looks = OnDevice(session, expected) if on_device else OnHost(session, expected)
         self._tried: set[str] = set()
@@ -94,12 +90,13 @@ class Checker:
         self,
         buffers: Sequence[Guarded],
         outputs: Mapping[str, Tolerance],
+        checks: Mapping[str, Check] | None = None,
         *,
         inputs: bool = False,
         run: Callable[[], None] | None = None,
         runs: int = 1,
     ) -> Verdict:
-        """Check guards and outputs and, with `inputs`, that no input was overwritten.
+        """Check guards, outputs and what `checks` make of them and, with `inputs`, that no input was overwritten.
 
         `run` queues one run of the kernel: so many runs are made, the outputs of each checked, and the host waits once.
         """
@@ -109,8 +106,15 @@ class Checker:
         looks += [self._looks.checksum(guarded) for guarded in read_only]
         parts = [(guarded, leaf) for guarded in written for leaf in leaves(guarded.buffer.type)]
         compare = [self._looks.compare(guarded, leaf, outputs[guarded.buffer.name]) for guarded, leaf in parts]
-        found = iter(self._looks.run(looks, compare, run, runs))
-        worst, reasons = 0.0, []
+        tried = [Verdict()]
+
+        def run_and_check() -> None:
+            if run is not None:
+                run()
+            tried.append(self._checks.check(buffers, checks or {}))
+
+        found = iter(self._looks.run(looks, compare, run_and_check if checks else run, runs))
+        worst, reasons = max(one.max_error for one in tried), list[str]()
         for guarded, words in zip(buffers, found, strict=False):
             for where, count in zip(("before its start", "after its end"), words[:2], strict=True):
                 if count:
@@ -124,7 +128,15 @@ class Checker:
             worst = max(worst, float(words.view(np.float32)[3]))
             if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
                 reasons.append(self._wrong(guarded, leaf, words, runs))
+        if failed := [one.reason for one in tried if one.reason]:
+            reasons.append(
+                failed[0] if runs == 1 else f"wrong now and then, in {len(failed)} of {runs} runs: {failed[0]}"
+            )
         return Verdict("; ".join(reasons), worst)
+
+    def values(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> dict[str, NDArray[Any]]:
+        """Return what each check gives now. Raises StudyError."""
+        return {name: self._checks.value(buffers, name, check) for name, check in checks.items()}
 
     def _wrong(self, guarded: Guarded, leaf: Leaf, words: Words, runs: int) -> str:
         buffer = guarded.buffer

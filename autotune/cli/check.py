@@ -28,7 +28,7 @@ from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.fresh import save_build
-from autotune.study import Problem, check_entries, check_reference
+from autotune.study import Problem, check_entries, check_inputs, check_reference
 from autotune.text import parse_choices, parse_size
 
 
@@ -77,6 +77,7 @@ def check(
     configuration = parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
     check_entries(tuned)
+    check_inputs(problem)
     check_reference(problem)
     built = {} if no_run else _build(problem, configuration, save_build, settings_, quiet=as_json)
     if as_json:

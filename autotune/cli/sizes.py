@@ -89,7 +89,9 @@ def _print(
 ) -> None:
     rows = [_row(problem, found.get(place)) for place, problem in enumerate(problems)]
     table(
-        ("size", "time", "rate", "default", "new", "stored", "best"), rows, right=("time", "default", "new", "stored")
+        ("size", "time", "rate", "over default", "new", "stored", "best"),
+        rows,
+        right=("time", "over default", "new", "stored"),
     )
     print()
     new = sum(result.trials for result in found.values())

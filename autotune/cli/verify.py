@@ -24,7 +24,6 @@ from autotune.cli.options import (
 from autotune.cli.output import announce, facts, say, write_json
 from autotune.cli.result import timing_text, trial_json
 from autotune.errors import AutotuneError, UsageError
-from autotune.lookup import Match
 from autotune.model import Trial
 from autotune.pool import Settings, Stopped
 from autotune.reports.verify import Verified
@@ -108,19 +107,26 @@ def _require(found: Verified, most: float | None) -> None:
 
 
 def _rows(found: Verified) -> list[tuple[str, str]]:
-    best, trial = found.best, found.trial
-    stored = ""
-    if best.time_ns is not None:
-        where = "" if best.measured_on == best.device and best.measured_size == best.size else " elsewhere"
-        stored = f"{text.time(best.time_ns)}, measured{where} {best.measured[:10]} with driver {best.driver}"
+    best = found.best
     return [
-        ("best", text.pairs(best.configuration)),
-        ("match", "\n".join([best.match.value, *best.notes] if best.match is not Match.EXACT else [best.match.value])),
-        ("stored", stored),
-        ("here", _told(trial)),
+        ("best", text.pairs(found.configuration)),
+        ("match", "\n".join([best.match.value, *best.notes]) if found.imported is None else "imported"),
+        ("stored", _stored(found)),
+        ("here", _told(found.trial)),
         ("default", _told(found.default) if not found.is_default else "is the best itself"),
         ("compared", _compared(found)),
     ]
+
+
+def _stored(found: Verified) -> str:
+    best = found.best
+    if found.imported is not None:
+        origin = found.imported.origin or {}
+        return f"{text.time(found.imported.time_ns)}, as {origin.get('format', 'another tool')} tells"
+    if best.time_ns is None:
+        return ""
+    where = "" if best.measured_on == best.device and best.measured_size == best.size else " elsewhere"
+    return f"{text.time(best.time_ns)}, measured{where} {best.measured[:10]} with driver {best.driver}"
 
 
 def _told(trial: Trial | None) -> str:
@@ -152,10 +158,10 @@ def _json(found: Verified) -> dict[str, Any]:
         "device": best.device,
         "size": best.size,
         "choices": best.choices,
-        "configuration": best.configuration,
-        "match": best.match,
-        "notes": best.notes,
-        "stored_ns": best.time_ns,
+        "configuration": found.configuration,
+        "match": best.match if found.imported is None else "imported",
+        "notes": best.notes if found.imported is None else [],
+        "stored_ns": best.time_ns if found.imported is None else found.imported.time_ns,
         "best": trial_json(found.problem, found.trial),
         "default": trial_json(found.problem, found.default),
         "is_default": found.is_default,

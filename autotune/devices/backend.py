@@ -210,15 +210,24 @@ class Session(Protocol):
         """
         return {}
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int]) -> None:
-        """Set all arguments of a kernel: buffers, images, samplers, NumPy scalars and arrays of no dimension with
-        fields (structs), arrays of the components of a vector, or bytes of local memory as a plain integer.
+    def set_arguments(
+        self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int], first: int = 0
+    ) -> None:
+        """Set arguments of a kernel from the first on: buffers, images, samplers, NumPy scalars and arrays of no
+        dimension with fields (structs), arrays of the components of a vector, or bytes of local memory as an integer.
 
-        Raises ArgumentError for one that the kernel does not take.
+        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for
+        one that the kernel does not take.
         """
 
-    def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel with the arguments it has."""
+    def launch(
+        self,
+        kernel: Any,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> Event:
+        """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
         """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.

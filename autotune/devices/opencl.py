@@ -264,8 +264,10 @@ class OpenCLSession:
                     found[entry] = _signature(built.kernel(entry))
         return found
 
-    def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
-        for position, value in enumerate(arguments):
+    def set_arguments(
+        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int], first: int = 0
+    ) -> None:
+        for position, value in enumerate(arguments, first):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
             if isinstance(value, np.ndarray):  # a vector or a struct: bytes
                 argument = np.frombuffer(value.tobytes(), np.uint8)
@@ -275,10 +277,17 @@ class OpenCLSession:
                 said = _said("clSetKernelArg", error.code)
                 raise ArgumentError(said, position, name=error_name(error.code)) from None
 
-    def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
+    def launch(
+        self,
+        kernel: cl.Kernel,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> cl.Event:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
-            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
+            start = tuple(offset) if offset is not None else None
+            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
             if self._launched is not None:
                 self._launched.append(event)
             return event

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.devices import BackendError, Guest
 from autotune.errors import StudyError, UsageError
-from autotune.study import Argument, Buffer, Problem, Scalar, numpy_type
+from autotune.study import Argument, Buffer, Image, Launch, Problem, Scalar, is_struct, numpy_type
 from autotune.text import did_you_mean
 
 
@@ -121,18 +121,23 @@ def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, S
     Raises StudyError for a kind of argument that no caller can give.
     """
     found: dict[str, Slot] = {}
-    launched = {name for launch in problem.study.launches for name in launch.arguments}
+    launches = [launch for launch in problem.study.launches if isinstance(launch, Launch) and launch.offset is None]
+    if len(launches) < len(problem.study.launches):
+        what = "repeats launches, or begins them at an offset: a program does that itself"
+        raise StudyError(what, where=f"study {problem.study.name}", hint="autotune.best gives it the values")
+    launched = {name for launch in launches for name in launch.arguments}
     for name, declared in problem.study.arguments.items():
         if name not in launched:
             continue
+        if isinstance(declared, Image) or (isinstance(declared, Scalar) and is_struct(declared.type)):
+            raise StudyError(f"a program cannot give {declared.kind} to a tuned kernel", where=f"arguments.{name}")
         if isinstance(declared, Buffer):
             if declared.reads or declared.writes:
-                unpadded = problem.inputs.get(name) or problem.outputs[name]
-                used = arguments.get(name, unpadded)
+                used = arguments.get(name) or problem.inputs.get(name) or problem.outputs[name]
                 assert isinstance(used, Buffer)
                 found[name] = MemorySlot(used)
         elif isinstance(declared, Scalar):
-            if not declared.value.names:
+            if not declared.names:
                 found[name] = ScalarSlot(declared.concrete(problem.constants))
         elif declared.local_count is None:
             raise StudyError(f"a program cannot give {declared.kind} to a tuned kernel", where=f"arguments.{name}")

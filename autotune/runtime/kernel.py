@@ -159,6 +159,9 @@ class TunedKernel:
                 return
             self._searched = True
             model = self._main
+            if model.info.index < 0:
+                what = f"{model.info.name} is a part of a device, which no other process can search on"
+                raise DeviceError(what, where=self.study.name, hint="search on the whole device")
             settings = Settings(allow_python=allow_python or callable(self.study.reference.function))
             request = Request(
                 Problem(self.study, self._size, self._choices, model.info),

@@ -32,22 +32,50 @@ BRACES = re.compile(r"\{(\w+)\}")
 
 
 class Data(NamedTuple):
-    """What the contents of an input are drawn from: `uniform`, `normal`, `integers`, `constant` or `range`."""
+    """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
+
+    `low`, `high` and `value` are expressions in a study where they are no plain numbers. `numpy` is the expression that
+    the contents are made by, of which those above are a part under the argument's own name.
+    """
 
     distribution: str = "uniform"
-    low: float | int = -1.0
-    high: float | int = 1.0
-    value: float | int = 0
+    low: Extent = -1.0
+    high: Extent = 1.0
+    value: Extent = 0
     seed: int = 1
+    file: str | None = None
+    part: str | None = None
+    type: str | None = None
+    numpy: str | None = None
+    python: str | None = None
+    given: str | None = None
     fields: tuple[tuple[str, Data], ...] = ()
     """What the members of a struct are drawn from, where they have a distribution of their own."""
 
     @classmethod
-    def declare(cls, table: Mapping[str, Any]) -> Data:
-        """Return what a table of a study says."""
-        given = {name: value for name, value in table.items() if name != "fields"}
-        members = table.get("fields") or {}
-        return cls(**given, fields=tuple((name, cls.declare(dict(inner))) for name, inner in members.items()))
+    def declare(cls, table: Mapping[str, Any], where: str, given: Scope) -> Data:
+        """Return what a table of a study says, its bounds read. Raises StudyError."""
+        stated = {name: value for name, value in table.items() if name != "fields"}
+        for key in ("low", "high", "value"):
+            if isinstance(bound := stated.get(key), str):
+                stated[key] = given.expression(bound, f"{where}.{key}")
+        inner = (table.get("fields") or {}).items()
+        members = ((name, cls.declare(dict(entry), f"{where}.fields.{name}", given)) for name, entry in inner)
+        return cls(**stated, fields=tuple(members))
+
+    def concrete(self, names: Mapping[str, Any], where: str) -> Data:
+        """Return it with numbers for bounds. Raises StudyError where one gives text."""
+        found: dict[str, Any] = {}
+        for key in ("low", "high", "value"):
+            bound = getattr(self, key)
+            if not isinstance(bound, int | float):
+                found[key] = bound.evaluate(names)
+                if isinstance(found[key], str):
+                    raise StudyError(f"gives the text {found[key]!r}, not a number", where=f"{where}.{key}")
+        if self.fields:
+            members = ((name, inner.concrete(names, f"{where}.fields.{name}")) for name, inner in self.fields)
+            found["fields"] = tuple(members)
+        return self._replace(**found) if found else self
 
 
 _UNIFORM = Data()
@@ -126,13 +154,16 @@ class Buffer(Argument):
     """A global buffer: its data fills `shape`; the kernel sees `allocate`, each extent >= that of `shape`.
 
     `access` is `in`, `out`, `inout` (restored before each verified run), `scratch` or `zeroed` (before each
-    run). What lies in `allocate` and not in `shape` is zero.
+    run). What lies in `allocate` and not in `shape` is zero. `filled` names the input whose contents it begins with,
+    where that is another's: the two have changed places when the run ends. `constant`: in constant memory.
     """
 
     shape: tuple[Extent, ...]
     allocate: tuple[Extent, ...]
     access: str = "in"
     data: Data = _UNIFORM
+    filled: str = ""
+    constant: bool = False
 
     key: ClassVar[str] = "shape"
     kind: ClassVar[str] = "a buffer"
@@ -164,7 +195,8 @@ class Buffer(Argument):
         shape = shaped.expressions(table.shape or (), f"{where}.shape")
         kind = _declared_type(table.type, where, shaped, tuned)
         allocate = shape if table.allocate is None else tuned.expressions(table.allocate, f"{where}.allocate")
-        return cls(name, kind, shape, allocate, access, Data.declare(dict(table.data or {})))
+        data = Data.declare(dict(table.data or {}), f"{where}.data", given)
+        return cls(name, kind, shape, allocate, access, data, constant=table.constant)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         where = f"arguments.{self.name}"
@@ -172,7 +204,8 @@ class Buffer(Argument):
         allocate = extents(self.allocate, names, f"{where}.allocate") if padded else shape
         if tuple(map(max, allocate, shape)) != allocate:
             raise StudyError(f"allocates {allocate}, less than its shape {shape}", where=where)
-        return replace(self, type=kind, shape=shape, allocate=allocate)
+        data = self.data.concrete(names, f"{where}.data")
+        return replace(self, type=kind, shape=shape, allocate=allocate, data=data)
 
     def create(self, session: Session) -> Any:
         return session.allocate(self.nbytes)
@@ -201,8 +234,9 @@ class Image(Buffer):
             hint = f'an image of order {order} and type "float" is read as float4 by the kernel'
             raise StudyError(f"{kind!r} is no type of a channel", where=f"{where}.type", hint=hint)
         width = "" if CHANNELS[order] == 1 else str(CHANNELS[order])
-        data = Data.declare(dict(table.data or {}))
-        return cls(name, kind + width, shape, shape, table.access or "", data, order, bool(table.normalized))
+        data, normalized = Data.declare(dict(table.data or {}), f"{where}.data", given), bool(table.normalized)
+        access = table.access or ""
+        return cls(name, kind + width, shape, shape, access, data, order=order, normalized=normalized)
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
         made = super(Image, self).concrete(names, padded=padded)
@@ -280,6 +314,11 @@ class Scalar(Argument):
     def effect(self) -> str:
         one = not isinstance(self.value, tuple) and "{" not in self.type and numpy_type(self.type)[1] > 1
         return f"arguments.{self.name}: every component of {self.type} is {self.value.text}" if one else ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the expressions of its value."""
+        return _names_in(self.value)
 
     @classmethod
     def declare(cls, name: str, table: ArgumentTable, given: Scope, tuned: Scope) -> Self:
@@ -420,13 +459,13 @@ def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
     return [argument for argument in arguments if isinstance(argument, Buffer)]
 
 
-def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str) -> tuple[int, ...]:
-    """Return the whole numbers that expressions of a study give. Raises StudyError below 1, and for others."""
+def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1) -> tuple[int, ...]:
+    """Return the whole numbers that expressions of a study give. Raises StudyError below the least, and for others."""
     found = []
     for expression in expressions:
         value = expression.evaluate(names)
-        if isinstance(value, str) or int(value) != value or value < 1:
-            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least 1", where=where)
+        if isinstance(value, str) or int(value) != value or value < least:
+            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least {least}", where=where)
         found.append(int(value))
     return tuple(found)
 
@@ -457,6 +496,15 @@ def _declared_type(text: str, where: str, shaped: Scope, tuned: Scope) -> str:
     return text
 
 
+def _names_in(value: Any) -> frozenset[str]:
+    """Return the names in an expression, or in those of a list, or of a struct's members."""
+    if isinstance(value, Members):
+        value = tuple(part for _, part in value)
+    if isinstance(value, tuple):
+        return frozenset[str]().union(*map(_names_in, value))
+    return getattr(value, "names", frozenset())
+
+
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
     """Raise StudyError where a parameter shapes data that every configuration has in common."""
     shapes = tuned.expressions(table.shape or (), f"{where}.shape")
@@ -467,7 +515,7 @@ def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned:
             raise StudyError(
                 f"{name} is a parameter, which cannot shape data that every configuration has in common",
                 where=f"{where}.{key}",
-                hint="pad with allocate, which may use parameters"
+                hint="pad with allocate, which may use parameters, or let [check] stand for the output"
                 if key == "shape"
                 else "make it a choice, or cast in the kernel",
             )

@@ -1,38 +1,34 @@
-"""Input data and expected outputs of a problem: seeded arrays, NumPy expressions, Python functions.
+"""Expected outputs of a problem: NumPy expressions, Python functions, files.
 
 A reference is computed once per search, in float64 (or exact integers), whatever the kernel's type.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import StudyError
-from autotune.study.arguments import Buffer, Data, Scalar
+from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
-from autotune.study.function import call
+from autotune.study.function import ALONE, call
+from autotune.study.inputs import (
+    Arrays,
+    PythonCaller,
+    fitted,
+    outline,
+    outlines,
+    read_array,
+    require_shape,
+    widened,
+)
 from autotune.study.problem import Problem
-from autotune.study.structs import leaves, member_of, struct_name, widened
-from autotune.study.types import numpy_type, scalar_type
+from autotune.study.structs import struct_name
+from autotune.study.types import numpy_type
 from autotune.text import did_you_mean
-
-Arrays = dict[str, NDArray[Any]]
-PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Runs a function of a file on arrays and numbers by name: file, function, names -> arrays by name."""
-
-
-def input_data(problem: Problem) -> Arrays:
-    """Return the contents of each `in` and `inout` buffer, in its logical shape, the same for the same seed.
-
-    A vector type adds a last axis of its components. Raises StudyError for data that the type cannot hold.
-    """
-    return {name: _draw(buffer) for name, buffer in problem.inputs.items()}
 
 
 def expected_data(
@@ -42,7 +38,7 @@ def expected_data(
     python: PythonCaller | None = None,
     room: Callable[[], float] = physical,
 ) -> Arrays | None:
-    """Return the expected contents of each output, or None where the reference is a kernel.
+    """Return the expected contents of each output, and value of each check, or None where the reference is a kernel.
 
     Floating-point outputs are computed and returned in float64; integers are computed in 64 bits and wrapped
     to the output's type, as the device does. `python` runs a reference that is a file of Python; None: it may not.
@@ -64,7 +60,9 @@ def _expected(
     room: Callable[[], float],
 ) -> Arrays:
     reference = problem.study.reference
-    names: dict[str, Any] = {**problem.size, **_scalars(problem), **{k: _widened(v) for k, v in inputs.items()}}
+    if reference.files is not None:
+        return {name: _golden(problem, name, room) for name in (*problem.outputs, *problem.study.checks)}
+    names = _numbers(problem) | {name: widened(array) for name, array in inputs.items()}
     if reference.numpy is not None:
         found: Mapping[str, Any] = {
             name: _map(lambda text, where: evaluate(text, names, where, room=room), given, f"reference.numpy.{name}")
@@ -78,7 +76,10 @@ def _expected(
         found = python(path, name, names)
     elif reference.function is not None:
         found = call(reference.function, names)
-    return {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
+    if ALONE in found and len(problem.outputs) + len(problem.study.checks) == 1:
+        found = dict.fromkeys((*problem.outputs, *problem.study.checks), found[ALONE])
+    expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
+    return expected | {name: _numeric(name, found.get(name)) for name in problem.study.checks}
 
 
 def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:
@@ -89,93 +90,59 @@ def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where:
 
 
 def check_reference(problem: Problem) -> None:
-    """Raise StudyError where a NumPy reference is malformed, names what is not there, or has another shape.
+    """Raise StudyError where a reference or a check is malformed, names what is not there, or has another shape.
 
-    Computes nothing.
+    Computes nothing; of files, the headers are read.
     """
-    names: dict[str, Any] = {**problem.size, **_scalars(problem)}
-    for name, buffer in problem.inputs.items():
-        names[name] = np.broadcast_to(np.zeros((), widened(numpy_type(buffer.type)[0])), buffer.data_shape)
+    names = _numbers(problem) | outlines(problem)
 
     def outlined(text: str, where: str) -> tuple[int, ...] | None:
         check_names(text, names, where)
         return shape_of(text, names, where)
 
     for name, given in (problem.study.reference.numpy or {}).items():
-        where, buffer = f"{problem.study.path}: reference.numpy.{name}", problem.outputs[name]
+        where, buffer = f"{problem.study.path}: reference.numpy.{name}", problem.outputs.get(name)
         shapes = _map(outlined, given, where)
-        if isinstance(given, str):
-            if shapes is not None:
-                _require_shape(buffer.data_shape, shapes, where)
+        if buffer is not None and isinstance(given, str) and shapes is not None:
+            require_shape(buffer.data_shape, shapes, where, "output")
+        if buffer is None or isinstance(given, str):
             continue
         fields = _members(buffer, given, where)
         for member, shape in shapes.items():
             if shape is not None:
-                _require_shape(fields[member], shape, f"{where}.{member}")
+                require_shape(fields[member], shape, f"{where}.{member}", "output")
+    plan = problem.plan(problem.default)
+    written = {buffer.name: outline(buffer) for buffer in plan.buffers if buffer.writes}
+    for name, check in plan.checks.items():
+        where = f"{problem.study.path}: check.{name}"
+        check_names(check.text, names | written, where)
+        shape_of(check.text, names | written, where)
 
 
-def _draw(buffer: Buffer) -> NDArray[Any]:
-    dtype, _ = numpy_type(buffer.type)
-    if dtype.names is None:
-        drawn = _drawn(buffer.data, buffer.data_shape, dtype, buffer.name)
-        if scalar_type(buffer.type)[2] == 3:  # what pads a vector of three has no value
-            drawn[..., 3] = 0
-        return drawn
-    record: NDArray[Any] = np.zeros(buffer.shape, dtype)
-    _require_fields(buffer.data, dtype, f"arguments.{buffer.name}.data.fields")
-    for leaf in leaves(buffer.type):
-        place, data = member_of(record, leaf), _data_of(buffer.data, leaf.path)
-        place[...] = _drawn(data, place.shape, place.dtype, f"{buffer.name}{leaf.label}")
-    return record
+def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[Any]:
+    """What a file holds of an output, or for a check."""
+    where, files = f"reference.file.{name}", problem.study.reference.files or {}
+    array = read_array(problem, files[name], where, room)
+    if name not in problem.outputs:
+        return _numeric(name, array)
+    buffer = problem.outputs[name]
+    if array.ndim == 1 and array.size == np.prod(buffer.data_shape, dtype=object):
+        array = array.reshape(buffer.data_shape)
+    if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # better than the kernel's type
+        require_shape(buffer.data_shape, array.shape, where, "output")
+        return array.astype(np.float64)
+    return fitted(buffer, array, where)
 
 
-def _data_of(data: Data, path: tuple[str, ...]) -> Data:
-    """Return what the innermost member of a path, that has a distribution of its own, is drawn from."""
-    inner = dict(data.fields).get(path[0]) if path else None
-    return data if inner is None else _data_of(inner, path[1:])
-
-
-def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
-    fields: Mapping[str, Any] = dtype.fields or {}
-    for name, inner in data.fields:
-        if name not in fields:
-            raise StudyError(f"the struct has no {name!r}{did_you_mean(name, fields)}", where=where)
-        _require_fields(inner, fields[name][0].base, f"{where}.{name}.fields")
-
-
-def _drawn(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
-    generator = np.random.default_rng([data.seed, zlib.crc32(name.encode())])
-    if data.distribution == "constant":
-        return np.full(shape, data.value).astype(dtype)
-    if data.distribution == "range":
-        return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    if dtype.kind in "iu" or data.distribution == "integers":
-        return _integers(data, shape, dtype, generator, name)
-    kind = np.float64 if dtype == np.float64 else np.float32
-    if data.distribution == "normal":
-        return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
-    values = generator.random(shape, dtype=kind)
-    values *= kind(data.high - data.low)
-    values += kind(data.low)
-    return values.astype(dtype, copy=False)
-
-
-def _integers(
-    data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator, name: str
-) -> NDArray[Any]:
-    """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-    low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
-    if low > high:
-        raise StudyError(f"low {data.low} .. high {data.high} holds no {dtype}", where=f"arguments.{name}")
-    if limits.min == 0 and high > np.iinfo(np.int64).max:
-        return generator.integers(low, high, size=shape, endpoint=True, dtype=np.uint64).astype(dtype)
-    return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)
-
-
-def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the widest type of its kind, so that the reference is better than the kernel."""
-    return array.astype(widened(array.dtype))
+def _numeric(name: str, found: Any) -> NDArray[Any]:
+    """Check what a check is compared with."""
+    where = f"reference of {name}"
+    if found is None:
+        raise StudyError("the function returned nothing for it", where=where)
+    array = np.asarray(found)
+    if array.dtype.kind not in "biuf":
+        raise StudyError(f"holds {array.dtype}, not numbers", where=where)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[Any]:
@@ -192,7 +159,7 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
     array = np.asarray(found)
     if array.dtype.kind not in "biuf":
         raise StudyError(f"holds {array.dtype}, not numbers", where=where)
-    _require_shape(buffer.data_shape, array.shape, where)
+    require_shape(buffer.data_shape, array.shape, where, "output")
     if dtype.kind == "f":
         return array.astype(np.float64)
     return array.astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
@@ -211,7 +178,7 @@ def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) 
     record: NDArray[Any] = np.zeros(buffer.shape, dtype) if given is None else given.copy()
     for name, part in found.items():
         array = np.asarray(part)
-        _require_shape(fields[name], array.shape, where)
+        require_shape(fields[name], array.shape, where, "output")
         if array.dtype.kind not in "biufV":
             raise StudyError(f"{name} holds {array.dtype}, not numbers", where=where)
         kind = record[name].dtype
@@ -239,12 +206,8 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
     return fields
 
 
-def _require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str) -> None:
-    if found != wanted:
-        raise StudyError(f"has shape {found}, the output has {wanted}", where=where)
-
-
-def _scalars(problem: Problem) -> dict[str, Any]:
-    """The scalar arguments, as the default configuration has them."""
+def _numbers(problem: Problem) -> dict[str, Any]:
+    """Sizes, computed names, and the scalar arguments as the default configuration has them."""
     arguments = problem.plan(problem.default).arguments.values()
-    return {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
+    scalars = {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
+    return {**problem.size, **problem.defined, **scalars}

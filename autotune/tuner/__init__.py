@@ -15,7 +15,7 @@ Enter by `run(Request(...))`.
 
 from autotune.tuner.finale import fastest
 from autotune.tuner.measure import Measured, measure
-from autotune.tuner.recall import ours, recall
+from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import Recording, ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result
@@ -35,6 +35,7 @@ __all__ = [
     "Turn",
     "apart",
     "fastest",
+    "imported_best",
     "measure",
     "ours",
     "recall",

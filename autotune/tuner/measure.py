@@ -11,7 +11,7 @@ from autotune.model import Configuration, Identity, Measurement, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.store import Store
 from autotune.study import Problem, space_hash
-from autotune.tuner.finale import finalists, first_median
+from autotune.tuner.finale import finalists
 from autotune.tuner.loop import POLL_S, Ledger
 from autotune.tuner.recall import ours, recall
 from autotune.tuner.request import Request
@@ -121,7 +121,7 @@ def _time_all(
     chosen = list({identity(trial.configuration): trial for trial in (*asked, *rivals)}.values())
     if not chosen:
         return
-    runs.best_ns = max(map(first_median, chosen))
+    runs.best_ns = max(trial.paced_ns for trial in chosen)
     answers = runs.retime([trial.configuration for trial in chosen], budget_s, stop)
     for trial, answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Trial):

@@ -102,6 +102,13 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
                 raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
 
 
+def names_of(text: str, where: str = "") -> set[str]:
+    """Return the names of an expression, its functions apart. Raises StudyError where it is malformed."""
+    tree = _parse(text, where)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
+
+
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
     tree = _parse(text, where)
     try:
@@ -125,7 +132,8 @@ def _parse(text: str, where: str) -> ast.expr:
         raise StudyError(f"longer than {MAX_LENGTH} characters", where=where)
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(text.strip(), mode="eval").body
+            # Parentheses let a text run over several lines of a study.
+            tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
         hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
