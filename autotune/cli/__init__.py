@@ -25,6 +25,7 @@ from autotune.cli import (
     search,
     studies,
     verify,
+    worker,
 )
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
@@ -95,6 +96,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.compare_values,
     "cover": cover.cover,
     "verify": verify.verify,
+    "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
     "import-study": import_study.import_study,

@@ -138,6 +138,9 @@ class Study:
         if callable(self.reference.function):
             hint = 'put the function into a file and name it: python = "FILE.py:NAME"'
             raise StudyError("a function cannot be written to a file", where=f"{self.path}: reference", hint=hint)
+        for name in self.given:
+            hint = 'np.save it beside the study, and name it: data = { file = "FILE.npy" }'
+            raise StudyError("an array or a function cannot be written to a file", where=f"arguments.{name}", hint=hint)
         try:
             return toml(self.text.table)
         except StudyError as error:
@@ -233,6 +236,9 @@ class Study:
         self.checks = dict(table.check)
         checked = self._names_checked()
         for name, entry in table.arguments.items():
+            if entry.data is not None and entry.data.given is not None and name not in self.given:
+                hint = 'use file = "FILE.npy"'
+                raise StudyError("a file cannot hold an array", where=f"arguments.{name}.data.given", hint=hint)
             kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
             shaped = tuned if name in checked and entry.access == "out" else given
             # A scalar may count with the loop that its launch is in.
