@@ -127,9 +127,8 @@ def filled(path: Path, lines: list[str]) -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "particles" else pytest.mark.gallery) for name in FILLS]
-)
+@pytest.mark.gallery
+@pytest.mark.parametrize("name", FILLS)
 def test_a_study_passes_once_its_gaps_are_filled(name: str, tmp_path: Path) -> None:
     path, said = started(name, tmp_path)
     assert len(FILLS[name]) <= 5

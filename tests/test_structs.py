@@ -46,7 +46,7 @@ class TestLayout:
             found.append((declared(inner), [*declared(outer, "o"), "Inner nested[2]", "char last"]))
 
         collect()
-        for inner, outer in found[-4:]:
+        for inner, outer in found[-2:]:
             texts = struct_texts({"Inner": inner, "Outer": outer}, {})
             bodies = [
                 "typedef struct { " + "".join(f"{member}; " for member in members) + f"}} {name};"

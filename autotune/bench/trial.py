@@ -51,7 +51,7 @@ class Bench:
         self.clocks = Clocks(session, self._launcher)
         self.anchor = Anchor(self)
         self._compiled: dict[Any, Compiled] = {}
-        self._hints: dict[str, list[str]] = {}  # by source, of those whose arguments fit
+        self._hints: dict[Any, list[str]] = {}  # of sources and launches whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
@@ -96,7 +96,7 @@ class Bench:
             reason = str(fault)
             if fault.outcome is Outcome.WRONG_RESULT:
                 self.refresh()
-                reason = "; ".join([reason, *self._hints.get(plan.source, ())])
+                reason = "; ".join([reason, *self._hints.get(_signed(plan), ())])
             busy, fatal = 0.0, fault.fatal
             try:
                 busy = 0.0 if fatal else self._launcher.busy_s()
@@ -139,8 +139,8 @@ class Bench:
         """Return a plan ready to launch, compiled once. Raises Fault."""
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
-        if plan.source not in self._hints:
-            self._hints[plan.source] = check_signatures(self._session, plan)
+        if _signed(plan) not in self._hints:
+            self._hints[_signed(plan)] = check_signatures(self._session, plan)
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
@@ -232,3 +232,8 @@ class Bench:
             timed = replace(timed, reason=f"the times drifted (throttling, or a busy machine): measured again, {found}")
         self.clocks.rest()
         return timed
+
+
+def _signed(plan: Plan) -> Any:
+    """What decides whether kernels take what they are given: once it fits, it does for other sizes and values too."""
+    return plan.source, tuple((launch.entry, launch.arguments) for launch in plan.launches)

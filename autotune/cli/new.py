@@ -59,7 +59,7 @@ def new_study(
         sketch.guessed = True
     if not sketch.guessed:
         try:
-            told = inspect(source, options, list(found), info)
+            told = inspect(f'#line 1 "{kernel.name}"\n{source}', options, list(found), info)
         except WorkerError as error:
             hint = "each parameter needs a default (#ifndef WPT, #define WPT 1, #endif), or give it with -D WPT=1"
             raise StudyError(f"does not compile by itself: {error.what}", where=str(kernel), hint=hint) from None

@@ -13,22 +13,15 @@ from dataclasses import dataclass, field
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
-from autotune.identity import name_fault
 from autotune.study.includes import without_comments
+from autotune.study.scanning import KERNEL, candidates, struct_bodies
 from autotune.study.study import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, scalar_type
 
 GAP = "TODO"
 """What stands where the author has to write: as an expression it is refused by its name."""
 
-_GUARDED = re.compile(
-    r"^[ \t]*#[ \t]*(?:ifndef[ \t]+(\w+)|if[ \t]+!defined[ \t(]*(\w+)\)?)[^\n]*\n(?:[ \t]*\n)*"
-    r"[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([^\n]*))?",
-    re.MULTILINE,
-)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
-_KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]*?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
-_STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w*)\s*;", re.DOTALL)
 _LOCAL_NAME = re.compile(
     r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|^(WX|WY|WZ|BX|BY|BZ|LX|LY|LZ)$|DIM", re.IGNORECASE
 )
@@ -50,36 +43,6 @@ class Sketch:
     macros: Mapping[str, str]
     guessed: bool = False
     gaps: list[str] = field(default_factory=list)
-
-
-def candidates(source: str) -> dict[str, str]:
-    """Return the macros that a text lets be defined from outside, with the text of their defaults."""
-    plain = without_comments(source)
-    found = {}
-    for either, other, defined, value in _GUARDED.findall(plain):
-        if defined == (either or other) and value.strip() and not name_fault(defined):
-            found[defined] = value.strip()
-    return found
-
-
-def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
-    """Return what a text's kernels seem to take, where no compiler tells."""
-    found = {}
-    for _, entry, arguments in _KERNEL.findall(without_comments(source)):
-        parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
-        found[entry] = tuple(map(_scanned_argument, parts))
-    return found
-
-
-def _scanned_argument(text: str) -> KernelArgument:
-    words = re.findall(r"\w+|\*", text.replace("__", " "))
-    address = next((word for word in words if word in ("global", "constant", "local")), "private")
-    access = next((word for word in words if word in ("read_only", "write_only", "read_write")), "")
-    skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}
-    left = [word for word in words if word not in skipped]
-    name, kind = (left[-1], " ".join(left[:-1])) if left else ("", "")
-    kind = {"unsigned int": "uint", "unsigned": "uint", "unsigned char": "uchar"}.get(kind, kind)
-    return KernelArgument(name, kind + "*" * ("*" in words), address, access, "const" in words)
 
 
 def entries(sketch: Sketch, wanted: str | None) -> list[str]:
@@ -253,7 +216,7 @@ class _Writer:
     def _required(self, launched: Sequence[str]) -> list[str]:
         """Return the work-group that the last of the kernels asks for, in terms of parameters; empty: none found."""
         found = []
-        for before, entry, _ in _KERNEL.findall(self._text):
+        for before, entry, _ in KERNEL.findall(self._text):
             asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
             if entry in launched and asked:
                 found.append([self._spelt(part) for part in re.split(r",(?![^()]*\))", asked[1])])
@@ -358,7 +321,7 @@ class _Writer:
 
     def _kind(self, type_name: str) -> str:
         name = type_name.strip().removeprefix("struct ")
-        if name not in SCALAR_TYPES and name not in self._struct_bodies():
+        if name not in SCALAR_TYPES and name not in struct_bodies(self._text):
             meant = re.findall(rf"\btypedef\s+(\w+)\s+{re.escape(name)}\s*;", self._text)
             name = next((one for one in meant if _is_plain(one)), name)
         return next((choice for choice, kind in self._choices.items() if kind == name), name)
@@ -387,7 +350,7 @@ class _Writer:
         return self._sizes[:2], False
 
     def _value(self, kind: str) -> str:
-        bodies = self._struct_bodies()
+        bodies = struct_bodies(self._text)
         if kind not in bodies:
             return '"1"'
         parts = (member.split() for member in bodies[kind])
@@ -397,23 +360,8 @@ class _Writer:
             values.append(f"{name} = {self._value(words[0]) if words[0] in bodies else chr(34) + '1' + chr(34)}")
         return "{ " + ", ".join(values) + " }"
 
-    def _struct_bodies(self) -> dict[str, list[str]]:
-        found = {}
-        for tag, body, alias in _STRUCT.findall(self._text):
-            members: list[str] = []
-            for statement in filter(str.strip, body.split(";")):
-                kind, *names = re.split(r"\s*,\s*", statement.strip())
-                first = re.fullmatch(r"(?:struct\s+)?((?:unsigned\s+)?\w+)\s+(.+)", kind, re.DOTALL)
-                if first is None:
-                    continue
-                of = {"unsigned int": "uint", "unsigned char": "uchar"}.get(first[1], first[1])
-                members += [f"{of} {' '.join(name.split())}" for name in (first[2], *names)]
-            for name in filter(None, (alias, tag)):
-                found[name] = members
-        return found
-
     def _structs(self, arguments: Iterable[KernelArgument]) -> list[str]:
-        bodies, lines = self._struct_bodies(), dict[str, str]()
+        bodies, lines = struct_bodies(self._text), dict[str, str]()
 
         def add(name: str) -> None:
             if name in lines or name not in bodies:

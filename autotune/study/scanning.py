@@ -1,0 +1,66 @@
+"""What a kernel's text says where no compiler is asked: kernels and their arguments, macros with defaults, structs."""
+
+from __future__ import annotations
+
+import re
+
+from autotune.devices import KernelArgument
+from autotune.identity import name_fault
+from autotune.study.includes import without_comments
+
+_GUARDED = re.compile(
+    r"^[ \t]*#[ \t]*(?:ifndef[ \t]+(\w+)|if[ \t]+!defined[ \t(]*(\w+)\)?)[^\n]*\n(?:[ \t]*\n)*"
+    r"[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([^\n]*))?",
+    re.MULTILINE,
+)
+KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]*?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
+"""What stands before `void`, the name, and the arguments."""
+
+_STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w*)\s*;", re.DOTALL)
+
+
+def candidates(source: str) -> dict[str, str]:
+    """Return the macros that a text lets be defined from outside, with the text of their defaults."""
+    plain = without_comments(source)
+    found = {}
+    for either, other, defined, value in _GUARDED.findall(plain):
+        if defined == (either or other) and value.strip() and not name_fault(defined):
+            found[defined] = value.strip()
+    return found
+
+
+def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
+    """Return what a text's kernels seem to take, where no compiler tells."""
+    found = {}
+    for _, entry, arguments in KERNEL.findall(without_comments(source)):
+        parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
+        found[entry] = tuple(map(_scanned_argument, parts))
+    return found
+
+
+def _scanned_argument(text: str) -> KernelArgument:
+    words = re.findall(r"\w+|\*", text.replace("__", " "))
+    address = next((word for word in words if word in ("global", "constant", "local")), "private")
+    access = next((word for word in words if word in ("read_only", "write_only", "read_write")), "")
+    skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}
+    left = [word for word in words if word not in skipped]
+    name, kind = (left[-1], " ".join(left[:-1])) if left else ("", "")
+    kind = {"unsigned int": "uint", "unsigned": "uint", "unsigned char": "uchar"}.get(kind, kind)
+    return KernelArgument(name, kind + "*" * ("*" in words), address, access, "const" in words)
+
+
+def struct_bodies(text: str) -> dict[str, list[str]]:
+    """Return the members of each struct of a text without comments, as C writes them, by tag and by typedef."""
+    found = {}
+    for tag, body, alias in _STRUCT.findall(text):
+        members: list[str] = []
+        for statement in filter(str.strip, body.split(";")):
+            kind, *names = re.split(r"\s*,\s*", statement.strip())
+            first = re.fullmatch(r"(?:struct\s+)?((?:unsigned\s+)?\w+)\s+(.+)", kind, re.DOTALL)
+            if first is None:
+                continue
+            of = {"unsigned int": "uint", "unsigned char": "uchar"}.get(first[1], first[1])
+            members += [f"{of} {' '.join(name.split())}" for name in (first[2], *names)]
+        for name in filter(None, (alias, tag)):
+            found[name] = members
+    return found
