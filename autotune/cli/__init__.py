@@ -11,7 +11,22 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, cover, devices, export, history, import_, search, studies, verify
+from autotune.cli import (
+    best,
+    check,
+    compare,
+    cover,
+    devices,
+    export,
+    history,
+    import_,
+    import_study,
+    new,
+    search,
+    studies,
+    verify,
+    worker,
+)
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -76,12 +91,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "devices": devices.list_devices,
     "studies": studies.list_studies,
     "history": history.history,
+    "new": new.new_study,
     "check": check.check,
     "compare": compare.compare_values,
     "cover": cover.cover,
     "verify": verify.verify,
+    "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
+    "import-study": import_study.import_study,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=best.HELP if _name == "best" else None)(_command)
