@@ -26,7 +26,7 @@ SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
     "`[[constraints]]`": (schema.ConstraintTable,),
     "`[requires]`": (schema.RequiresTable,),
     "`[defines]` and `[[options]]`": (schema.OptionTable,),
-    "`[arguments.NAME]`": (schema.ArgumentTable, schema.DataTable, schema.SizeTable),
+    "`[arguments.NAME]`": (schema.ArgumentTable, schema.DataTable, schema.SizeTable, schema.SamplerTable),
     "`[[launch]]`": (schema.LaunchTable,),
     "`[reference]`": (schema.ReferenceTable,),
     "`[tolerance]`": (schema.ToleranceTable,),
@@ -89,5 +89,5 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_readme_names_every_command_and_picture() -> None:
     commands = {command.name or "" for command in app.registered_commands}
-    assert commands == set(re.findall(r"`autotune ([a-z]+)", README))
+    assert commands == set(re.findall(r"`autotune ([a-z-]+)", README))
     assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)

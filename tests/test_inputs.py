@@ -270,6 +270,10 @@ def test_arrays_and_functions_are_given_in_python() -> None:
     assert input_data(made)["x"].tolist() == [0, 1, 2, 3, 4, 5]
     assert made.key.study_hash != problem(given).key.study_hash
     assert drawn(lambda N: np.ones(N)) == [1] * 6
+    with pytest.raises(StudyError, match=r"arguments\.x: an array or a function cannot be written .* np\.save"):
+        made.study.to_toml()
+    with pytest.raises(StudyError, match=r"x\.data\.given: a file cannot hold an array"):
+        problem({"given": "0" * 32})
     with pytest.raises(StudyError, match=r"the function failed: ZeroDivisionError"):
         drawn(lambda N: np.ones(N) / (1 // 0))
     with pytest.raises(StudyError, match=r"returned int; return a dict of arrays"):

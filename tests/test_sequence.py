@@ -127,7 +127,7 @@ def test_what_is_no_loop_is_told(launch: dict[str, Any], message: str) -> None:
         ({"repeat": 100_001}, "one run is more than 100,000 launches"),
         ({"repeat": 10_001, "step": "turn", "offset": ["turn"]}, "10,000 different ones"),
         ({"repeat": 2**31, "when": "0"}, "no launch applies"),
-        ({"repeat": 2**31, "turn": [{**LAUNCH, "when": 0}], "entry": None}, "repeats 2147483648 times and launches"),
+        ({"repeat": 2**31, "turn": [{**LAUNCH, "when": 0}], "entry": None}, "one run is more than 1,000,000 turns"),
         ({"repeat": 2, "swap": [["a", "d"]]}, "a and d differ in type, shape or allocate: they cannot change places"),
     ],
 )

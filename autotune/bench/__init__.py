@@ -4,6 +4,8 @@ from autotune.bench.arena import GUARD
 from autotune.bench.messages import (
     DOING,
     EndToEnd,
+    Inspect,
+    Inspected,
     Job,
     Keep,
     Kept,
@@ -26,6 +28,8 @@ __all__ = [
     "FIRST_S",
     "GUARD",
     "EndToEnd",
+    "Inspect",
+    "Inspected",
     "Job",
     "Keep",
     "Kept",

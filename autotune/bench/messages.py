@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autotune.bench.report import Limits
 from autotune.bench.timing import Rules
+from autotune.devices import KernelArgument
 from autotune.study import Plan
 
 
@@ -125,6 +126,26 @@ class Kept:
     log: str
     binary: bytes = b""
     suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """To a worker of the role `once`, after its DeviceInfo: compile a text and say what is in it.
+
+    `names` may be macros. Answered by Inspected, or a Report with the log where it does not build.
+    """
+
+    source: str
+    options: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What the compiler tells: each kernel's arguments, and what each macro stands for, as text; others lack."""
+
+    signatures: dict[str, tuple[KernelArgument, ...]]
+    macros: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from autotune.bench.messages import EndToEnd, Keep, Kept, Use
+from autotune.bench.inspect import inspect
+from autotune.bench.messages import EndToEnd, Inspect, Inspected, Keep, Kept, Use
 from autotune.bench.prepare import compile_plan, set_arguments
 from autotune.devices import BackendError, BuildError, load_backend
 from autotune.model import DeviceInfo
 from autotune.study import Buffer, Plan, numpy_type
 
 
-def once(device: DeviceInfo, message: Use | Keep) -> EndToEnd | Kept:
+def once(device: DeviceInfo, message: Use | Keep | Inspect) -> EndToEnd | Kept | Inspected:
     """Do what the message says. Raises Fault, BackendError."""
+    if isinstance(message, Inspect):
+        return inspect(device, message)
     return use(device, message.plan) if isinstance(message, Use) else keep(device, message.plan)
 
 

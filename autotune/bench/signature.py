@@ -188,7 +188,10 @@ def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> st
 
 
 def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -> list[int] | None:
-    """Return the bytes of a type, and of each member where it starts and its bytes; None where it does not compile."""
+    """Return the bytes of a type, and for each member its place and bytes, as the device says.
+
+    None where that does not compile.
+    """
     asked = [f"sizeof({name})"]
     for one in members:
         asked.append(f"(ulong)((private char *)&autotune_one.{one} - (private char *)&autotune_one)")

@@ -20,6 +20,8 @@ from autotune.cli import (
     export,
     history,
     import_,
+    import_study,
+    new,
     search,
     studies,
     verify,
@@ -89,6 +91,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "devices": devices.list_devices,
     "studies": studies.list_studies,
     "history": history.history,
+    "new": new.new_study,
     "check": check.check,
     "compare": compare.compare_values,
     "cover": cover.cover,
@@ -96,6 +99,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
+    "import-study": import_study.import_study,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=best.HELP if _name == "best" else None)(_command)

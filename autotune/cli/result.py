@@ -67,7 +67,12 @@ def _against_default(result: Result, best: Trial) -> str:
     if default.time_ns != default.time_ns:
         return f"{default.outcome.value}: {default.reason}"
     if default.configuration == best.configuration:
-        return "the best is the study's default configuration"
+        return "the best is the study's default configuration" + (
+            "" if result.problem.study.chose_default else ", which are its first values"
+        )
+    if not result.problem.study.chose_default:
+        first = text.pairs(default.configuration)
+        return f"{text.time(default.time_ns)} with the first values ({first}): its author chose none, so no baseline"
     named = f"the study's default configuration ({text.pairs(default.configuration)})"
     if default.retimed is None or best.retimed is None:
         return (
@@ -152,6 +157,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "elapsed_s": result.elapsed_s,
         "best": trial_json(problem, result.best),
         "default": trial_json(problem, result.default),
+        "default_chosen": problem.study.chose_default,
         "why_no_default": result.why_no_default,
         "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],

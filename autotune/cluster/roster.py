@@ -22,7 +22,7 @@ OTHER = "other"
 _POLL_S = 0.5
 
 PATIENCE_S = 20.0
-"""How long a search waits for the first worker of a cluster, a tenth where others are there: they may start together."""
+"""How long a search waits for the first worker of a cluster; a tenth of it where there are others."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ is measured here before it counts, and is nobody's best until then.
     adopt.py         document -> trials of a study
     recording.py     what is stored of a problem, as it is written; the Writer protocol is a function of it
     gathering.py     the problems of a study that an export is about
+    t1.py, python.py a tuning problem, as a study; the Python in it
     kernel_tuner.py, t4.py, clblast.py, ktt.py, wisdom.py, csv.py, optuna.py: the formats
 """
 
@@ -18,10 +19,13 @@ from autotune.exchange.document import Document
 from autotune.exchange.gathering import HEADER, gather, one
 from autotune.exchange.reading import READERS, is_foreign, read
 from autotune.exchange.recording import Recording
+from autotune.exchange.t1 import MOST_BYTES as MOST_BYTES_T1
+from autotune.exchange.t1 import read_t1
 from autotune.exchange.writing import WRITERS, Writer
 
 __all__ = [
     "HEADER",
+    "MOST_BYTES_T1",
     "READERS",
     "WRITERS",
     "Adopted",
@@ -34,5 +38,6 @@ __all__ = [
     "is_foreign",
     "one",
     "read",
+    "read_t1",
     "size_of",
 ]

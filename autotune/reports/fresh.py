@@ -1,4 +1,4 @@
-"""One plan in a fresh worker process with empty build caches: a use from nothing to the result, and a build kept.
+"""A fresh worker process with empty build caches: a use from nothing to the result, a build kept, a text inspected.
 
 As in the first call of a program; and a compiler that crashes takes nothing else down.
 """
@@ -6,10 +6,11 @@ As in the first call of a program; and a compiler that crashes takes nothing els
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.bench import EndToEnd, Keep, Kept, Report, Use
+from autotune.bench import EndToEnd, Inspect, Inspected, Keep, Kept, Report, Use
 from autotune.devices import environment
 from autotune.errors import UsageError, WorkerError
 from autotune.model import DeviceInfo
@@ -43,6 +44,16 @@ def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
     return [folder / name for name in ("kernel.cl", "options.txt", *files)]
 
 
+def inspect(source: str, options: Sequence[str], names: Sequence[str], device: DeviceInfo) -> Inspected:
+    """Return what the device's compiler tells of a kernel's text: arguments by entry, and what `names` stand for.
+
+    Raises WorkerError, with the log, where it does not build.
+    """
+    answer = _ask(Inspect(source, tuple(options), tuple(names)), device, "")
+    assert isinstance(answer, Inspected)
+    return answer
+
+
 def _write(folder: Path, files: dict[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +63,7 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         raise UsageError(f"cannot be written: {error.strerror}", where=str(folder)) from error
 
 
-def _ask(message: Use | Keep, device: DeviceInfo, where: str) -> Any:
+def _ask(message: Use | Keep | Inspect, device: DeviceInfo, where: str) -> Any:
     with tempfile.TemporaryDirectory(prefix="autotune-") as name:
         folder = Path(name)
         worker = WorkerProcess("once", folder, environment(device, folder, worker=False))

@@ -7,9 +7,10 @@ the workers few.
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
-    arguments.py   Buffer, Image, Sampler, Scalar, Local, as a study declares them and as a plan holds them
-    types.py       their types, and structs.py
+    arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
+    types.py       their types; structs.py: C's layout
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
+    writing.py     a study as TOML; drafting.py: one to start from
     plan.py        Plan: what a worker builds and runs
     inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
@@ -34,7 +35,9 @@ from autotune.study.library import (
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
+    from autotune.study.drafting import Sketch, candidates, draft, scanned
     from autotune.study.imports import files_of
+    from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
@@ -42,20 +45,24 @@ if TYPE_CHECKING:
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
+    from autotune.study.writing import toml, write_new
 
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
-    "Problem", "PythonCaller", "Sampler", "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs",
-    "check_reference", "default_choices", "default_configuration", "default_size", "effects", "evaluate",
-    "expected_data", "files_of", "filled", "find_study", "input_data", "is_struct", "leaves", "made_of", "member_of",
-    "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "space_hash",
-    "struct_name", "study_paths", "widened",
+    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates",
+    "check_entries", "check_inputs", "check_reference", "default_choices", "default_configuration", "default_size",
+    "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline", "input_data",
+    "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets",
+    "parameter_values", "problem_key", "read_by", "scanned", "space_hash", "struct_name", "study_paths", "toml",
+    "widened", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
+    "drafting": "Sketch candidates draft scanned",
     "imports": "files_of",
+    "includes": "inline",
     "inputs": "PythonCaller check_inputs input_data",
     "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
@@ -63,6 +70,7 @@ _HOMES = {
     "study": "Parameter Study check_entries effects",
     "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
     "types": "numpy_type",
+    "writing": "toml write_new",
 }
 
 

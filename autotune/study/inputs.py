@@ -27,7 +27,7 @@ PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
 """Runs a function of a file on arrays and numbers by name: file, function, names -> arrays by name."""
 
 _ENTRY_BYTES = 64
-"""Bytes that reading one entry of a sparse matrix takes at most: its places and value, and what sorts them."""
+"""Bytes that reading one entry of a matrix takes at most, its places and value and what sorts them; or one row."""
 
 
 def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical) -> Arrays:
@@ -105,7 +105,8 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
     header, path = _header(problem, file, where), files.find_data(str(file.file), problem.study.text.path, where)
     nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
     if path.suffix == ".mtx":
-        nbytes = files.matrix_of(path).entries * _ENTRY_BYTES
+        matrix = files.matrix_of(path)
+        nbytes = (matrix.rows + matrix.entries) * _ENTRY_BYTES
     if (free := room()) < nbytes:
         what = f"takes {nbytes / 2**30:.3g} GiB of memory, {free / 2**30:.3g} GiB are free"
         raise StudyError(what, where=f"{where}: {path.name}")

@@ -15,6 +15,9 @@ MOST_LAUNCHES = 100_000
 
 MOST_DIFFERENT = 10_000
 
+MOST_TURNS = 10 * MOST_LAUNCHES
+"""Turns of all loops of a run: some may launch nothing."""
+
 
 class Unrolled:
     """Unrolls the launches of a study where the names have these values.
@@ -29,6 +32,7 @@ class Unrolled:
         self._known: dict[Any, Launch | None] = {}
         self._different: dict[Launch, int] = {}
         self._places: dict[str, str] = {}
+        self._turns = 0
         self.order: list[int] = []
         self.used: dict[str, Argument] = {}
         self.swapped: dict[str, tuple[str, ...]] = {}
@@ -63,10 +67,10 @@ class Unrolled:
         for group in loop.swap:
             self.swapped |= dict.fromkeys(group, group)
         for turn in range(turns):
-            before = len(self.order)
             self.run(loop.body, {**steps, loop.step: turn} if loop.step else steps)
-            if turns > MOST_LAUNCHES and len(self.order) == before:
-                raise StudyError(f"repeats {turns} times and launches nothing", where="launch: repeat")
+            self._turns += 1
+            if self._turns > MOST_TURNS:
+                raise StudyError(f"one run is more than {MOST_TURNS:,} turns of loops", where="launch: repeat")
             for group in loop.swap:
                 there = [self._places.get(name, name) for name in group]
                 self._places |= dict(zip(group, [*there[1:], there[0]], strict=True))

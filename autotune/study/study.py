@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from autotune.study.plan import Launch, Loop
 from autotune.study.schema import Scope
 from autotune.study.structs import struct_texts
 from autotune.study.types import SCALAR_TYPES
+from autotune.study.writing import toml, write_new
 from autotune.text import did_you_mean
 
 DEVICE_FACTS = (
@@ -127,6 +129,45 @@ class Study:
         study._build(text, None)
         return study
 
+    def to_toml(self) -> str:
+        """Return the study as the text of a TOML file, which reads back as the same study with the same hash.
+
+        The kernel is a file of its own, which `save` writes too. Raises StudyError for what a file cannot hold: a
+        function as the reference, an array as data.
+        """
+        if callable(self.reference.function):
+            hint = 'put the function into a file and name it: python = "FILE.py:NAME"'
+            raise StudyError("a function cannot be written to a file", where=f"{self.path}: reference", hint=hint)
+        for name in self.given:
+            hint = 'np.save it beside the study, and name it: data = { file = "FILE.npy" }'
+            raise StudyError("an array or a function cannot be written to a file", where=f"arguments.{name}", hint=hint)
+        try:
+            return toml(self.text.table)
+        except StudyError as error:
+            raise error.at(self.path) from None
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write the study to a TOML file, and a kernel that was given as text beside it; return what was written.
+
+        Overwrites nothing. Raises StudyError where a file is there already or cannot be written, and as `to_toml` does.
+        """
+        path, text = Path(path), self.to_toml()
+        files = {path: text}
+        if not library.is_file(self.text.kernel_path):  # given as text
+            files = {path.parent / self.text.table["kernel"]: self.text.source, path: text}
+        if there := [each for each in files if os.path.lexists(each)]:
+            raise StudyError("is there already", where=str(there[0]), hint="choose another name")
+        for each, content in files.items():
+            write_new(each, content)
+        return list(files)
+
+    @property
+    def chose_default(self) -> bool:
+        """Whether its author named a default at all: first values that merely stand first are no baseline."""
+        tables = self.text.table["parameters"].values()
+        several = [entry for entry in tables if len(entry["values"]) > 1]
+        return not several or any(entry.get("default") is not None for entry in several)
+
     @property
     def inputs(self) -> list[Buffer]:
         """The buffers whose contents are drawn."""
@@ -195,6 +236,9 @@ class Study:
         self.checks = dict(table.check)
         checked = self._names_checked()
         for name, entry in table.arguments.items():
+            if entry.data is not None and entry.data.given is not None and name not in self.given:
+                hint = 'use file = "FILE.npy"'
+                raise StudyError("a file cannot hold an array", where=f"arguments.{name}.data.given", hint=hint)
             kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
             shaped = tuned if name in checked and entry.access == "out" else given
             # A scalar may count with the loop that its launch is in.

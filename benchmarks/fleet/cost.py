@@ -11,7 +11,7 @@ from autotune import cluster, tuner
 from autotune.devices import find_device
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
-from tests.machines import Machines
+from tests.machines import ROOT, Machines
 from tests.test_cluster import made
 
 
@@ -41,7 +41,8 @@ def prepare(folder: Path, trials: int) -> None:
     text = kernel.read_text().replace("100 + 300 * (A - 7) ** 2 + 200 * abs(B - 3)", "2000 + 2 * (A + B)")
     kernel.write_text(text)
     sys.path.insert(0, str(folder))
-    os.environ.setdefault("AUTOTUNE_LOCKS", str(folder))
+    os.environ["AUTOTUNE_LOCKS"] = str(folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
 
 
 def _rate(problem: Problem, address: cluster.Address | None, folder: str, trials: int, turn: int) -> float:

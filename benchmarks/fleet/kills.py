@@ -24,7 +24,12 @@ Row = tuple[str, int, int, int, int, int, str]
 BEST = {"A": 7, "B": 3}
 """The fastest configuration of the study, by far."""
 
-_SPACE = (20, 15)
+_SLOW = """
+    time.sleep(0.015 + 0.01 * min(3, (A - 7) ** 2 + abs(B - 3)))
+    c.view(np.float32)[:] = 2 * a.view(np.float32)
+"""
+
+_SPACE = (10, 12)
 _EACH = 10
 """Kills for each search."""
 
@@ -46,8 +51,8 @@ class Place:
     def __init__(self, folder: Path, url: str = "") -> None:
         self.machines = Machines(folder, apart=may_have_networks() and not url)
         self.study = str(made(folder, range(1, _SPACE[0] + 1), range(1, _SPACE[1] + 1)))
-        slow = (folder / "waits.py").read_text().replace("1000 * (100 +", "1000 * (20000 +")
-        (folder / "waits.py").write_text(slow)
+        quick = (folder / "waits.py").read_text()
+        (folder / "waits.py").write_text(quick[: quick.index("    until = ")] + _SLOW)
         self.database = folder / "a.db"
         self.url = url
         self.scheduler = self.machines.scheduler()

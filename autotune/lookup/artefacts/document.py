@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from autotune.lookup.artefacts.catalogue import Catalogue, Entry
-from autotune.study import Buffer, Local, Scalar
+from autotune.study import Argument, Buffer, Local, Scalar
 from autotune.text import in_quotes, plain
 
 VERSION = 1
@@ -45,10 +45,13 @@ def _entry(entry: Entry) -> dict[str, Any]:
                 "kernel": launch.entry,
                 "global": list(launch.global_size),
                 "local": None if launch.local_size is None else list(launch.local_size),
+                "offset": None if launch.offset is None else list(launch.offset),
                 "arguments": list(launch.arguments),
+                "counted": {launch.arguments[at]: _argument(one) for at, one in launch.counted},
             }
             for launch in entry.plan.launches
         ],
+        "order": list(entry.plan.order) or list(range(len(entry.plan.launches))),
         "arguments": {name: _argument(argument) for name, argument in entry.plan.arguments.items()},
         "time_ns": best.time_ns,
         "interval_ns": None if best.interval_ns is None else list(best.interval_ns),
@@ -58,12 +61,13 @@ def _entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _argument(argument: object) -> dict[str, Any]:
-    match argument:
-        case Buffer(type=kind, allocate=extents, access=access, nbytes=nbytes):
-            return {"kind": "buffer", "type": kind, "access": access, "extents": list(extents), "bytes": nbytes}
-        case Local(type=kind, count=count, nbytes=nbytes):
-            return {"kind": "local", "type": kind, "extents": [count], "bytes": nbytes}
-        case Scalar(type=kind, value=value):
-            return {"kind": "scalar", "type": kind, "value": value}
-    raise TypeError(f"{argument!r} is no argument of a plan")
+def _argument(argument: Argument) -> dict[str, Any]:
+    """Return what there is to say of an argument; of images, samplers and structs their type alone."""
+    if type(argument) is Buffer:
+        extents, access = list(argument.allocate), argument.access
+        return {"kind": "buffer", "type": argument.type, "access": access, "extents": extents, "bytes": argument.nbytes}
+    if type(argument) is Local:
+        return {"kind": "local", "type": argument.type, "extents": [argument.count], "bytes": argument.nbytes}
+    if type(argument) is Scalar and isinstance(argument.value, int | float):
+        return {"kind": "scalar", "type": argument.type, "value": argument.value}
+    return {"kind": "other", "type": argument.type}

@@ -9,7 +9,10 @@ from autotune.errors import StudyError
 from autotune.expression import Expression, put_in
 from autotune.lookup.artefacts.catalogue import Entry
 from autotune.lookup.artefacts.ctext import NoCError, whole
-from autotune.study import Argument, Buffer, Launch, Local, Scalar, numpy_type
+from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
+
+MOST_LAUNCHES = 256
+"""So many launches of one run a header can hold, loops unrolled."""
 
 
 class LaunchText(NamedTuple):
@@ -19,6 +22,7 @@ class LaunchText(NamedTuple):
     active: str
     global_size: tuple[str, ...]
     local_size: tuple[str, ...] | None
+    offset: tuple[str, ...]
     arguments: tuple[str, ...]
 
 
@@ -39,6 +43,7 @@ class Geometry(NamedTuple):
     valid: str
     launches: tuple[LaunchText, ...]
     arguments: tuple[ArgumentText, ...]
+    unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
     options: str  # those that no size enters, for clBuildProgram
     computed: tuple[tuple[str, str], ...]  # other defines, each with its value
 
@@ -62,26 +67,27 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         return whole(put_in(expression.tree, known), names, prefix)
 
     conditions = dict.fromkeys(c(constraint.require) for constraint in problem.constraints)
+    conditions |= {f"({names[name]} == {problem.size[name]}LL)": None for name in problem.study.fixed}
     conditions.pop("1LL", None)
     launches = []
     for launch in problem.study.launches:
         if not isinstance(launch, Launch):
-            raise StudyError(
-                "a loop of launches is not yet said in headers and tables",
-                where=f"{problem.study.name}: launch",
-                hint="autotune.tuned in Python runs it; autotune best --format json has every launch",
-            )
+            raise NoCError("a loop of launches")
         active = c(launch.when)
         if active != "0LL":
             local = None if launch.local_size is None else tuple(map(c, launch.local_size))
             extents = tuple(map(c, launch.global_size))
-            launches.append(LaunchText(launch.entry, active, extents, local, launch.arguments))
+            offset = tuple(map(c, launch.offset or ()))
+            launches.append(LaunchText(launch.entry, active, extents, local, offset, launch.arguments))
     used = dict.fromkeys(name for launch in launches for name in launch.arguments)
-    arguments = []
+    arguments, unsaid = [], list[str]()
     for name in used:
         argument, concrete = problem.arguments[name], entry.plan.arguments.get(name)
         if concrete is None:
             concrete = argument.concrete({**problem.constants, **configuration})
+        if not _is_said(concrete):
+            unsaid.append(name)
+            continue
         extents, value = tuple[str, ...](), ""
         match argument:
             case Buffer():
@@ -92,7 +98,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
                 value = _scalar(argument, known, names, prefix)
         arguments.append(_argument(concrete, extents, value))
     fixed, computed = _options(entry, known, names, prefix)
-    return Geometry(" && ".join(conditions) or "1", tuple(launches), tuple(arguments), fixed, computed)
+    return Geometry(" && ".join(conditions) or "1", tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
 
 
 def _scalar(argument: Scalar, known: dict[str, Any], names: dict[str, str], prefix: str) -> str:
@@ -119,12 +125,22 @@ def _options(
 
 def _of_its_size(entry: Entry, names: dict[str, str]) -> Geometry:
     size, plan = entry.problem.size, entry.plan
+    order = [plan.launches[place] for place in plan.order] if plan.order else plan.launches
+    if len(order) > MOST_LAUNCHES or any(launch.counted for launch in order):
+        what = f"runs {len(order)} launches" if len(order) > MOST_LAUNCHES else "has arguments that count the turns"
+        raise StudyError(f"{what}, which no header can say", where=entry.best.study, hint="--format table says it")
     launches = tuple(
-        LaunchText(launch.entry, "1LL", _numbers(launch.global_size), _local(launch), launch.arguments)
-        for launch in plan.launches
-    )
-    arguments = []
+        LaunchText(
+            launch.entry, "1LL", _numbers(launch.global_size), _local(launch), _numbers(launch.offset or ()),
+            launch.arguments,
+        )
+        for launch in order
+    )  # fmt: skip
+    arguments, unsaid = [], list[str]()
     for argument in plan.arguments.values():
+        if not _is_said(argument):
+            unsaid.append(argument.name)
+            continue
         match argument:
             case Scalar():
                 arguments.append(_argument(argument, (), repr(argument.value)))
@@ -134,8 +150,16 @@ def _of_its_size(entry: Entry, names: dict[str, str]) -> Geometry:
                 arguments.append(_argument(argument, _numbers((argument.count,)), ""))
     conditions = [f"({c} == {size[name]}LL)" for name, c in names.items()]
     return Geometry(
-        " && ".join(conditions) or "1", launches, tuple(arguments), joined(plan.options, entry.problem.study.name), ()
-    )
+        " && ".join(conditions) or "1", launches, tuple(arguments), tuple(unsaid),
+        joined(plan.options, entry.problem.study.name), (),
+    )  # fmt: skip
+
+
+def _is_said(argument: Argument) -> bool:
+    """Whether extents, or one number, say all of an argument."""
+    if type(argument) is Scalar:
+        return isinstance(argument.value, int | float)
+    return type(argument) in (Buffer, Local) and not is_struct(argument.type)
 
 
 def _argument(argument: Argument, extents: tuple[str, ...], value: str) -> ArgumentText:

@@ -59,6 +59,9 @@ class _Header:
         named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()
         yield f"/* {c_comment(named)}: written by autotune export --format header"
         yield f" *   {self.p}_selection s = {self.p}_select({', '.join(['device_name', *self.sizes])});"
+        unsaid = list(dict.fromkeys(name for one in self.variants for name in one.unsaid))
+        if unsaid:
+            yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
         yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes. */"
 
     def _types(self) -> str:
@@ -117,6 +120,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         )
         yield self._per_launch(
             "size_t {p}_local_size_", ", unsigned dimension", lambda one: _pick("dimension", one.local_size or ()), "0"
+        )
+        yield self._per_launch(
+            "size_t {p}_offset_", ", unsigned dimension", lambda one: _pick("dimension", one.offset), "0"
         )
         yield self._per_launch(
             "unsigned {p}_dimensions_", None, lambda launch: f"return {len(launch.global_size)}u;", "0u"
@@ -227,7 +233,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             yield _macro(f"{p}_{name}", f"{p}_{function}_", more, "", "")
         for name, function, more in (
             ("ACTIVE", "active", "launch"), ("GLOBAL_SIZE", "global_size", "launch, dimension"),
-            ("LOCAL_SIZE", "local_size", "launch, dimension"), ("BUILD_OPTIONS", "build_options", "buffer, length"),
+            ("LOCAL_SIZE", "local_size", "launch, dimension"),
+            ("OFFSET", "offset", "launch, dimension"), ("BUILD_OPTIONS", "build_options", "buffer, length"),
         ):  # fmt: skip
             yield _macro(f"{p}_{name}", f"{p}_{function}_", more, sizes, values)
         for name, kinds in self._arguments().items():

@@ -1,0 +1,56 @@
+"""`autotune import-study`: a tuning problem that another tool describes, as a study."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune import text
+from autotune.cli.output import opened_bytes, say, write
+from autotune.errors import AutotuneError, StudyError
+from autotune.exchange import MOST_BYTES_T1, read_t1
+from autotune.study import Problem, Study, toml, write_new
+
+
+def import_study(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A T1 description (JSON).")],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY]", help="The file to write. Default: NAME.toml here.")
+    ] = None,
+) -> None:
+    """Write a study from a tuning problem in the AutoTuningAssociation's input schema (T1).
+
+    Parameters, conditions, launch and arguments are carried over; what is not is listed on stderr, line by line.
+    Nothing of the file is run, and no file is overwritten.
+
+    \b
+    Examples:
+      autotune import-study convolution_milo.json
+      autotune import-study gemm.json studies/gemm.toml
+    """
+    with opened_bytes(file) as stream:
+        found = read_t1(stream.read(MOST_BYTES_T1 + 1), str(file))
+    path = target or Path(f"{found.tables['name']}.toml")
+    if os.path.lexists(path):
+        raise StudyError("is there already", where=str(path), hint="name another file")
+    counted = _counted(found.tables)
+    head = (
+        f"# From {file.name}, a T1 description. What it does not say stands as TODO; docs/studies.md has every key.\n"
+    )
+    write_new(path, text.clean(head).replace("\n", "") + "\n" + toml(found.tables, f"{path}: "))
+    write(str(path))
+    for lost in found.lost:
+        say(f"not carried: {lost}")
+    say(counted)
+
+
+def _counted(tables: dict[str, object]) -> str:
+    """Say how many configurations are valid on a typical GPU."""
+    try:
+        problem = Problem(Study(source="", **tables))  # type: ignore[arg-type]
+        return f"{len(problem.space):,} valid configurations on a typical GPU"
+    except AutotuneError as error:
+        return f"its configurations cannot be counted yet: {error}"

@@ -1,0 +1,93 @@
+"""`autotune new`: a study to start from."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune import devices, text
+from autotune.cli.options import DeviceOption
+from autotune.cli.output import say, write
+from autotune.errors import AutotuneError, StudyError, UsageError, WorkerError
+from autotune.reports.fresh import inspect
+from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
+
+
+def new_study(
+    kernel: Annotated[Path, typer.Argument(metavar="KERNEL", help="An OpenCL C file.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY]", help="The file to write. Default: beside the kernel.")
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option("--entry", metavar="NAME", help="The kernel to launch, where the file has several.")
+    ] = None,
+    define: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--define", "-D", metavar="NAME=V", help="Compile with this, where it has no default. Repeatable."
+        ),
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Write a study to start from: the kernel's arguments and defaults, ranges around them, a launch.
+
+    The kernel is compiled once, to be told of its arguments and of what its macros stand for; without a device its text
+    is read, which is a guess. What nobody can know is marked TODO in the file and listed on stderr. Overwrites nothing.
+
+    \b
+    Examples:
+      autotune new blur.cl
+      autotune new kernels/sgemm.cl mine.toml --entry sgemm
+    """
+    path = file or kernel.with_suffix(".toml")
+    if os.path.lexists(path):
+        raise StudyError("is there already", where=str(path), hint="name another file")
+    source = inline(kernel)
+    options = _options(define or [])
+    found = candidates(source) | dict(option.split("=") for option in (one[2:] for one in options))
+    sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
+    try:
+        info = devices.find_device(device)
+    except AutotuneError as error:
+        if device is not None:
+            raise
+        say(f"no device here, so the text is read, which is a guess: {error}")
+        sketch.guessed = True
+    if not sketch.guessed:
+        try:
+            told = inspect(source, options, list(found), info)
+        except WorkerError as error:
+            hint = "each parameter needs a default (#ifndef WPT, #define WPT 1, #endif), or give it with -D WPT=1"
+            raise StudyError(f"does not compile by itself: {error.what}", where=str(kernel), hint=hint) from None
+        sketch.signatures, sketch.macros = told.signatures, told.macros
+        sketch.guessed = not told.signatures
+    if sketch.guessed:
+        sketch.signatures = scanned(source)
+    write_new(path, draft(sketch, entry, found))
+    write(str(path))
+    say(f"{text.count(len(sketch.gaps), 'line')} want a look:")
+    for gap in sketch.gaps:
+        say(f"  {path}: {gap}")
+    say(f"then: autotune check {path if '/' in str(path) else f'./{path}'}")
+
+
+def _options(defined: list[str]) -> tuple[str, ...]:
+    for each in defined:
+        if not re.fullmatch(r"[A-Za-z_]\w*=[\w.+-]+", each):
+            raise UsageError(f"{each!r} is no definition", where="--define", hint="write -D WPT=4")
+    return tuple(f"-D{each}" for each in defined)
+
+
+def _name(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64] or "study"
+
+
+def _relative(kernel: Path, study: Path) -> str:
+    """Return the kernel as the study names it: beside it, or by its way from there."""
+    if kernel.parent.resolve() == study.parent.resolve():
+        return kernel.name
+    return os.path.relpath(kernel.resolve(), study.parent.resolve())

@@ -1,0 +1,353 @@
+"""A tuning problem as the AutoTuningAssociation's input schema (T1) describes it, as a study of ours.
+
+Values and conditions there are Python: they are read by an allow-list and computed under bounds, never run. What a
+study cannot say, or the description does not, is listed line by line; the study then has a gap, marked TODO.
+
+The schema: https://github.com/odgaard/TuningSchema. Published files go beyond it (`Default`, `GridDivX`, `ProblemSize`,
+sizes that are expressions), as Kernel Tuner reads them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from autotune.errors import AutotuneError, UsageError
+from autotune.exchange.document import listed, table
+from autotune.exchange.python import Spelt, listed_values
+from autotune.expression import Expression, read
+from autotune.identity import name_fault, value_fault
+from autotune.text import line
+
+MOST_BYTES = 2**22
+_GAP = "TODO"
+_AXES = "XYZ"
+
+_TYPES = {
+    "bool": "uchar", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
+    "uint32": "uint", "int64": "long", "uint64": "ulong", "int": "int", "uint": "uint", "float": "float",
+    "half": "half", "double": "double", "float32": "float", "float64": "double",
+}  # fmt: skip
+_VECTOR = re.compile(r"(half|float|double)(2|4|8|16)")
+_ACCESS = {"ReadOnly": "in", "WriteOnly": "out", "ReadWrite": "inout"}
+
+
+@dataclass
+class Imported:
+    """A study's tables in a file's order, and what was not carried over, one line each."""
+
+    tables: dict[str, Any]
+    lost: list[str] = field(default_factory=list)
+
+
+def read_t1(data: bytes, where: str) -> Imported:
+    """Return the study that a description says. Raises UsageError at `where` for what is no such description."""
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB", where=where)
+    try:
+        document = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        what = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+        raise UsageError(line(what)[:200], where=where) from None
+    try:
+        return _Description(table(document, "the file")).study()
+    except UsageError as error:
+        raise error.at(where) from None
+
+
+class _Description:
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        if "ConfigurationSpace" not in document or "KernelSpecification" not in document:
+            what = "has no ConfigurationSpace and KernelSpecification: it is no T1 description"
+            raise UsageError(what, hint="autotune import takes files of results")
+        self._document = document
+        self._space = table(document["ConfigurationSpace"], "ConfigurationSpace")
+        self._kernel = table(document["KernelSpecification"], "KernelSpecification")
+        self._lost: list[str] = []
+        self._sizes: dict[str, int] = {}
+        self._values: dict[str, list[Any]] = {}
+
+    def study(self) -> Imported:
+        """Return the tables."""
+        self._read_sizes()
+        parameters = self._parameters()
+        arguments, names, outputs = self._arguments()
+        found = {
+            "name": self._name(),
+            "about": "imported from a T1 description",
+            "kernel": self._kernel_file(),
+            "sizes": self._sizes,
+            "parameters": parameters,
+            "constraints": self._constraints(),
+            "options": self._options(),
+            "arguments": arguments,
+            "launch": [self._launch(names)],
+            "reference": {"numpy": dict.fromkeys(outputs or [_GAP], _GAP)},
+            "tolerance": self._tolerance(),
+        }
+        self._lose(*(f"reference.numpy.{name}: the file has no reference: write what {name} holds" for name in outputs))
+        if not outputs:
+            self._lose('reference: no argument is written: give one access = "out", and write what it holds')
+        self._rest()
+        return Imported({name: part for name, part in found.items() if part}, self._lost)
+
+    def _lose(self, *lines: str) -> None:
+        self._lost += map(line, lines)
+
+    def _name(self) -> str:
+        general = table(self._document.get("General", {}), "General")
+        named = general.get("BenchmarkName") or self._kernel.get("BenchmarkName") or self._kernel.get("KernelName")
+        return re.sub(r"[^A-Za-z0-9_.-]", "_", str(named or ""))[:64] or "imported"
+
+    def _kernel_file(self) -> str:
+        language, name = str(self._kernel.get("Language", "")), str(self._kernel.get("KernelFile", ""))
+        path = PurePosixPath(name or "kernel.cl")
+        if language != "OpenCL":
+            self._lose(f"KernelFile {name}: is {language}: port it to OpenCL C and save it as {path.stem}.cl")
+            return f"{path.stem}.cl"
+        if path.is_absolute() or ".." in path.parts:
+            self._lose(f"KernelFile {name}: lies outside the file's folder: put {path.name} beside the study")
+            return path.name
+        return str(path)
+
+    # -- the space ----------------------------------------------------------------------------------
+
+    def _read_sizes(self) -> None:
+        given = self._kernel.get("ProblemSize", [])
+        for axis, value in zip(_AXES, given if isinstance(given, list) else [given], strict=False):
+            if type(value) is int and 1 <= value < 2**31:
+                self._sizes[f"SIZE_{axis}"] = value
+            else:
+                self._lose(f"ProblemSize {axis}: {value!r:.40} is no whole number of at least 1")
+
+    def _parameters(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for number, entry in enumerate(listed(self._space.get("TuningParameters"), "TuningParameters"), 1):
+            where = f"TuningParameters.{number}"
+            entry = table(entry, where)
+            name = entry.get("Name")
+            if not isinstance(name, str) or name_fault(name):
+                raise UsageError(line(f"{name!r:.60} can be no name of a parameter"), where=f"{where}.Name")
+            if name in found:
+                raise UsageError(f"{name} is there twice", where=where)
+            values = self._listed_values(entry.get("Values"), f"{where} ({name})")
+            self._values[name] = values
+            found[name] = {"values": values}
+            default = _plain(entry["Default"][0] if isinstance(entry.get("Default"), list) else entry.get("Default"))
+            if default in values and type(default) is type(values[values.index(default)]):
+                found[name]["default"] = default
+            elif default is not None:
+                self._lose(f"{name}: Default {default!r:.40} is none of its values")
+        if not found:
+            raise UsageError("has no parameter", where="TuningParameters")
+        several = {name: part for name, part in found.items() if len(part["values"]) > 1}
+        if all(part.get("default", part["values"][0]) == part["values"][0] for part in several.values()):
+            self._lose("Default: nobody chose one, each is the first value or none: no result is compared with it")
+            for part in found.values():
+                part.pop("default", None)
+        return found
+
+    def _listed_values(self, text: object, where: str) -> list[Any]:
+        if isinstance(text, list):
+            values = text
+        elif isinstance(text, str):
+            try:
+                values = listed_values(text, where)
+            except AutotuneError as error:
+                raise UsageError(line(f"{text!r:.80} is no list of values: {error.what}"), where=where) from None
+            except (ArithmeticError, ValueError, TypeError) as error:
+                raise UsageError(line(f"{text!r:.80} is no list of values: {error}"), where=where) from None
+        else:
+            raise UsageError(f"{text!r:.40} is no list of values", where=f"{where}.Values")
+        plain = list(dict.fromkeys(map(_plain, values)))
+        if len(plain) != len(values):
+            self._lose(f"{where}: values that are there twice are there once")
+        for value in plain:
+            if fault := value_fault(value):
+                raise UsageError(line(fault), where=f"{where}.Values")
+        if not plain:
+            raise UsageError("has no value", where=f"{where}.Values")
+        return plain
+
+    def _constraints(self) -> list[dict[str, str]]:
+        found = []
+        for number, entry in enumerate(listed(self._space.get("Conditions", []), "Conditions"), 1):
+            text = str(table(entry, f"Conditions.{number}").get("Expression", ""))
+            spelt = self._expression(text, f"Conditions.{number}")
+            if spelt is not None:
+                found.append({"require": spelt, "reason": text[:200]})
+        return found
+
+    def _expression(self, text: object, where: str) -> str | None:
+        """Return an expression in our language; None, and a line, where it is none."""
+        try:
+            tree = read(str(text).strip(), "")
+            spelt = ast.unparse(ast.fix_missing_locations(Spelt(self._sizes, self._values).visit(tree)))
+            unknown = Expression.parse(spelt).names - self._sizes.keys() - self._values.keys()
+        except (AutotuneError, ValueError, RecursionError) as error:
+            self._lose(f"{where}: {error}")
+            return None
+        if unknown:
+            self._lose(f"{where}: {text} names {', '.join(sorted(unknown))}, which is neither a parameter nor a size")
+            return None
+        return spelt
+
+    # -- the kernel ---------------------------------------------------------------------------------
+
+    def _options(self) -> list[dict[str, str]]:
+        options = self._kernel.get("CompilerOptions") or []
+        found = []
+        for option in map(str, listed(options, "CompilerOptions")):
+            if re.fullmatch(r"-cl-[\w=.-]+|-D\w+(=\w+)?|-w|-Werror", option) and not option.startswith("-cl-std=C++"):
+                found.append({"flag": option})
+            else:
+                self._lose(f"CompilerOptions: {option} is none of OpenCL's")
+        return found
+
+    def _launch(self, names: Sequence[str]) -> dict[str, Any]:
+        entry = str(self._kernel.get("KernelName", ""))
+        if fault := name_fault(entry):
+            raise UsageError(line(fault), where="KernelSpecification.KernelName")
+        local = self._sized("LocalSize")
+        grouped = any(self._kernel.get(f"GridDiv{axis}") for axis in _AXES) and bool(self._sizes)
+        if grouped:
+            whole = self._grid(local)
+        else:
+            whole = self._sized("GlobalSize")
+            if str(self._kernel.get("GlobalSizeType", "OpenCL")) == "CUDA":  # counts groups
+                whole = [f"({count}) * ({one})" for count, one in zip(whole, [*local, "1", "1"], strict=False)]
+        if not whole:
+            self._lose(f"launch.1.global: the file does not say: write the work-items, in place of {_GAP}")
+            whole = [_GAP]
+        whole, padded = ([*each, "1", "1", "1"][:3] for each in (whole, local))
+        count = 3
+        while count > 1 and padded[count - 1] == "1" and self._is_one(whole[count - 1]):
+            count -= 1
+        found: dict[str, Any] = {"entry": entry, "global": whole[:count]}
+        if local:
+            found["local"] = padded[:count]
+        return {**found, "arguments": list(names)}
+
+    def _is_one(self, extent: str) -> bool:
+        return extent == "1" or self._sizes.get(extent) == 1
+
+    def _sized(self, name: str) -> list[str]:
+        given = table(self._kernel.get(name, {}), name)
+        found = []
+        for axis in _AXES:
+            if axis not in given:
+                break
+            spelt = self._expression(given[axis], f"{name}.{axis}")
+            if spelt is None:
+                return []
+            found.append(spelt)
+        return found
+
+    def _grid(self, local: Sequence[str]) -> list[str]:
+        """Return the work-items as Kernel Tuner counts them: groups are the size over the divisors, rounded up."""
+        self._lose("GlobalSize: ProblemSize and GridDiv are followed instead, as Kernel Tuner does")
+        found = []
+        for axis, size, one in zip(_AXES, self._sizes, [*local, "1", "1", "1"], strict=False):
+            divisors = [str(part) for part in listed(self._kernel.get(f"GridDiv{axis}") or [], f"GridDiv{axis}")]
+            spelt = [self._expression(part, f"GridDiv{axis}") for part in divisors]
+            if any(part is None for part in spelt):
+                return []
+            product = " * ".join(_factor(str(part)) for part in spelt)
+            groups = f"ceil_div({size}, {product})" if product else size
+            found.append(groups if one == "1" else f"{groups} * {_factor(one)}")
+        return found
+
+    def _arguments(self) -> tuple[dict[str, Any], list[str], list[str]]:
+        """Return the tables of the arguments, their names in order, and the outputs."""
+        tables: dict[str, Any] = {}
+        outputs = []
+        for number, entry in enumerate(listed(self._kernel.get("Arguments", []), "Arguments"), 1):
+            entry = table(entry, f"Arguments.{number}")
+            name = entry.get("Name") or f"argument_{number}"
+            if fault := name_fault(name):
+                raise UsageError(line(fault), where=f"Arguments.{number}.Name")
+            if name in tables or name in self._values or name in self._sizes:
+                raise UsageError(f"{name!r} names two things", where=f"Arguments.{number}")
+            tables[name] = self._argument(name, entry)
+            if tables[name].get("access") in ("out", "inout"):
+                outputs.append(name)
+        if not tables:
+            self._lose("arguments: the file has none: write those of the kernel")
+        return tables, list(tables), outputs
+
+    def _argument(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        kind = str(entry.get("Type", ""))
+        type_ = _TYPES.get(kind) or (kind if _VECTOR.fullmatch(kind) else _GAP)
+        if type_ == _GAP:
+            self._lose(f"arguments.{name}.type: {kind!r} is no type that a study knows: write OpenCL's or a struct")
+        memory, fill = str(entry.get("MemoryType", "")), entry.get("FillValue")
+        if memory == "Scalar":
+            if not _is_number(fill):
+                self._lose(f"arguments.{name}.value: the file has none")
+            return {"type": type_, "value": fill if _is_number(fill) else _GAP}
+        size = self._expression(entry.get("Size", ""), f"arguments.{name}: Size") or _GAP
+        if memory == "Local":
+            return {"type": type_, "local": size}
+        if memory != "Vector":
+            self._lose(f"arguments.{name}: MemoryType {memory}: is taken for a buffer")
+        access = _ACCESS.get(str(entry.get("AccessType")), "inout")
+        found: dict[str, Any] = {"type": type_, "shape": [size], "access": access}
+        data = None if access == "out" else self._data(name, entry)
+        return found if data is None else {**found, "data": data}
+
+    def _data(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any] | None:
+        fill, value = str(entry.get("FillType", "Random")), entry.get("FillValue", 1.0)
+        if fill == "Constant" and _is_number(value):
+            return {"distribution": "constant", "value": value}
+        if fill == "Random" and _is_number(value):
+            seed = entry.get("RandomSeed", 1)
+            given = {"low": 0.0, "high": value}
+            return {**given, "seed": seed} if type(seed) is int and 0 <= seed < 2**62 and seed != 1 else given
+        self._lose(
+            f"arguments.{name}.data: {fill} {entry.get('DataSource', '')} is not carried: write data = {{ ... }}"
+        )
+        return None
+
+    def _tolerance(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for entry in listed(self._kernel.get("ReferenceArguments", []), "ReferenceArguments"):
+            entry = table(entry, "ReferenceArguments")
+            threshold = entry.get("ValidationThreshold")
+            key = "relative" if entry.get("ValidationMethod") == "SideBySideRelativeComparison" else "absolute"
+            if isinstance(threshold, int | float) and _is_number(threshold) and threshold >= 0:
+                found[key] = max(threshold, found.get(key, 0))
+            self._lose(f"ReferenceArguments: {entry.get('Name', '?')} of {entry.get('FillType', '?')} is not carried")
+        if not found:
+            self._lose("tolerance: the file has none: relative 1e-5, absolute 1e-5 is written")
+            return {"relative": 1e-5, "absolute": 1e-5}
+        return found
+
+    def _rest(self) -> None:
+        """Say what else stands in the file."""
+        if self._kernel.get("SharedMemory"):
+            self._lose(f'SharedMemory: {self._kernel["SharedMemory"]!r:.40}: write an argument with local = "..."')
+        for name in ("Device", "Misc", "SimulationInput", "Profiling"):
+            if self._kernel.get(name):
+                self._lose(f"{name}: is not carried")
+        for name in self._document:
+            if name not in ("General", "ConfigurationSpace", "KernelSpecification"):
+                self._lose(f"{name}: is not carried")
+
+
+def _factor(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+def _plain(value: Any) -> Any:
+    """Return a flag as a number, as the preprocessor has it."""
+    return int(value) if isinstance(value, bool) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,98 @@
+"""A study's tables as TOML, which reads back as the same tables in the same order."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import StudyError
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LONG = 100
+
+
+def toml(table: Mapping[str, Any], where: str = "") -> str:
+    """Return the text of a TOML document. Raises StudyError for what TOML does not hold, naming its place.
+
+    A table of tables becomes `[name.inner]`, a list of tables `[[name]]`; what lies deeper stands in one line.
+    """
+    head = [f"{_key(name)} = {_value(part, f'{where}{name}')}" for name, part in table.items() if not _opens(part)]
+    blocks = ["\n".join(head)] if head else []
+    for name, part in table.items():
+        if _opens(part):
+            blocks += _blocks(_key(name), part, f"{where}{name}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet. Raises StudyError where it is, or cannot be written."""
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise StudyError("is there already", where=str(path), hint="choose another name") from None
+    except (OSError, ValueError) as error:
+        raise StudyError(f"cannot be written: {getattr(error, 'strerror', error)}", where=str(path)) from error
+
+
+def _opens(part: Any) -> bool:
+    """Whether it has a heading of its own."""
+    if isinstance(part, list | tuple):
+        return bool(part) and all(isinstance(each, Mapping) for each in part)
+    return isinstance(part, Mapping)
+
+
+def _blocks(name: str, part: Any, where: str) -> list[str]:
+    if not isinstance(part, Mapping):
+        return [_block(f"[[{name}]]", each, f"{where}.{n}") for n, each in enumerate(part, 1)]
+    if part and all(isinstance(each, Mapping) for each in part.values()):
+        return [_block(f"[{name}.{_key(inner)}]", each, f"{where}.{inner}") for inner, each in part.items()]
+    return [_block(f"[{name}]", part, where)]
+
+
+def _block(heading: str, table: Mapping[str, Any], where: str) -> str:
+    return "\n".join([heading, *(f"{_key(k)} = {_value(v, f'{where}.{k}')}" for k, v in table.items())])
+
+
+def _key(name: Any) -> str:
+    if not isinstance(name, str):
+        raise StudyError(f"{name!r} is no name of a key", where=str(name))
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _value(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if type(value) is int:
+        return str(value)
+    if type(value) is float:
+        return repr(value) if math.isfinite(value) else str(value).replace("infinity", "inf")
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{_key(name)} = {_value(part, f'{where}.{name}')}" for name, part in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        parts = [_value(part, f"{where}.{n}") for n, part in enumerate(value, 1)]
+        if sum(map(len, parts)) > _LONG and any(isinstance(part, Mapping) for part in value):
+            return "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
+        return f"[{', '.join(parts)}]"
+    cure = {"ndarray": "write the array to a file and name it", "NoneType": "leave the key out"}.get(
+        type(value).__name__, "a file holds text, numbers, lists and tables"
+    )
+    if callable(value):
+        cure = 'put the function into a file and name it: "FILE.py:NAME"'
+    raise StudyError(f"cannot be written to a file: it is of {type(value).__name__}", where=where, hint=cure)
+
+
+def _text(text: str) -> str:
+    """A TOML basic string: JSON's but for DEL and for halves of a surrogate pair, which no file in UTF-8 holds."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise StudyError("holds a character that no text has", where=repr(text)[:60]) from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
