@@ -282,6 +282,9 @@ def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None
     typed("import", str(DATA / "t4.json"), *HERE)
     lines = typed("export").stdout
     assert not is_foreign(lines.encode()[:1000])
+    assert not is_foreign(b"{}\n")
+    assert not is_foreign(b"")
+    assert is_foreign(json.dumps(json.loads((DATA / "t4.json").read_text())).encode())
     assert "8 new trials imported" in typed("import", "--db", "b.db", stdin=lines.encode()).stderr
     assert typed("export", "--db", "b.db").stdout == lines
     refused = typed("import", "-d", "0", stdin=lines.encode())

@@ -45,7 +45,7 @@ def is_foreign(beginning: bytes) -> bool:
         found = json.loads(first)
     except (ValueError, RecursionError):
         return first == b"{" or len(first) >= _LINE or text.rstrip() != first
-    return isinstance(found, dict) and "uuid" not in found and "search" not in found
+    return isinstance(found, dict) and any(reader.recognises(found) for reader in READERS.values())
 
 
 def read(file: IO[bytes], where: str, format: str | None = None) -> tuple[str, Document]:
