@@ -23,7 +23,7 @@ from autotune.model import DeviceInfo
 INFO = DeviceInfo(
     index=0, name="NumPy", vendor="Tests", platform="NumPy", driver=np.__version__, kind="accelerator",
     opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
-    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy",
+    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy", images=False,
 )  # fmt: skip
 
 
@@ -99,16 +99,22 @@ class Session(devices.Session):
             raise BuildError("the text is no module", name=type(error).__name__, detail=log) from None
         return Program(code, names)
 
-    def set_arguments(self, kernel: Kernel, arguments: Sequence[Any]) -> None:
-        for position, argument in enumerate(arguments):
+    def set_arguments(self, kernel: Kernel, arguments: Sequence[Any], first: int = 0) -> None:
+        for position, argument in enumerate(arguments, first):
             if not isinstance(argument, np.ndarray | np.generic | int):
                 raise ArgumentError("nothing that a kernel takes", position)
-        kernel.arguments = list(arguments)
+        kernel.arguments[first : first + len(arguments)] = arguments
 
-    def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> tuple[int, int]:
+    def launch(
+        self,
+        kernel: Kernel,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> tuple[int, int]:
         if len(kernel.arguments) != kernel.num_args:
             raise BackendError(f"{kernel.num_args} arguments, not {len(kernel.arguments)}")
-        self._geometry = tuple(global_size), local_size and tuple(local_size)
+        self._geometry = tuple(global_size), local_size and tuple(local_size), offset and tuple(offset)
         began = time.perf_counter_ns()
         try:
             kernel.run(*kernel.arguments)

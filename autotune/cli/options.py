@@ -82,7 +82,7 @@ RunLimitOption = Annotated[
     typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
 ]
 PythonOption = Annotated[
-    bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
+    bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
 ]
 
 

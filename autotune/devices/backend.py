@@ -97,6 +97,22 @@ class KernelLimits:
     private_memory: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KernelArgument:
+    """What a compiler says of one argument of a kernel.
+
+    `type_name`: as the source has it, without qualifiers (`float*`, `image2d_t`, `Particle`); `address`: `global`,
+    `constant`, `local` or `private`; `access`, of an image: `read_only`, `write_only`, `read_write`; `const`: it, or
+    what it points to.
+    """
+
+    name: str
+    type_name: str
+    address: str = "private"
+    access: str = ""
+    const: bool = False
+
+
 class Kernel(Protocol):
     """One entry of a program, with arguments of its own."""
 
@@ -156,6 +172,22 @@ class Session(Protocol):
     def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
+        """Return a new image that kernels read and write, of one to three dimensions.
+
+        `shape` is as NumPy has it, the last extent OpenCL's width; `order` OpenCL's name (`RGBA`); `channel` the scalar
+        type (`uchar`). `write`, `read` and `copy` take it as a whole, its pixels dense. Raises BackendError where the
+        device has no images, or none of this kind.
+        """
+        raise BackendError("this backend has no images")
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> Any:
+        """Return what tells a kernel how to read images: OpenCL's names in small letters (`clamp_to_edge`, `linear`).
+
+        Raises BackendError where the device has none.
+        """
+        raise BackendError("this backend has no samplers")
+
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
         """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
 
@@ -171,14 +203,31 @@ class Session(Protocol):
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        """Return the arguments of each kernel of a program by its entry; those of which the driver does not tell lack.
 
-        Raises ArgumentError for one that the kernel does not take.
+        Raises BuildError with the compiler's log.
+        """
+        return {}
+
+    def set_arguments(
+        self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int], first: int = 0
+    ) -> None:
+        """Set arguments of a kernel from the first on: buffers, images, samplers, NumPy scalars and arrays of no
+        dimension with fields (structs), arrays of the components of a vector, or bytes of local memory as an integer.
+
+        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for
+        one that the kernel does not take.
         """
 
-    def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel with the arguments it has."""
+    def launch(
+        self,
+        kernel: Any,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> Event:
+        """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
         """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.
@@ -219,13 +268,16 @@ class Given(NamedTuple):
 class Step(NamedTuple):
     """One launch of a sequence. `given`: the positions of arguments that each run is given, and their names.
 
-    All other arguments are set before.
+    `own`: the positions of those that only this launch has, and their values, where launches share a kernel. All other
+    arguments are set before. `offset` is that of the global ids.
     """
 
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     given: tuple[tuple[int, str], ...] = ()
+    offset: tuple[int, ...] | None = None
+    own: tuple[tuple[int, Any], ...] = ()
 
 
 class Guest(Protocol):

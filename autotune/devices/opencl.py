@@ -22,7 +22,16 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, Guest, KernelLimits, Traits
+from autotune.devices.backend import (
+    ArgumentError,
+    BackendError,
+    Batch,
+    BuildError,
+    Guest,
+    KernelArgument,
+    KernelLimits,
+    Traits,
+)
 from autotune.model import DeviceInfo
 
 MOST_FILLED = 2**28
@@ -94,6 +103,12 @@ class OpenCLProgram:
         self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
 
     @property
+    def entries(self) -> list[str]:
+        """The names of its kernels."""
+        with _reported():
+            return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
+
+    @property
     def binary(self) -> bytes:
         """The device's binary. PoCL compiles once more to answer this."""
         with _reported():
@@ -130,6 +145,7 @@ class OpenCLSession:
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
             self._launched: list[cl.Event] | None = []  # None: nothing is profiled
             self._batches_ns = 0
+            self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
             self.cache = max(floor, self._device.global_mem_cache_size)
@@ -154,15 +170,66 @@ class OpenCLSession:
                 byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
                 cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
-    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> cl.Image:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no images")
+        extents = tuple(reversed(shape))
+        order_, type_ = getattr(cl.channel_order, order), _channel_type(channel, normalized)
+        kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
+        said = f"images of {len(extents)} dimensions, order {order} and type {channel}{' normalized' * normalized}"
         with _reported():
-            cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(data), dst_offset=offset, is_blocking=True)
+            offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
+            if (order_, type_) not in [(one.channel_order, one.channel_data_type) for one in offered]:
+                raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
+            made = cl.ImageFormat(order_, type_)
+        try:
+            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
+        except cl.Error as error:
+            what = (
+                f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            )
+            raise BackendError(what, name=error_name(error.code)) from None
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no samplers")
+        key = addressing, filtering, normalized
+        if key not in self._samplers:  # kept: a kernel holds its sampler by no reference on some drivers
+            mode, filter_ = getattr(cl.addressing_mode, addressing.upper()), getattr(cl.filter_mode, filtering.upper())
+            with _reported():
+                self._samplers[key] = cl.Sampler(self._context, normalized, mode, filter_)
+        return self._samplers[key]
+
+    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        data = np.ascontiguousarray(data)
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
+            with _reported():
+                cl.enqueue_copy(self._queue, buffer, plain, origin=origin, region=region, is_blocking=True)
+            return
+        with _reported():
+            cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
 
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
+            with _reported():
+                cl.enqueue_copy(self._queue, plain, buffer, origin=origin, region=region, is_blocking=True)
+            return
         with _reported():
-            cl.enqueue_copy(self._queue, data, buffer, src_offset=offset, is_blocking=True)
+            cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
 
     def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
+        images = [one for one in (source, target) if isinstance(one, cl.Image)]
+        if images:
+            offset = target_offset if images[0] is source else source_offset
+            copy: Any = cl.enqueue_copy  # its types know no offset
+            origin, region = _whole(images[0])
+            with _reported():
+                copy(self._queue, target, source, offset=offset, origin=origin, region=region)
+            return
         with _reported():
             cl.enqueue_copy(
                 self._queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
@@ -188,19 +255,39 @@ class OpenCLSession:
             ) from None
         return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
-    def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
-        for position, value in enumerate(arguments):
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        built = self.build(source, [*options, "-cl-kernel-arg-info"])
+        found: dict[str, Sequence[KernelArgument]] = {}
+        with suppress(cl.Error, BackendError):
+            for entry in filter(None, built.entries):
+                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
+                    found[entry] = _signature(built.kernel(entry))
+        return found
+
+    def set_arguments(
+        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int], first: int = 0
+    ) -> None:
+        for position, value in enumerate(arguments, first):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
+            if isinstance(value, np.ndarray):  # a vector or a struct: bytes
+                argument = np.frombuffer(value.tobytes(), np.uint8)
             try:
                 kernel.set_arg(position, argument)
             except cl.Error as error:
                 said = _said("clSetKernelArg", error.code)
                 raise ArgumentError(said, position, name=error_name(error.code)) from None
 
-    def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
+    def launch(
+        self,
+        kernel: cl.Kernel,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> cl.Event:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
-            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
+            start = tuple(offset) if offset is not None else None
+            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
             if self._launched is not None:
                 self._launched.append(event)
             return event
@@ -251,6 +338,45 @@ class OpenCLSession:
     def finish(self) -> None:
         with _reported():
             self._queue.finish()
+
+
+def _signature(kernel: cl.Kernel) -> list[KernelArgument]:
+    ask, found = cl.kernel_arg_info, []
+    for position in range(kernel.num_args):
+        address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
+        access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
+        qualifiers: Any = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
+        kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
+        name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
+        if not kind or not name:
+            raise BackendError("the driver tells nothing of a kernel's arguments")
+        found.append(
+            KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
+        )
+    return found
+
+
+_CONST = cl.kernel_arg_type_qualifier.CONST
+_ADDRESSES = {
+    getattr(cl.kernel_arg_address_qualifier, name.upper()): name for name in ("global", "local", "constant", "private")
+}
+_ACCESSES = {
+    getattr(cl.kernel_arg_access_qualifier, name.upper()): name for name in ("read_only", "write_only", "read_write")
+}
+
+
+def _channel_type(channel: str, normalized: bool) -> int:
+    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 where it is normalized."""
+    if channel in ("half", "float"):
+        return int(getattr(cl.channel_type, {"half": "HALF_FLOAT", "float": "FLOAT"}[channel]))
+    bits = {"char": 8, "short": 16, "int": 32}[channel.removeprefix("u")]
+    sign = ("UNORM" if channel[0] == "u" else "SNORM") if normalized else "UNSIGNED" if channel[0] == "u" else "SIGNED"
+    return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
+
+
+def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return origin and region of all pixels."""
+    return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 
 
 class OpenCL:

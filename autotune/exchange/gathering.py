@@ -12,8 +12,7 @@ from autotune.exchange.recording import Recording
 from autotune.identity import misfit
 from autotune.model import DeviceInfo, ProblemKey, Trial
 from autotune.store import Store
-from autotune.study import Study
-from autotune.study.arguments import filled
+from autotune.study import Study, filled
 
 HEADER = "header"
 """The entry of an imported search's environment with what its file said beside the trials, JSON text."""
@@ -62,7 +61,7 @@ def _recording(
     imported: Sequence[Trial],
     environments: Sequence[Mapping[str, Any]],
 ) -> Recording:
-    entries = {launch.entry for launch in study.launches}
+    entries = set(study.entries)
     element = next(iter(study.outputs)).type
     headers = []
     for trial_format, told in ((str(told.get("format", "")), told.get(HEADER)) for told in environments):

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 File = str | os.PathLike[str]
 
-MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+MEASURED_TABLES = (
+    "arguments", "check", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing",
+)  # fmt: skip
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20
@@ -79,28 +81,22 @@ class StudyText(_StudyFields):
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        reference = self.table.get("reference")
-        read = isinstance(reference, Mapping) and ("kernel" in reference or "python" in reference)
-        return text_digest(_json(measured) + (self._reference_text() if read else ""))
+        read = ""
+        if _reads_more(self.table):
+            from autotune.study import reads
 
-    def _reference_text(self) -> str:
-        """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
-        reference = self.table["reference"]
-        kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
-        text = ""
-        if kernel:
-            path = find_kernel(kernel, self.file, "reference.kernel")
-            text += source_of(path, self.table, self.file)
-        if python:
-            import hashlib
-            from pathlib import Path
+            read = reads.text_read(self.table, self.file)
+        return text_digest(_json(measured) + read)
 
-            from autotune.study.imports import files_of
 
-            (_, own), *others = files_of(Path(find_kernel(python, self.file, "reference.python"))).items()
-            text += own.decode(errors="replace").replace("\r\n", "\n")
-            text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
-        return text
+def _reads_more(table: Mapping[str, Any]) -> bool:
+    """Whether a study reads files besides its kernel: for its reference, or for data."""
+    reference, arguments = table.get("reference"), table.get("arguments")
+    if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function"}:
+        return True
+    entries = arguments.values() if isinstance(arguments, Mapping) else ()
+    data = [entry["data"] for entry in entries if isinstance(entry, Mapping) and "data" in entry]
+    return any(isinstance(entry, Mapping) and ("file" in entry or "python" in entry) for entry in data)
 
 
 def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
@@ -181,12 +177,23 @@ def read_study(file: File, *, shadows: File | None = None) -> StudyText:
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
     require_plain(table, str(file))
-    stem, kernel = paths.splitext(paths.basename(file))[0], table.get("kernel")
-    if not isinstance(kernel, str):
-        raise StudyError("names no kernel file", where=str(file), hint=f'add a line such as: kernel = "{stem}.cl"')
-    kernel_file = find_kernel(kernel, file)
-    name = str(table.get("name", stem))
-    return StudyText(name, file, table, kernel_file, source_of(kernel_file, table, file), shadows)
+    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
+    stem = paths.splitext(paths.basename(file))[0]
+    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
+
+
+def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
+    """Return the first of a key's kernel files and the text of all of them. Raises StudyError."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
+        stem = paths.splitext(paths.basename(study))[0]
+        raise StudyError("names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{stem}.cl"')
+    files = [find_kernel(name, study, key) for name in listed]
+    texts = [source_of(file, table, study) for file in files]
+    if sum(map(len, texts)) > MAX_TEXT:
+        raise too_large(files[0])
+    others = zip(files[1:], texts[1:], strict=True)
+    return files[0], texts[0] + "".join(f'\n#line 1 "{paths.basename(file)}"\n{text}' for file, text in others)
 
 
 def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
@@ -266,10 +273,16 @@ def find_kernel(name: str, study: File, key: str = "kernel") -> str:
 def default_size(text: StudyText) -> dict[str, int]:
     """Return the sizes of a study with their defaults."""
     sizes = text.table.get("sizes", {})
-    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+    if not isinstance(sizes, Mapping) or not all(type(v) is int or isinstance(v, Mapping) for v in sizes.values()):
         raise StudyError("needs whole numbers", where=f"{text.file}: sizes", hint="write M = 1024")
     require_names(sizes, f"{text.file}: sizes")
-    return dict(sizes)
+    return {name: value if type(value) is int else _size_of(value, name, text) for name, value in sizes.items()}
+
+
+def _size_of(entry: Any, name: str, text: StudyText) -> int:
+    from autotune.study import reads
+
+    return reads.size_read(entry, name, text.file)
 
 
 def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:
