@@ -68,7 +68,10 @@ def key_columns(key: ProblemKey) -> dict[str, str]:
 
 def canonical(value: Any) -> str:
     """Return JSON text that is equal for equal values, whatever the order of keys: for keys and hashes."""
-    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(plain(value))
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(value: Any) -> str:
@@ -107,6 +110,8 @@ def name_fault(name: object) -> str:
 
 def value_fault(value: object) -> str:
     """Return what is wrong with a value of a parameter or a choice, to stand behind it; "" where it may enter."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return ""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return "is neither a number nor text"
     if isinstance(value, float) and value - value != 0:

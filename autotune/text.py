@@ -128,6 +128,8 @@ def in_quotes(document: str, *, pairs: bool) -> str:
 
 def clean(text: str) -> str:
     """Replace what UTF-8 or PostgreSQL cannot hold (lone surrogates, NUL): build logs hold anything."""
+    if text.isascii() and "\0" not in text:  # nearly all there is: an import cleans millions
+        return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -138,6 +140,8 @@ def plain(value: Any, *, not_finite: Callable[[float], str | None] = str) -> Any
     """
     if isinstance(value, str):
         return clean(value)
+    if value is None or isinstance(value, int):
+        return value
     if isinstance(value, float) and not math.isfinite(value):
         return not_finite(value)
     if isinstance(value, Mapping):

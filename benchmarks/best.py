@@ -56,8 +56,11 @@ def configurations(problem: Problem, count: int) -> Iterator[Configuration]:
     )
 
 
-def fill(place: Path, study: str, count: int) -> None:
-    """Store trials of a study at its default size, each with 30 samples; every tenth has failed."""
+def fill(place: Path, study: str, count: int, first: int = 0) -> None:
+    """Store trials of a study at its default size, each with 30 samples; every tenth has failed.
+
+    They are numbered from `first` on: equal numbers are equal trials.
+    """
     text = find_study(study)
     problem = Problem(Study.load(study), device=DEVICE)
     made = made_of(problem, problem.plan(problem.default), problem.default)
@@ -79,7 +82,12 @@ def fill(place: Path, study: str, count: int) -> None:
                     options = [f"-D{name}={value}" for name, value in {**known, **configuration}.items()]
                     moment = f"2026-11-22T00:00:00.{number % 10**6:06d}+00:00"
                     row = passed if number % 10 else failed
-                    row = row | {"uuid": f"{number:032x}", "search_id": search, "started": moment, "finished": moment}
+                    row = row | {
+                        "uuid": f"{first + number:032x}",
+                        "search_id": search,
+                        "started": moment,
+                        "finished": moment,
+                    }
                     row |= {"configuration": ordered(configuration), "configuration_hash": digest(configuration)}
                     row["made"] = ordered({**made, "options": [*options, *computed]})
                     if number % 10:

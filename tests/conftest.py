@@ -30,6 +30,14 @@ def own_locks() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def untraced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test marked `untraced` starts are bare, also where coverage would start with them."""
+    if request.node.get_closest_marker("untraced"):
+        for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+            monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def problem() -> Problem:
     """The problem of the small study."""

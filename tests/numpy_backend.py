@@ -2,12 +2,13 @@
 
 `-DNAME=VALUE` defines a name. A kernel is a function of its arguments: a buffer is given as an array of its bytes
 (`.view(np.float32)`), a scalar as a NumPy number, local memory as a number of bytes. `geometry()` tells it the global
-and the local size.
+and the local size. The device is called NumPy, or as NUMPY_DEVICE says: another model.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
@@ -21,9 +22,10 @@ from autotune.devices import ArgumentError, BackendError, BuildError, KernelLimi
 from autotune.model import DeviceInfo
 
 INFO = DeviceInfo(
-    index=0, name="NumPy", vendor="Tests", platform="NumPy", driver=np.__version__, kind="accelerator",
-    opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
-    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy", images=False,
+    index=0, name=os.environ.get("NUMPY_DEVICE", "NumPy"), vendor="Tests", platform="NumPy", driver=np.__version__,
+    kind="accelerator", opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
+    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy",
+    images=False,
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ HOMES = {
     "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},
+    "distributed": {"cluster"},
 }
 """Third-party libraries that one room has to itself."""
 

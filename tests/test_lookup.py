@@ -19,7 +19,7 @@ from autotune.errors import StoreError, UsageError
 from autotune.identity import ProblemKey, Value
 from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup import records as sql
-from autotune.lookup.nearest import architecture, compute_units, kind, vendor
+from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
@@ -194,6 +194,19 @@ def test_an_exact_match_obeys_the_constraints_of_today(place: Path) -> None:
     assert ask(place).configuration == at(8)
     stricter = text(constraints=[{"require": "WPT * WG < 512", "reason": "room for others"}])
     found = ask(place, stricter)
+    assert (found.match, found.configuration) == (Match.EXACT, at(4))
+
+
+def test_what_an_import_says_of_the_rules_is_checked_by_the_study(place: Path, tmp_path: Path) -> None:
+    study = text(constraints=[{"require": "WPT * WG < 512", "reason": "room for others"}])
+    put_in(
+        tmp_path / "theirs.db", [ok(at(8), 10), ok(at(4), 50)], key=key(study), environment={"space": space_hash(study)}
+    )
+    with Store.open(str(tmp_path / "theirs.db")) as theirs, Store.open(str(place)) as ours:
+        ours.import_lines(theirs.export_lines())
+        lines = list(ours.export_lines())
+        assert lines == list(theirs.export_lines())
+    found = ask(place, study)
     assert (found.match, found.configuration) == (Match.EXACT, at(4))
 
 

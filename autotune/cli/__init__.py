@@ -11,7 +11,20 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, cover, devices, export, history, import_, search, studies, verify
+from autotune.cli import (
+    best,
+    check,
+    compare,
+    cover,
+    devices,
+    export,
+    history,
+    import_,
+    search,
+    studies,
+    verify,
+    worker,
+)
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -80,6 +93,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.compare_values,
     "cover": cover.cover,
     "verify": verify.verify,
+    "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
 }

@@ -53,6 +53,10 @@ DatabaseOption = Annotated[
     str | None,
     typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
 ]
+OnOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://head:8786: see docs/cluster.md."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 FixOption = Annotated[
     list[str] | None,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from autotune import devices, text, tuner
+from autotune import cluster, devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli import interrupt, progress
 from autotune.cli import sizes as sizes_command
@@ -18,6 +21,7 @@ from autotune.cli.options import (
     DeviceOption,
     FixOption,
     JsonOption,
+    OnOption,
     PythonOption,
     RunLimitOption,
     SamplerOption,
@@ -74,6 +78,10 @@ def search(
     run_limit: RunLimitOption = f"{FIRST_S:g}s",
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
+    on: OnOption = None,
+    at_most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
+    ] = None,
     database: DatabaseOption = None,
     as_json_: JsonOption = False,
 ) -> None:
@@ -93,6 +101,7 @@ def search(
       autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
       autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
+      autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
     """
     if size and sizes_:
         raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
@@ -106,7 +115,13 @@ def search(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
-    chosen = _devices(device)
+    run: Callable[..., Result] = tuner.run
+    if on is None:
+        chosen, again = _devices(device), ""
+    else:
+        address = cluster.Address.parse(on)
+        chosen, again = [cluster.choose_one(address, device)], f" --on {shlex.quote(on)}"
+        run = partial(cluster.run, address=address, most=at_most)
     problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
     starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
     for configuration in starts:
@@ -131,14 +146,14 @@ def search(
         problems = [problem, *(Problem(tuned, one, choices, chosen[0], fix=fixed) for one in several[1:])]
         if not (trials or timeout or until_stale or until_gain):
             request = replace(request, budget=Budget(seconds=DEFAULT_SECONDS * len(problems)))
-        sizes_command.search(request, problems, study, database, as_json=as_json_)
+        sizes_command.search(request, problems, study, database, as_json=as_json_, run=run, on=again)
         return
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
-        result = tuner.run(request, stop, on_progress=report)
+        result = run(request, stop, on_progress=report)
     if as_json_:
         write_json(as_json(result))
     else:
-        print_result(result, study, database)
+        print_result(result, study, database, again)
     if result.reason == "interrupted":
         raise typer.Exit(130)
     if result.failure is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 import typer
 
-from autotune import text
+from autotune import text, tuner
 from autotune.cli import interrupt, progress
 from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
@@ -22,8 +22,20 @@ from autotune.study import Problem
 from autotune.tuner import ProgressCallback, Request, Result, Turn, run_sizes
 
 
-def search(request: Request, problems: Sequence[Problem], study: str, database: str | None, *, as_json: bool) -> None:
-    """Search all problems within the request's budget, print what was found for each, and set the exit code."""
+def search(
+    request: Request,
+    problems: Sequence[Problem],
+    study: str,
+    database: str | None,
+    *,
+    as_json: bool,
+    run: Callable[..., Result] = tuner.run,
+    on: str = "",
+) -> None:
+    """Search all problems within the request's budget, print what was found for each, and set the exit code.
+
+    `run` is what each is searched by, `on` the option that says so in the commands to type next.
+    """
     requests = [replace(request, problem=problem, start=_valid(request, problem)) for problem in problems]
     _announce(request, problems)
     found: dict[int, Result] = {}
@@ -37,7 +49,7 @@ def search(request: Request, problems: Sequence[Problem], study: str, database: 
             return shows.enter_context(progress.show(stderr(), of.request.problem.flops))
 
         try:
-            for place, result in run_sizes(requests, stop, on_turn=turn):
+            for place, result in run_sizes(requests, stop, on_turn=turn, search=run):
                 found[place] = result
         except AutotuneError as error:
             failure = error
@@ -48,7 +60,7 @@ def search(request: Request, problems: Sequence[Problem], study: str, database: 
             {"interrupted": interrupted, "sizes": [_json(one, found.get(at)) for at, one in enumerate(problems)]}
         )
     else:
-        _print(problems, found, study, database, time.monotonic() - begun)
+        _print(problems, found, study, database, time.monotonic() - begun, on)
     if interrupted:
         raise typer.Exit(130)
     if failure is not None:
@@ -85,7 +97,12 @@ def _turn(of: Turn, sizes: int) -> str:
 
 
 def _print(
-    problems: Sequence[Problem], found: Mapping[int, Result], study: str, database: str | None, elapsed_s: float
+    problems: Sequence[Problem],
+    found: Mapping[int, Result],
+    study: str,
+    database: str | None,
+    elapsed_s: float,
+    on: str,
 ) -> None:
     rows = [_row(problem, found.get(place)) for place, problem in enumerate(problems)]
     headings = ("size", "time", "rate", "over default", "new", "stored", "best")
@@ -94,7 +111,7 @@ def _print(
     new = sum(result.trials for result in found.values())
     facts([
         ("search", f"{text.count(new, 'new trial')} in {text.duration(elapsed_s)}"),
-        ("longer", several_command("search", problems, study, database)),
+        ("longer", several_command("search", problems, study, database) + on),
         ("next", several_command("cover", problems, study, database)),
     ])  # fmt: skip
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from autotune.exchange.document import Document, Entry, listed, nanoseconds, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, milliseconds, settled, verbatim
 from autotune.model import DeviceInfo, Outcome, Trial
 
 FORMAT = "clblast"
@@ -102,7 +102,7 @@ def _header(recording: Recording, trials: Sequence[Trial]) -> dict[str, str]:
         "kernel_family": recording.key.study,
         "precision": _PRECISIONS.get(recording.element, ""),
         "best_kernel": recording.entry if best else "",
-        "best_time": f"{best.time_ns / MS_NS:.6f}" if best else "",
+        "best_time": f"{first_ns(best) / MS_NS:.6f}" if best else "",
         "best_parameters": " ".join(f"{name}={value}" for name, value in best.configuration.items()) if best else "",
     }
     header |= {f"arg_{name.lower()}": str(value) for name, value in recording.key.size.items()}
@@ -130,7 +130,9 @@ def _device(device: DeviceInfo | None, name: str) -> dict[str, str]:
 
 
 def _result(trial: Trial, recording: Recording) -> dict[str, Any]:
-    if (told := verbatim(trial, FORMAT)) is not None:
-        return {**told[0], "parameters": {**trial.configuration, **told[1]}}
-    time = milliseconds(trial.time_ns)
-    return {"kernel": recording.entry, "time": time, "parameters": dict(trial.configuration)}
+    if (kept := verbatim(trial, FORMAT)) is not None:
+        return {**kept[0], "parameters": {**trial.configuration, **kept[1]}}
+    precision = _PRECISIONS.get(recording.element)  # CLBlast's scripts insist on it in every result
+    told = {} if precision is None else {"PRECISION": int(precision)}
+    parameters = {**told, **trial.configuration}
+    return {"kernel": recording.entry, "time": milliseconds(first_ns(trial)), "parameters": parameters}

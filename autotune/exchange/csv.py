@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from autotune.exchange.recording import Recording, instant
+from autotune.exchange.recording import Recording, first_ns, instant
 from autotune.model import Outcome, Trial
 from autotune.text import line
 
@@ -32,16 +32,16 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
     return Counter()
 
 
-_MEASURED = ("outcome", "time_ns", "samples", "samples_ns", "build_s", "finished", "origin", "reason")
+_MEASURED = ("outcome", "time_ns", "retimed_ns", "samples_ns", "build_s", "finished", "origin", "reason")
 
 
 def _measured(trial: Trial) -> Iterator[Any]:
     """Yield the columns of _MEASURED; the time of one that was stopped early is a lower bound."""
-    told = trial.retimed or trial.measurement
+    told, again = trial.measurement, trial.retimed
     has_time = trial.outcome in (Outcome.OK, Outcome.STOPPED) and told is not None and bool(told.samples_ns)
     yield trial.outcome.value
-    yield trial.time_ns if has_time else ""
-    yield len(told.samples_ns) if told is not None else 0
+    yield first_ns(trial) if has_time else ""
+    yield again.median_ns if again is not None and again.samples_ns else ""
     yield " ".join(map(str, told.samples_ns)) if told is not None else ""
     yield trial.build_s
     yield instant(trial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from autotune.exchange.recording import Recording
 from autotune.identity import misfit
 from autotune.model import DeviceInfo, ProblemKey, Trial
 from autotune.store import Store
-from autotune.study import Study, filled
+from autotune.study import Study
 
 HEADER = "header"
 """The entry of an imported search's environment with what its file said beside the trials, JSON text."""
@@ -76,7 +77,7 @@ def _recording(
         info,
         {name: parameter.values for name, parameter in study.parameters.items()},
         entries.pop() if len(entries) == 1 else study.name,
-        filled(element, key.choices),
+        re.sub(r"\{(\w+)\}", lambda match: str(key.choices.get(match[1], "")), element),
         own,
         imported,
         headers,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, instant, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, milliseconds, settled, verbatim
 from autotune.model import Outcome, Trial
 
 FORMAT = "kernel-tuner"
@@ -138,10 +138,10 @@ def _entry(trial: Trial) -> dict[str, Any]:
     configuration = dict(trial.configuration)
     if (told := verbatim(trial, FORMAT)) is not None:
         return {**configuration, **told[1], **told[0]}
-    measured = trial.retimed or trial.measurement
+    measured = trial.measurement
     timed: dict[str, Any] = {"time": _WORDS.get(trial.outcome, "RuntimeFailedConfig")}
     if trial.outcome is Outcome.OK and measured is not None:
-        timed = {"time": milliseconds(trial.time_ns), "times": [milliseconds(ns) for ns in measured.samples_ns]}
+        timed = {"time": milliseconds(first_ns(trial)), "times": [milliseconds(ns) for ns in measured.samples_ns]}
     return {
         **configuration,
         **timed,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune import text
-from autotune.exchange.recording import Recording
+from autotune.errors import UsageError
+from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
 
 if TYPE_CHECKING:
@@ -31,10 +32,28 @@ class _Unsynced(sqlite3.Connection):
 
 
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
-    """Write a new SQLite database at a path where nothing is."""
+    """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(part)) from error
+    try:
+        _fill(part, recordings)
+        part.rename(path)
+    except optuna.exceptions.StorageInternalError as error:
+        raise UsageError("cannot be written: is the disk full?", where=str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return Counter()
+
+
+def _fill(path: Path, recordings: Sequence[Recording]) -> None:
+    import optuna
+
     arguments = {"connect_args": {"factory": _Unsynced}}
     storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=arguments)
     try:
@@ -48,7 +67,6 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     finally:
         storage.remove_session()
         storage.engine.dispose()
-    return Counter()
 
 
 def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
@@ -57,11 +75,12 @@ def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
 
     states = {Outcome.OK: optuna.trial.TrialState.COMPLETE, Outcome.STOPPED: optuna.trial.TrialState.PRUNED}
     told = {"outcome": trial.outcome.value, "reason": trial.reason, "driver": trial.driver}
+    told |= {} if trial.retimed is None else {"retimed": text.time(trial.retimed.median_ns)}
     told |= {"origin": trial.origin["format"]} if trial.origin is not None else {}
     bound = trial.outcome is Outcome.STOPPED and math.isfinite(trial.time_ns)
     frozen = optuna.trial.create_trial(
         state=states.get(trial.outcome, optuna.trial.TrialState.FAIL),
-        value=trial.time_ns if trial.outcome is Outcome.OK else None,
+        value=first_ns(trial) if trial.outcome is Outcome.OK else None,
         params=dict(trial.configuration),
         distributions={
             name: optuna.distributions.CategoricalDistribution(list(values))

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from autotune.errors import UsageError
 from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, instant, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, milliseconds, settled, verbatim
 from autotune.model import Outcome, Trial
 from autotune.ranking import median
 
@@ -132,7 +132,7 @@ def _result(trial: Trial) -> dict[str, Any]:
     configuration = dict(trial.configuration)
     if (told := verbatim(trial, FORMAT)) is not None:
         return {"configuration": {**configuration, **told[1]}, **told[0]}
-    passed, measured = trial.outcome is Outcome.OK, trial.retimed or trial.measurement
+    passed, measured = trial.outcome is Outcome.OK, trial.measurement
     runs = measured.samples_ns if passed and measured is not None else ()
     times = {
         "compilation_time": trial.build_s * 1e3,
@@ -149,5 +149,5 @@ def _result(trial: Trial) -> dict[str, Any]:
         "times": times,
         "invalidity": _VALIDITY.get(trial.outcome, "runtime"),
         "correctness": 0 if trial.outcome is Outcome.WRONG_RESULT else 1,
-        "measurements": [{"name": "time", "value": milliseconds(trial.time_ns), "unit": "ms"}] if passed else [],
+        "measurements": [{"name": "time", "value": milliseconds(first_ns(trial)), "unit": "ms"}] if passed else [],
     }

@@ -9,11 +9,28 @@ which loads the rooms for it.
     records.py   the database, read only
     warm.py      the same question again, from memory
     formats/     the answer as text
+    artefacts/   a study's bests of all devices and sizes as one file for programs (loads the study's room)
 """
+
+from typing import TYPE_CHECKING, Any
 
 from autotune.lookup import asking
 from autotune.lookup.answer import Best, Match, best, stored_devices
 from autotune.lookup.asking import Meant, device_meant
 from autotune.lookup.formats import FORMATS
 
-__all__ = ["FORMATS", "Best", "Match", "Meant", "asking", "best", "device_meant", "stored_devices"]
+if TYPE_CHECKING:
+    from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
+
+__all__ = [
+    "ARTEFACTS", "FORMATS", "Best", "Catalogue", "Match", "Meant", "asking", "best", "collect", "device_meant",
+    "stored_devices",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("ARTEFACTS", "Catalogue", "collect"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from autotune.lookup import artefacts
+
+    return getattr(artefacts, name)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import MEASURED, RETIMED, Event, median, merged
 from autotune.store import (
+    CAME_IN,
     SCHEMA_VERSION,
     Location,
     damaged_database,
@@ -59,7 +60,7 @@ class Told(NamedTuple):
     taken: str
     configuration: str
     made: str
-    environment: str  # of its search
+    environment: str  # of its search, where that was here
 
 
 class Records(Protocol):
@@ -109,7 +110,7 @@ WHERE problem_id = :problem AND driver = :driver AND generation = :generation AN
 ORDER BY first_ns LIMIT 1
 """
 TOLD = """
-SELECT t.configuration, t.samples_ns, t.finished, t.made, s.environment
+SELECT t.configuration, t.samples_ns, t.finished, t.made, s.environment, t.environment
 FROM trials t JOIN searches s ON s.id = t.search_id WHERE t.id = :trial
 """
 TOLD_AGAIN = "SELECT samples_ns, taken FROM retimings WHERE id = :retiming"
@@ -160,12 +161,14 @@ class Database:
     def told(self, entry: Event) -> Told:
         """Return what is stored of a ranked time."""
         trial, retiming = entry.order
-        configuration, samples, taken, made, environment = self._rows(TOLD, {"trial": trial})[0]
+        configuration, samples, taken, made, environment, facts = self._rows(TOLD, {"trial": trial})[0]
         if entry.kind == RETIMED:
             samples, taken = self._rows(TOLD_AGAIN, {"retiming": retiming})[0]
         taken_ns = list(map(int, json.loads(samples)))
         if median(taken_ns) != entry.time_ns:
             raise ValueError("a time is not the median of its samples")
+        if CAME_IN in json.loads(facts):
+            environment = "{}"  # what it says of the rules, anybody may have written
         return Told(taken_ns, taken or "", configuration, made or "", environment)
 
 

@@ -6,6 +6,7 @@ Where a database is (location.py) is there at once, for look-ups; the other name
 from typing import TYPE_CHECKING, Any
 
 from autotune.store.location import (
+    CAME_IN,
     SCHEMA_VERSION,
     Location,
     damaged_database,
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from autotune.store.store import Row, Store
 
 __all__ = [
-    "SCHEMA_VERSION", "Location", "Row", "Store", "damaged_database", "database_error", "device_of", "is_ours",
-    "locate", "origin_fault", "require_database_file", "shown", "version_in",
+    "CAME_IN", "SCHEMA_VERSION", "Location", "Row", "Store", "damaged_database", "database_error", "device_of",
+    "is_ours", "locate", "origin_fault", "require_database_file", "shown", "version_in",
 ]  # fmt: skip
 
 _HOMES = {"Store": "store", "Row": "store", "device_of": "records", "origin_fault": "fields"}

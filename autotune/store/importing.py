@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
-from autotune.store.location import IMPORTED
+from autotune.store.location import CAME_IN, IMPORTED
 from autotune.store.records import Columns, device_of, now, ordered
 from autotune.store.schema import problems, retimings, searches, trials
 
@@ -155,7 +155,8 @@ def _devices(line: Line, where: str) -> list[DeviceInfo]:
 
 
 def _columns(line: Line, trial: Trial) -> dict[str, Any]:
-    return {"uuid": line.uuid, **trial_columns(trial)}
+    marked = replace(trial, environment={**trial.environment, CAME_IN: 1})
+    return {"uuid": line.uuid, **trial_columns(marked)}
 
 
 def _retiming(entry: Retiming) -> dict[str, Any]:

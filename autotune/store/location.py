@@ -24,6 +24,9 @@ TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimi
 IMPORTED = "import"
 """The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
 
+CAME_IN = "came_in"
+"""The key in the environment of a trial that an import brought: who serves it checks its configuration by the study."""
+
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
     "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",

@@ -20,7 +20,10 @@ Columns = Mapping[Any, Any]
 
 def ordered(value: Any) -> str:
     """Return JSON text that keeps the order of keys: a configuration reads in its study's order."""
-    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(plain(value))
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def now() -> str:

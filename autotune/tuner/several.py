@@ -45,13 +45,14 @@ def run_sizes(
     *,
     on_turn: Watch | None = None,
     clock: Callable[[], float] = time.monotonic,
+    search: Callable[..., Result] = run,
 ) -> Iterator[tuple[int, Result]]:
     """Run requests that differ by their size; yield the place of each that had a turn, and all that it found by then.
 
     The budget of the first is that of all: what one size leaves of its share, the next ones have. A size gets the bests
     of the nearest others to try early, and all their trials as donors. Ends where `stop` is set, and after a turn
-    that lost its workers: its result says so. Raises what `tuner.run` raises, and UsageError for fewer trials than
-    sizes.
+    that lost its workers: its result says so. `search` runs each as `run` does. Raises what
+    `tuner.run` raises, and UsageError for fewer trials than sizes.
     """
     stop = stop or threading.Event()
     budget, count = requests[0].budget, len(requests)
@@ -74,7 +75,7 @@ def run_sizes(
         fresh = own.fresh and place not in found  # its first turn has started over
         request = replace(own, budget=share, start=(*own.start, *starts), fresh=fresh)
         watch = on_turn(Turn(place, done, total, request, left_s)) if on_turn is not None else None
-        result = run(request, stop, on_progress=watch)
+        result = search(request, stop, on_progress=watch)
         done += 1
         trials = None if trials is None else trials - result.trials
         found[place] = _joined(found.get(place), result)

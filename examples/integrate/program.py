@@ -13,7 +13,7 @@ import autotune
 HERE = Path(__file__).parent
 
 best = autotune.best(str(HERE / "scale.toml"))
-wg, wpt = best.configuration["WG"], best.configuration["WPT"]
+wg, wpt = (int(best.configuration[name]) for name in ("WG", "WPT"))
 
 context = cl.create_some_context(interactive=False)
 queue = cl.CommandQueue(context)
