@@ -126,8 +126,14 @@ def test_the_table_is_what_its_schema_says(tmp_path: Path) -> None:
     entry = next(entry for entry in found["entries"] if entry["device"] == DEVICE.fingerprint)
     assert (entry["size"], entry["configuration"]) == ({"N": 1000}, at(2))
     assert entry["launches"] == [
-        {"kernel": "saxpy", "global": [512], "local": [64], "offset": None, "arguments": ["N", "alpha", "x", "y"],
-         "counted": {}}
+        {
+            "kernel": "saxpy",
+            "global": [512],
+            "local": [64],
+            "offset": None,
+            "arguments": ["N", "alpha", "x", "y"],
+            "counted": {},
+        }
     ]
     assert entry["arguments"]["x"] == {
         "kind": "buffer", "type": "float", "access": "in", "extents": [1000], "bytes": 4000,
