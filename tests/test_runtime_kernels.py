@@ -23,7 +23,7 @@ from autotune.lookup import Match
 from autotune.model import Measurement, Outcome, Trial
 from autotune.runtime import TunedKernel, binaries, questions, ready
 from autotune.store import Store
-from autotune.study import Problem, Study
+from autotune.study import Problem, Study, numpy_type
 from autotune.tuner import Budget, Request
 from tests.stored import put
 from tests.studies import study
@@ -477,3 +477,82 @@ def test_a_search_in_the_background_swaps_between_calls(queue: cl.CommandQueue) 
     assert result.best is not None
     assert saxpy.configuration == result.best.configuration
     assert matches == {Match.DEFAULT, Match.EXACT}
+
+
+# Loops, structs and images --------------------------------------------------------------------------------
+
+STEP = """
+kernel void advance(global const float *u, global float *v, int turn, int N) {
+    int i = get_global_id(0);
+    v[i] = u[i] * 2 + turn;
+}
+"""
+
+
+def stepped(turns: int, **access: str) -> Study:
+    """u and v change places after each turn."""
+    return Study(
+        name="steps",
+        source=STEP,
+        sizes={"N": 64},
+        parameters={"WG": {"values": [8, 16]}},
+        arguments={
+            "u": {"type": "float", "shape": ["N"], "access": access.get("u", "inout")},
+            "v": {"type": "float", "shape": ["N"], "access": access.get("v", "inout")},
+            "turn": {"type": "int", "value": "T"},
+        },
+        launch=[
+            {"repeat": turns, "step": "T", "swap": [["u", "v"]], "entry": "advance", "global": ["N"], "local": ["WG"],
+             "arguments": ["u", "v", "turn", "N"]},
+        ],
+        reference=lambda u, v, **_: {"u": u, "v": v},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
+@pytest.mark.parametrize("turns", [3, 4])
+def test_buffers_that_change_places_are_given_as_they_begin(turns: int, make: Any) -> None:
+    queue, run = make(), quiet(stepped(turns))
+    assert run.ends == ({"u": "v", "v": "u"} if turns % 2 else {})
+    data = np.arange(64, dtype=np.float32)
+    given = {"u": cla.to_device(queue, data), "v": cla.zeros(queue, 64, np.float32)}
+    queue.finish()
+    run(queue, **given).wait()
+    expected = data
+    for turn in range(turns):
+        expected = expected * 2 + turn
+    assert np.array_equal(given[run.ends.get("u", "u")].get(), expected)
+
+
+def test_an_output_that_would_end_in_scratch_is_refused() -> None:
+    with pytest.raises(AutotuneError, match=r"arguments.u: ends in v, which is scratch: nobody could read it"):
+        quiet(stepped(3, v="scratch"))
+    assert list(quiet(stepped(4, v="scratch")).arguments) == ["u"]
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "studies"
+
+
+def test_structs_are_given_as_records(queue: cl.CommandQueue) -> None:
+    run = quiet(str(EXAMPLES / "particles.toml"), N=64)
+    assert list(run.arguments) == ["world", "particles"]
+    dtype, _ = numpy_type(run.arguments["particles"].type)
+    particles = np.zeros(64, dtype)
+    particles["mass"], particles["velocity"][:, 0] = 1, 1
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, particles.nbytes)
+    found = np.zeros(particles.nbytes, np.uint8)
+    world = np.zeros((), numpy_type(run.arguments["world"].type)[0])
+    world["step"] = 0.5
+    for options, moved in (({}, 0.01), ({"world": world}, 0.5), ({"world": world[()]}, 0.5)):
+        cl.enqueue_copy(queue, buffer, particles.view(np.uint8))
+        run(queue, particles=buffer, **options)
+        cl.enqueue_copy(queue, found, buffer)
+        assert found.view(dtype)["position"][:, 0] == pytest.approx(moved, rel=0.02)
+    for wrong in (3, np.zeros(2, world.dtype), particles[0]):
+        with pytest.raises(UsageError, match=r"world: .*record"):
+            run(queue, particles=buffer, world=wrong)
+
+
+def test_images_are_refused_in_one_line() -> None:
+    with pytest.raises(AutotuneError, match=r"is an image, which a program cannot give to a tuned kernel yet"):
+        quiet(str(EXAMPLES / "blur.toml"))

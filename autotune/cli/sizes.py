@@ -105,11 +105,8 @@ def _print(
     on: str,
 ) -> None:
     rows = [_row(problem, found.get(place)) for place, problem in enumerate(problems)]
-    table(
-        ("size", "time", "rate", "over default", "new", "stored", "best"),
-        rows,
-        right=("time", "over default", "new", "stored"),
-    )
+    headings = ("size", "time", "rate", "over default", "new", "stored", "best")
+    table(headings, rows, right=("time", "over default", "new", "stored"))
     print()
     new = sum(result.trials for result in found.values())
     facts([

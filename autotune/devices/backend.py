@@ -268,13 +268,16 @@ class Given(NamedTuple):
 class Step(NamedTuple):
     """One launch of a sequence. `given`: the positions of arguments that each run is given, and their names.
 
-    All other arguments are set before.
+    `own`: the positions of those that only this launch has, and their values, where launches share a kernel. All other
+    arguments are set before. `offset` is that of the global ids.
     """
 
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
     given: tuple[tuple[int, str], ...] = ()
+    offset: tuple[int, ...] | None = None
+    own: tuple[tuple[int, Any], ...] = ()
 
 
 class Guest(Protocol):

@@ -45,6 +45,7 @@ class OpenCLGuest(OpenCLSession):
         self.info = _known(self._device.int_ptr, self._device)
         self.traits = drivers.traits(self.info)
         self._nvidia = self.info.vendor_name == "nvidia"
+        self._samplers = {}
         if drivers.is_pocl(self.info):
             linker.provide()
 
@@ -100,9 +101,7 @@ class OpenCLGuest(OpenCLSession):
             return self._in_chain(steps, fills, chained=chained)
         queue: Any = self._queue
         enqueue: Any = cl.enqueue_nd_range_kernel
-        kernels: list[tuple[Any, Step]] = [(step.kernel, step) for step in steps]
-        setters = [(kernel.set_arg, step.given) for kernel, step in kernels]
-        launches = [(kernel, step.global_size, step.local_size) for kernel, step in kernels]
+        setters, launches = _setters(steps), _launches(steps)
 
         def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
             event = None
@@ -113,8 +112,10 @@ class OpenCLGuest(OpenCLSession):
                 for memory, begin, nbytes in fills:
                     cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=wait_for)
                     wait_for = None
-                for kernel, global_size, local_size in launches:
-                    event = enqueue(queue, kernel, global_size, local_size, None, wait_for)
+                for kernel, global_size, local_size, offset, own in launches:
+                    for position, value in own:
+                        kernel.set_arg(position, value)
+                    event = enqueue(queue, kernel, global_size, local_size, offset, wait_for)
                     wait_for = None
             except cl.Error as error:
                 raise refused(error) from None
@@ -127,19 +128,21 @@ class OpenCLGuest(OpenCLSession):
     def _in_chain(self, steps: Sequence[Step], fills: Sequence[tuple[Memory, int, int]], *, chained: bool) -> Run:
         """Return the function for a queue that keeps no order: what has to follow waits for what was before it."""
         queue: Any = self._queue
+        setters, launches = _setters(steps), _launches(steps)
         last: list[cl.Event] = []
 
         def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
-            before: list[Any] = [*(wait_for or ()), *last]
             try:
-                for step in steps:
-                    for position, name in step.given:
-                        cast("Any", step.kernel).set_arg(position, given[name])
+                before: list[Any] = [*(wait_for or ()), *last]
+                for set_argument, places in setters:
+                    for position, name in places:
+                        set_argument(position, given[name])
                 for memory, begin, nbytes in fills:
                     before = [cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=before)]
-                for kernel, global_size, local_size, _ in steps:
-                    launch = (queue, cast("Any", kernel), global_size, local_size)
-                    before = [cl.enqueue_nd_range_kernel(*launch, wait_for=before)]
+                for kernel, global_size, local_size, offset, own in launches:
+                    for position, value in own:
+                        kernel.set_arg(position, value)
+                    before = [cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, offset, before)]
             except cl.Error as error:
                 raise refused(error) from None
             except TypeError:
@@ -149,3 +152,13 @@ class OpenCLGuest(OpenCLSession):
             return before[0]
 
         return run
+
+
+def _setters(steps: Sequence[Step]) -> list[tuple[Any, tuple[tuple[int, str], ...]]]:
+    """Return how each kernel is given its arguments, once where several launches share it."""
+    kernels: dict[int, tuple[Any, Step]] = {id(step.kernel): (step.kernel, step) for step in steps}
+    return [(kernel.set_arg, step.given) for kernel, step in kernels.values() if step.given]
+
+
+def _launches(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+    return [(step.kernel, step.global_size, step.local_size, step.offset, step.own) for step in steps]

@@ -35,11 +35,12 @@ class Match(StrEnum):
 
 
 class Launched(NamedTuple):
-    """One kernel launch: its entry, global size and local size in work-items (None: the driver's choice)."""
+    """One kernel launch: entry, global and local size in work-items (None: the driver's choice), offset of the ids."""
 
     entry: str
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
+    offset: tuple[int, ...] | None = None
 
 
 class Best(NamedTuple):

@@ -39,7 +39,8 @@ def answer(asked: Question, rated: bool) -> Best:
 def launched(asked: Question, configuration: Mapping[str, Value]) -> tuple[Launched, ...]:
     """Return the launches of a configuration as the study has them: anybody may have written what is stored of them."""
     plan = _Nearest(asked, rated=False).problem.plan(configuration)
-    return tuple(Launched(launch.entry, launch.global_size, launch.local_size) for launch in plan.launches)
+    made = [Launched(one.entry, one.global_size, one.local_size, one.offset) for one in plan.launches]
+    return tuple(made[place] for place in plan.sequence)
 
 
 class _Nearest:

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+from typing import cast as cast_
 
 import numpy as np
 
 from autotune.devices import BackendError, Guest
 from autotune.errors import StudyError, UsageError
-from autotune.study import Argument, Buffer, Image, Problem, Scalar, is_struct, numpy_type
+from autotune.study import Argument, Buffer, Image, Problem, Scalar, numpy_type, struct_name
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.devices import Session
 
 
 class Slot(Protocol):
     """One argument that callers give by name."""
+
+    @property
+    def argument(self) -> Argument:
+        """What is given, concrete."""
 
     def take(self, guest: Guest, value: object) -> Any:
         """Return what the kernel is given for a value. Raises UsageError."""
@@ -33,6 +42,10 @@ class MemorySlot:
         self._dtype, self._width = numpy_type(buffer.type)
         self._known: object = None
         self._last: tuple[Callable[[], object], Callable[[Any], Any]] | None = None
+
+    @property
+    def argument(self) -> Argument:
+        return self.buffer
 
     def take(self, guest: Guest, value: object) -> Any:
         last = self._last
@@ -98,9 +111,16 @@ class ScalarSlot:
     def __init__(self, scalar: Scalar) -> None:
         self.scalar = scalar
         self._dtype, self._width = numpy_type(scalar.type)
+        self._fields = self._dtype.names is not None
         self.default = self.take(None, scalar.value)
 
+    @property
+    def argument(self) -> Argument:
+        return self.scalar
+
     def take(self, guest: Guest | None, value: object) -> Any:
+        if value is self.scalar.value or self._fields:  # the study's own, or a struct's record
+            return self._record(value)
         one = self._width == 1
         try:
             found = np.asarray(value)
@@ -112,32 +132,57 @@ class ScalarSlot:
         except (ValueError, TypeError, OverflowError):
             takes = self.scalar.type if one else f"{self.scalar.type}: {self._width} numbers, or one for all"
             raise UsageError(f"{value!r:.40} is no value of {takes}", where=self.scalar.name) from None
-        return cast[()] if one else np.broadcast_to(cast, (self._width,)).copy()
+        return cast[()] if one else _as_bytes(np.broadcast_to(cast, (self._width,)))
+
+    def _record(self, value: object) -> Any:
+        """Return a struct's bytes, the study's own or a record of the very same type."""
+        made: Any = value
+        if value is self.scalar.value:
+            made = self.scalar.create(cast_("Session", None))
+        elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
+            what = f"{value!r:.40} is no single record of {struct_name(self.scalar.type)}"
+            raise UsageError(" ".join(what.split()), where=self.scalar.name, hint="give one of NumPy's, of this dtype")
+        return _as_bytes(made) if isinstance(made, np.ndarray | np.void) else made
+
+
+def _as_bytes(value: Any) -> Any:
+    """Return a vector or a struct as OpenCL takes it."""
+    return np.frombuffer(value.tobytes(), np.uint8)
 
 
 def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, Slot]:
     """Return what callers give for a problem, whatever its configuration; `arguments` are those of its plan.
 
-    Raises StudyError for a kind of argument that no caller can give.
+    By the names with which buffers begin, where they change places. Raises StudyError for what no caller can give.
     """
     found: dict[str, Slot] = {}
-    launched = {name for launch in problem.study.plain_launches for name in launch.arguments}
+    begins = {one.filled or name: one for name, one in arguments.items() if isinstance(one, Buffer)}
+    launched = problem.study.launched
     for name, declared in problem.study.arguments.items():
         if name not in launched:
             continue
-        if isinstance(declared, Image) or (isinstance(declared, Scalar) and is_struct(declared.type)):
-            raise StudyError(f"a program cannot give {declared.kind} to a tuned kernel", where=f"arguments.{name}")
-        if isinstance(declared, Buffer):
-            if declared.reads or declared.writes:
-                used = arguments.get(name) or problem.inputs.get(name) or problem.outputs[name]
-                assert isinstance(used, Buffer)
-                found[name] = MemorySlot(used)
-        elif isinstance(declared, Scalar):
-            if not declared.names:
-                found[name] = ScalarSlot(declared.concrete(problem.constants))
-        elif declared.local_count is None:
-            raise StudyError(f"a program cannot give {declared.kind} to a tuned kernel", where=f"arguments.{name}")
+        if isinstance(declared, Buffer) and (declared.reads or declared.writes):
+            if isinstance(declared, Image):
+                what = "is an image, which a program cannot give to a tuned kernel yet"
+                raise StudyError(what, where=f"arguments.{name}", hint="launch what `autotune best` names yourself")
+            used = begins.get(name) or declared.concrete(problem.constants, padded=False)
+            found[name] = MemorySlot(replace(used, name=name))
+        elif isinstance(declared, Scalar) and not declared.names:
+            found[name] = ScalarSlot(declared.concrete(problem.constants))
     return found
+
+
+def ends_of(arguments: Mapping[str, Argument], slots: Mapping[str, Slot]) -> dict[str, str]:
+    """Return which given buffer holds an output when a run ends, where buffers change places: output -> name given.
+
+    Raises StudyError where it is one of the kernel's own.
+    """
+    moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
+    for buffer in moved:
+        if buffer.filled not in slots:
+            what = f"ends in {buffer.filled}, which is scratch: nobody could read it"
+            raise StudyError(what, where=f"arguments.{buffer.name}", hint="give the two the access inout")
+    return {buffer.name: buffer.filled for buffer in moved}
 
 
 def mistaken(name: str, problem: Problem, slots: Mapping[str, Slot], given: Mapping[str, object]) -> UsageError:

@@ -84,8 +84,12 @@ class TunedKernel:
     @property
     def arguments(self) -> dict[str, Argument]:
         """What a call takes, by name: type, shape, extents allocated; a scalar with the study's value, its default."""
-        ready = self._main.ready
-        return {name: ready.plan.arguments.get(name, ready.problem.arguments[name]) for name in ready.slots}
+        return {name: slot.argument for name, slot in self._main.ready.slots.items()}
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """Where buffers change places from turn to turn of a loop: in which of the given ones each output ends."""
+        return dict(self._main.ready.ends)
 
     def best_on(self, queue: object) -> Best:
         """Return the record that calls on a queue go by: of its device, where that is another than the default one."""
@@ -180,7 +184,7 @@ class TunedKernel:
             warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=3)
             return
         found, before = self._ready(model.info), model.ready
-        if found.extents != before.extents and self._bound:
+        if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
             # The caller's arrays are those of before: calls would begin to fail in the middle of a program.
             warnings.warn(
                 f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=3

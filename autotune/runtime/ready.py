@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, cast
 
+import numpy as np
+
 from autotune.bench.prepare import Compiled, compile_plan
 from autotune.bench.report import Fault
 from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
 from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.lookup import Best
 from autotune.runtime import binaries
-from autotune.runtime.arguments import MemorySlot, ScalarSlot, mistaken, slots_of
-from autotune.study import Launch, Plan, Problem
+from autotune.runtime.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
+from autotune.study import Buffer, Launch, Plan, Problem
 
 _MOST_PROGRAMS = 64
 """Kept per process, the last ones used: with each stays the program's context."""
@@ -29,6 +31,7 @@ class Ready:
         self.best = best
         self.plan = problem.plan(best.configuration)
         self.slots = slots_of(problem, self.plan.arguments)
+        self.ends = ends_of(self.plan.arguments, self.slots)
         self.defaults = {name: slot.default for name, slot in self.slots.items() if isinstance(slot, ScalarSlot)}
 
     @property
@@ -53,46 +56,60 @@ class Bound:
         own = self._own = {
             buffer.name: cast("Any", buffer.create(cast("Session", guest)))
             for buffer in ready.plan.buffers
-            if buffer.name not in self._slots
+            if (buffer.filled or buffer.name) not in self._slots
         }
-        steps = []
-        for kernel, launch, _ in compiled.kernels:
-            self._set(kernel, launch, own)
-            given = tuple((at, name) for at, name in enumerate(launch.arguments) if name in self._slots)
-            steps.append(Step(kernel, launch.global_size, launch.local_size, given))
+        steps = [self._step(kernel, launch, own) for kernel, launch, _ in compiled.kernels]
         zeroed = [(own[one.name], one.nbytes) for one in ready.plan.buffers if one.access == "zeroed"]
         # What writes no memory of its own but the caller's is in the caller's hands: he says what waits for what.
-        self._run = guest.sequence(steps, zeroed, chained=bool(own))
+        self._run = guest.sequence([steps[place] for place in ready.plan.sequence], zeroed, chained=bool(own))
 
     def __call__(self, arguments: Mapping[str, object], wait_for: Sequence[Event] | None) -> Event:
         slots, guest = self._slots, self.guest
         if arguments.keys() != self._names:
-            arguments = self._completed(arguments)
+            self._require(arguments)
         given = {name: slots[name].take(guest, value) for name, value in arguments.items()}
+        if self._defaults:
+            given = self._defaults | given
         try:
             with self._lock:
                 return self._run(given, wait_for)
         except BackendError as error:
             raise _placed(error, self.ready.problem.study.name) from None
 
-    def _completed(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the arguments with the study's scalars. Raises UsageError where others are missing or unknown."""
-        whole = {**self._defaults, **arguments}
+    def _require(self, arguments: Mapping[str, object]) -> None:
+        """Raise UsageError where an argument is missing that the study has no value for, or one is unknown."""
+        known = {*self._defaults, *arguments}
         for name in (*arguments, *self._names):
-            if (name in whole) != (name in self._slots):
+            if (name in known) != (name in self._slots):
                 raise mistaken(name, self.ready.problem, self._slots, arguments)
-        return whole
 
-    def _set(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> None:
-        """Set what no call changes; what a call gives is empty meanwhile."""
-        known: dict[str, Any] = {**dict.fromkeys(self._slots), **self._defaults, **own}
+    def _step(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> Step:
+        """Set what no call changes, and return the launch; what a call gives is empty meanwhile."""
         plan, session = self.ready.plan, cast("Session", self.guest)
-        values = [known[name] if name in known else plan.arguments[name].create(session) for name in launch.arguments]
+        given = []
+        for position, name in enumerate(launch.arguments):
+            argument = plan.arguments[name]
+            begins = argument.filled or name if isinstance(argument, Buffer) else name
+            if begins in self._slots:
+                given.append((position, begins))
+        known: dict[str, Any] = {**self._defaults, **own}
+        empty = {launch.arguments[position]: known.get(name) for position, name in given}
+        values = [
+            empty[name] if name in empty else known[name] if name in known else plan.arguments[name].create(session)
+            for name in launch.arguments
+        ]
         try:
             self.guest.set_arguments(kernel, values)
         except ArgumentError as error:
             what = f"{launch.entry} does not take {launch.arguments[error.position]}: {error}"
             raise UsageError(what, where=self.ready.problem.study.name) from None
+        counted = tuple((position, _passed(argument.create(session))) for position, argument in launch.counted)
+        return Step(kernel, launch.global_size, launch.local_size, tuple(given), launch.offset, counted)
+
+
+def _passed(value: Any) -> Any:
+    """Return a scalar as OpenCL takes it: a vector or a struct as its bytes."""
+    return np.frombuffer(value.tobytes(), np.uint8) if isinstance(value, np.ndarray) else value
 
 
 _programs: OrderedDict[str, list[tuple[Guest, Program]]] = OrderedDict()

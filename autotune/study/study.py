@@ -200,6 +200,11 @@ class Study:
         return named & {buffer.name for buffer in self.outputs}
 
     @property
+    def launched(self) -> set[str]:
+        """The names of the arguments and sizes that any launch takes."""
+        return {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
+
+    @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
         words = _words(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
