@@ -18,8 +18,8 @@ from autotune.reports.told import as_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service import uploads
 from autotune.store import ServerStore
-from autotune.study import Problem, Study, effects
-from autotune.study.library import confined
+from autotune.store.records import device_of
+from autotune.study import Problem, Study, confined, effects
 from autotune.tuner import Budget, Progress, Request
 
 LEAST_S = 5.0
@@ -57,7 +57,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a study is at the size and on the device asked for. Raises AutotuneError for what is wrong."""
     with _study(asked) as study:
         facts = asked.get("facts")
-        problem = _problem(study, asked, None if facts is None else DeviceInfo(**_tuples(facts)))
+        problem = _problem(study, asked, None if facts is None else device_of(facts))
         valid = len(problem.space)
         if valid > asked["space"]:
             raise UsageError(f"{valid:,} configurations are valid, {asked['space']:,} may be", where="parameters")
@@ -153,7 +153,3 @@ def _short(trial: Trial | None) -> dict[str, Any] | None:
         "time_ns": trial.time_ns,
         "reason": trial.reason[:300],
     }
-
-
-def _tuples(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}

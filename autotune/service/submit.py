@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Request
 
@@ -17,12 +17,14 @@ from autotune.service import uploads, views
 from autotune.service.answers import Refused
 from autotune.service.callers import Caller
 from autotune.service.runner import Runner, work
-from autotune.service.shapes import Check, Submit
+from autotune.service.shapes import Check, Submit, Upload
 from autotune.study import Study
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
+
+_Asked = TypeVar("_Asked", bound=Check)
 
 
 async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> tuple[views.Json, bool]:
@@ -32,6 +34,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     """
     runner = _runner(service)
     device = service.machine.require(asked.device)
+    asked = await asyncio.to_thread(_completed, service, asked)
     study = await _checked(service, asked, device)
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
         "budget": _bounded(service, asked),
@@ -69,6 +72,7 @@ async def check(service: Service, asked: Check) -> views.Json:
     """
     _runner(service)
     device = service.machine.require(asked.device)
+    asked = await asyncio.to_thread(_completed, service, asked)
     await _static(service, asked)
     limits = service.config.limits
     told = {
@@ -150,6 +154,14 @@ def _loaded(service: Service, asked: Check) -> Study:
     uploads.require_small(upload, service.config.limits)
     with uploads.unpacked(upload) as path:
         return uploads.read(path, allow_python=service.config.allow_python)[1]
+
+
+def _completed(service: Service, asked: _Asked) -> _Asked:
+    """Return what is asked with the study that was uploaded under its name, where it is none of the server's own."""
+    if asked.study is None or asked.upload is not None:
+        return asked
+    upload = service.studies.upload(asked.study)
+    return asked if upload is None else asked.model_copy(update={"study": None, "upload": Upload(**upload)})
 
 
 def _own(service: Service, name: str) -> Any:
