@@ -20,7 +20,7 @@ from autotune.identity import ProblemKey
 from autotune.lookup import Match
 from autotune.lookup.formats import FORMATS, flags, render
 from autotune.model import Measurement, Outcome, Trial
-from autotune.service.client import Server
+from autotune.service import Server
 from autotune.store import Row
 from autotune.text import line
 from autotune.tuner import Progress

@@ -10,6 +10,7 @@
     submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
     runner.py    the queues, a process per search (child.py, search.py);  feeds.py: their events
     studies.py, machine.py, state.py   what a server knows and has open
+    serving.py   serve: on its socket
     pages/       for browsers: `pages.router`
     client.py    the other end: `connect`, with kept.py and trust.py
 
@@ -25,8 +26,18 @@ if TYPE_CHECKING:
     from autotune.service.client import connect as connect
     from autotune.service.config import Config as Config
     from autotune.service.config import Limits as Limits
+    from autotune.service.serving import serve as serve
+    from autotune.service.state import Service as Service
 
-_HOMES = {"create_app": "app", "Server": "client", "connect": "client", "Config": "config", "Limits": "config"}
+_HOMES = {
+    "Config": "config",
+    "Limits": "config",
+    "Server": "client",
+    "Service": "state",
+    "connect": "client",
+    "create_app": "app",
+    "serve": "serving",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -58,7 +58,7 @@ class Studies:
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
     def upload(self, name: str) -> Mapping[str, Any] | None:
-        """Return the study of that name that was uploaded last, for a search of it; None for the server's own, or none."""
+        """Return the study of that name that was uploaded last; None where there is none, or the server has its own."""
         if name in study_paths():
             return None
         return next((one for one in self._store.uploads(name) if self._text(one) is not None), None)
