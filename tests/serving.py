@@ -20,6 +20,7 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 from autotune.service import Config, Service, create_app, runner, state
+from autotune.service.asked import check
 from autotune.store import Submission
 from tests.stored import DEVICE
 
@@ -108,9 +109,7 @@ def serving(
     async def told(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
         if name == "devices":
             return TOLD
-        from autotune.service import search
-
-        return await asyncio.to_thread(search.check, asked)
+        return await asyncio.to_thread(check, asked)
 
     async def child(self: runner.Runner, submission: Submission) -> Any:
         return await done.child(self, submission)
