@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from autotune.cli.options import DatabaseOption, JsonOption
 from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
+from autotune.reports.told import row_json
 from autotune.store import Row, Store
 from autotune.study import find_study
 from autotune.text import line
@@ -37,7 +38,7 @@ def history(
         rows = store.history(name, None if failed else limit)
     rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
     if as_json:
-        write_json([_history_json(row) for row in rows])
+        write_json([row_json(row) for row in rows])
         return
     if not rows:
         say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
@@ -79,27 +80,3 @@ def _spread(row: Row) -> str:
         return ""
     low, high = median_interval(measurement.samples_ns)
     return f"± {50 * (high - low) / measurement.median_ns:.1f} %"
-
-
-def _history_json(row: Row) -> dict[str, Any]:
-    trial = row.trial
-    measurement = trial.retimed or trial.measurement
-    return {
-        "study": row.key.study,
-        "size": row.key.size,
-        "choices": row.key.choices,
-        "device": row.key.device,
-        "device_name": row.device_name,
-        "driver": trial.driver,
-        "sampler": row.sampler,
-        "configuration": trial.configuration,
-        "outcome": trial.outcome.value,
-        "reason": trial.reason,
-        "time_ns": trial.time_ns,
-        "interval_ns": median_interval(measurement.samples_ns) if measurement else None,
-        "samples_ns": measurement.samples_ns if measurement else (),
-        "started": trial.started.isoformat() if trial.started else None,
-        "finished": trial.finished.isoformat() if trial.finished else None,
-        "kernel_hash": row.key.kernel_hash,
-        "study_hash": row.key.study_hash,
-    }

@@ -28,10 +28,11 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
-from autotune.cli.result import as_json, print_result
+from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
+from autotune.reports.told import as_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.study import Problem
 from autotune.text import parse_choices, parse_size

@@ -15,6 +15,7 @@ from autotune.devices.backend import (
     Traits,
 )
 from autotune.devices.select import (
+    choose,
     diagnose,
     environment,
     find_device,
@@ -39,6 +40,7 @@ __all__ = [
     "Program",
     "Session",
     "Traits",
+    "choose",
     "diagnose",
     "environment",
     "find_device",

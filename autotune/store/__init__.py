@@ -7,10 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autotune.store.overview import StoredSearch as StoredSearch
+    from autotune.store.overview import StoredTrial as StoredTrial
+    from autotune.store.server import ServerStore as ServerStore
     from autotune.store.store import Row as Row
     from autotune.store.store import Store as Store
+    from autotune.store.submissions import Submission as Submission
+    from autotune.store.tokens import ROLES as ROLES
+    from autotune.store.tokens import Token as Token
 
-_HOMES = {"Store": "store", "Row": "store"}
+_HOMES = {
+    "Store": "store",
+    "Row": "store",
+    "ServerStore": "server",
+    "StoredSearch": "overview",
+    "StoredTrial": "overview",
+    "Submission": "submissions",
+    "ROLES": "tokens",
+    "Token": "tokens",
+}
 
 
 def __getattr__(name: str) -> Any:

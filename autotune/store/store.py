@@ -12,6 +12,10 @@ database at once.
     queries.py      the statements
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
+    server.py       the same database as a server has it open:
+    submissions.py  the searches that a server is asked for
+    tokens.py       who may ask it for what
+    overview.py     pages of what is stored
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
@@ -55,7 +59,7 @@ class Store(Access):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
 
     @classmethod
-    def open(cls, database: str | None = None) -> Store:
+    def open(cls, database: str | None = None) -> Self:
         """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
 
         What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
@@ -84,10 +88,12 @@ class Store(Access):
         seed: int | None,
         environment: Mapping[str, str | int | float] | None = None,
         fresh: bool = False,
+        submission: str | None = None,
     ) -> int:
         """Record that a search begins and return its number. `device`: one, or several equal ones.
 
-        `fresh` opens a new generation: `trials` then leaves out what earlier generations measured.
+        `fresh` opens a new generation: `trials` then leaves out what earlier generations measured. `submission`: the
+        one of a server's queue that this search is the work of.
         """
         used = [device] if isinstance(device, DeviceInfo) else list(device)
         name, started = uuid.uuid4().hex, now()
@@ -107,6 +113,7 @@ class Store(Access):
                 "environment": ordered({**(environment or {}), queries.PROCESS: presence.this_process()}),
                 "started": started,
                 "reason": "",
+                "submission": submission,
             }
             search_id = queries.inserted(connection, searches, columns)
             queries.use_devices(connection, search_id, used)

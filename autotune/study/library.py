@@ -11,7 +11,9 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +30,9 @@ MAX_TEXT = 4 * 2**20
 
 _MAX_LEVELS = 20
 _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
+
+
+_CONFINED: ContextVar[str] = ContextVar("_CONFINED", default="")
 
 
 class _StudyFields(NamedTuple):
@@ -169,8 +174,28 @@ def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
+@contextmanager
+def confined(folder: Path) -> Iterator[None]:
+    """Have nothing read for a study, within this context, that does not lie in the folder: what others wrote.
+
+    What lies elsewhere is not there: neither an absolute path nor `..`, nor a link, nor the bundled kernels.
+    """
+    token = _CONFINED.set(os.path.realpath(folder))
+    try:
+        yield
+    finally:
+        _CONFINED.reset(token)
+
+
+def _is_outside(path: Path) -> bool:
+    folder = _CONFINED.get()
+    return bool(folder) and not os.path.realpath(path).startswith(folder + os.sep)
+
+
 def read_text(path: Path) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+    if _is_outside(path):
+        raise StudyError("did not come with the study", where=path.name)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TEXT + 1)
@@ -185,8 +210,8 @@ def read_text(path: Path) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; False also for a name that none can have."""
-    return os.path.isfile(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+    """Whether there is such a file that may be read; False also for a name that none can have."""
+    return os.path.isfile(path) and not _is_outside(path)  # noqa: PTH113  Path.is_file raises where a name is too long
 
 
 def too_large(path: Path) -> StudyError:
@@ -223,6 +248,8 @@ def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
     folder = study.parent
     places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    if _CONFINED.get():
+        places = places[:1]
     for place in places:
         if is_file(place / name):
             return place / name

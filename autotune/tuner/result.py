@@ -22,6 +22,7 @@ class Progress:
     """Where a running search stands.
 
     `rate` is configurations per second since the first was done; 0, as `left_s` None: cannot be said yet.
+    `search` is its number in the store, `trial` the one that has just ended, where one has.
     """
 
     done: int
@@ -32,6 +33,8 @@ class Progress:
     rate: float
     left_s: float | None
     phase: str
+    search: int = 0
+    trial: Trial | None = None
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -40,15 +43,18 @@ ProgressCallback = Callable[[Progress], None]
 class Reporter:
     """Tells who wants to know where a search stands that began at `started`; `total` trials at most, if known."""
 
-    def __init__(self, tell: ProgressCallback, budget: Budget, total: int | None, started: float) -> None:
+    def __init__(
+        self, tell: ProgressCallback, budget: Budget, total: int | None, started: float, search: int = 0
+    ) -> None:
         self._tell = tell
+        self._search = search
         self._budget = budget
         self._total = total
         self._started = started
         self._first_s = 0.0
 
-    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None) -> None:
-        """Report after a trial, or where a phase begins; `new` are the trials of this search."""
+    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None, trial: Trial | None = None) -> None:
+        """Report after a `trial`, or where a phase begins; `new` are the trials of this search."""
         elapsed = time.monotonic() - self._started
         self._first_s = self._first_s or elapsed
         since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
@@ -59,7 +65,10 @@ class Reporter:
         if self._budget.seconds is not None:
             left = min(left, max(0.0, self._budget.seconds - elapsed))
         left_s = left if phase == SEARCH and left < math.inf else None
-        self._tell(Progress(done, self._total, failures_of(new), best, elapsed, rate, left_s, phase))
+        failures = failures_of(new)
+        self._tell(
+            Progress(done, self._total, failures, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
+        )
 
 
 def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:

@@ -1,0 +1,86 @@
+"""The studies that a server knows: its own by name, and those that were uploaded, by name and text."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import AutotuneError, StudyError
+from autotune.identity import STUDY_NAME
+from autotune.service import uploads
+from autotune.service.answers import Refused
+from autotune.service.config import Config
+from autotune.store import ServerStore
+from autotune.study import Study, StudyText, find_study, study_paths
+
+_KEPT = 64
+
+
+class Studies:
+    """Finds studies by name. A name never reads as a path; the server's own come before those of others."""
+
+    def __init__(self, store: ServerStore, config: Config) -> None:
+        self._store = store
+        self._config = config
+        self._folder = tempfile.TemporaryDirectory(prefix="autotune-uploads-")
+        self._read: OrderedDict[str, StudyText] = OrderedDict()
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._folder.cleanup()
+
+    def names(self) -> list[str]:
+        """Return the names of the server's own studies."""
+        return sorted(study_paths())
+
+    def text(self, name: str, kernel_hash: str | None = None, study_hash: str | None = None) -> StudyText:
+        """Return the study of that name: the server's own, else the one uploaded last; with the hashes given, if any.
+
+        Raises Refused (404) where there is none, StudyError where it cannot be read.
+        """
+        if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
+            raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
+        own = find_study(name) if name in study_paths() else None
+        if own is not None and _is(own, kernel_hash, study_hash):
+            return own
+        for upload in self._store.uploads(name):
+            text = self._text(upload)
+            if text is not None and _is(text, kernel_hash, study_hash):
+                return text
+        if own is not None:
+            hint = "a search with it uploads yours; without the hashes you are answered for the server's"
+            raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
+        hint = f"known by name: {', '.join(self.names())}; a search with yours uploads it"
+        raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
+
+    def load(self, name: str) -> Study:
+        """Return a study of that name, validated."""
+        return Study.from_text(self.text(name))
+
+    def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
+        """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""
+        name = uploads.digest(upload)
+        found = self._read.get(name)
+        if found is None:
+            folder = Path(self._folder.name) / name
+            try:
+                uploads.require_small(upload, self._config.limits)
+                folder.mkdir(exist_ok=True)
+                found, _ = uploads.read(uploads.unpack(upload, folder), allow_python=True)
+            except (AutotuneError, OSError):
+                return None
+            self._read[name] = found
+            while len(self._read) > _KEPT:
+                self._read.popitem(last=False)
+        return found
+
+
+def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:
+    try:
+        return kernel_hash in (None, text.kernel_hash) and study_hash in (None, text.study_hash)
+    except StudyError:
+        return False
