@@ -90,7 +90,7 @@ def test_finalists_come_in_the_order_of_the_ranking(problem: Problem, searched: 
 
 def test_the_summary_is_that_of_the_best(problem: Problem, searched: Store) -> None:
     known, _ = lessons(searched)
-    found = learned.summary(searched, known)
+    found = learned.summary(searched, known.best)
     assert found is not None
     assert found["configuration"] == {"WPT": 4, "WG": 32, "FAST": 0}
     assert found["time_ns"] == 1320
@@ -140,7 +140,7 @@ def test_nothing_measured_teaches_nothing(store: Store) -> None:
     known, told = lessons(store)
     assert told["importance"] == []
     assert told["gain"] == {"why": "no configuration has passed"}
-    assert learned.summary(store, known) is None
+    assert learned.summary(store, known.best) is None
     assert learned.heat_maps(known, [], 12) == []
 
 

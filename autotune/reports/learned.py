@@ -51,6 +51,11 @@ class Sample(NamedTuple):
     stride: int
     driver: str
 
+    @property
+    def best(self) -> int | None:
+        """The number of the best trial by the ranking; None where nothing passed."""
+        return self.ranked[0] if self.ranked else None
+
 
 def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
     """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
@@ -187,13 +192,13 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
 
 
-def summary(store: Store, known: Sample) -> dict[str, Any] | None:
-    """Return the best of a problem: configuration, time, 95 % interval, rates, build options; None where none passed.
+def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
+    """Return what is stored of a verified trial: configuration, time, 95 % interval, rates, build options.
 
-    Rates and options are those stored with the trial, None and empty where none are.
+    None where there is no such trial. Rates and options are None and empty where none are stored.
     """
-    told = survey.stored_trial(store, known.ranked[0]) if known.ranked else None
-    if told is None:
+    told = None if trial is None else survey.stored_trial(store, trial)
+    if told is None or not told["samples_ns"]:
         return None
     again = [entry for entry in told["retimings"] if entry["driver"] == told["driver"]]
     samples, taken = told["samples_ns"], told["finished"] or ""
@@ -203,7 +208,7 @@ def summary(store: Store, known: Sample) -> dict[str, Any] | None:
     time = median(samples)
     stood = told["environment"].get("verified_runs", 0)
     return {
-        "trial": known.ranked[0],
+        "trial": trial,
         "configuration": told["configuration"],
         "time_ns": time,
         "interval_ns": median_interval(samples),
@@ -227,16 +232,22 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
 
 
 def distribution(number: int, row: Row, samples: Sequence[int]) -> dict[str, Any]:
-    """Return the samples of a trial with their median, its interval, quartiles and extremes."""
+    """Return the samples of a trial with what `spread` tells of them."""
+    return {"trial": number, "configuration": dict(row.configuration), **spread(samples)}
+
+
+def spread(samples: Sequence[int]) -> dict[str, Any]:
+    """Return samples with their median, its 95 % interval, quartiles and the ends of an axis that they lie on."""
     ordered = sorted(samples)
     half = len(ordered) // 2
+    low, high = ordered[0], ordered[-1]
     return {
-        "trial": number,
-        "configuration": dict(row.configuration),
         "samples_ns": list(samples),
         "median_ns": median(ordered),
         "interval_ns": median_interval(ordered),
         "quartiles_ns": (median(ordered[:half] or ordered), median(ordered[-half:] or ordered)),
+        "low": low,
+        "high": high if high > low else low + 1,
     }
 
 

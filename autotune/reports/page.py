@@ -154,6 +154,7 @@ def source_hash(source: str) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "ago": _ago,
+    "best_time": lambda cells: min((cell["best"]["time_ns"] for cell in cells if cell["best"]), default=None),
     "by_importance": _by_importance,
     "count": text.count,
     "duration": _duration,

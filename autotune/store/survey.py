@@ -190,6 +190,19 @@ def problems(
         return [Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows]
 
 
+def problem(store: Store, wanted: int) -> Problem | None:
+    """Return the problem of that number; None where there is none."""
+    rows = store.rows(f"SELECT id, {', '.join(_KEY)} FROM problems WHERE id = :wanted", {"wanted": wanted})
+    with _sound(store):
+        return next((Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows), None)
+
+
+def latest_trial(store: Store, wanted: Iterable[int]) -> int:
+    """Return the highest number of a finished trial of these searches, which tells whether one was added."""
+    query = "SELECT MAX(id) FROM trials WHERE outcome NOT IN ('pending', 'lost') AND search_id IN"
+    return max((int(row[0]) for row in _of(store, query, wanted) if row[0] is not None), default=0)
+
+
 def last_searched(store: Store, wanted: Iterable[int]) -> list[int]:
     """Return these problems in the order in which they were searched last, latest first."""
     query = "SELECT MAX(id), problem_id FROM searches WHERE problem_id IN"
