@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api import best, search
     from autotune.errors import AutotuneError
+    from autotune.service import connect
     from autotune.study import Study
 
-__all__ = ["AutotuneError", "Study", "__version__", "best", "search"]
+__all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search"]
 
 __version__ = "0.2.0"
 
-_HOMES = {"search": "api", "best": "api", "Study": "study.study", "AutotuneError": "errors"}
+_HOMES = {"search": "api", "best": "api", "connect": "service", "Study": "study.study", "AutotuneError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

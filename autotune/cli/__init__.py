@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, devices, export, history, import_, search, serve, studies
+from autotune.cli import best, check, compare, devices, export, history, import_, search, serve, studies, token
 from autotune.cli import report as reports
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
@@ -86,3 +86,4 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=best.HELP if _name == "best" else None)(_command)
+app.add_typer(token.tokens, name="token")

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from autotune import text
-from autotune.cli.options import DatabaseOption, JsonOption
+from autotune.cli import remote
+from autotune.cli.options import DatabaseOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
@@ -22,6 +23,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
     failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
     database: DatabaseOption = None,
+    server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List stored trials, newest first: configuration, outcome with its reason, median, spread, when, device, driver.
@@ -32,11 +34,15 @@ def history(
       autotune history sgemm --failed --limit 100
       autotune history --json > trials.json
     """
-    with Store.open(database) as store:
-        # A study whose file is not here, but whose trials are, has a history all the same.
-        name = study if study is None or study in store.counts() else find_study(study).name
-        rows = store.history(name, None if failed else limit)
-    rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
+    name, rows = study, list[Row]()
+    if server is not None:
+        told = remote.server_at(server, database).history(study, limit=limit, failed=failed)
+        if as_json:
+            write_json(told)
+            return
+        rows = [remote.row(entry) for entry in told]
+    else:
+        name, rows = _stored(study, limit, failed, database)
     if as_json:
         write_json([row_json(row) for row in rows])
         return
@@ -50,6 +56,14 @@ def history(
         write(f"    {text.pairs(row.trial.configuration)}")
         if row.trial.outcome.failed:
             write(f"    {line(' '.join(row.trial.reason.split()))}")
+
+
+def _stored(study: str | None, limit: int, failed: bool, database: str | None) -> tuple[str | None, list[Row]]:
+    """Return the study's name and its newest trials of a database here."""
+    with Store.open(database) as store:
+        # A study whose file is not here, but whose trials are, has a history all the same.
+        name = study if study is None or study in store.counts() else find_study(study).name
+        return name, store.history(name, limit, failed=failed)
 
 
 def _history_head(row: Row) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from autotune import devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
-from autotune.cli import interrupt, progress
+from autotune.cli import interrupt, progress, remote
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -20,6 +21,7 @@ from autotune.cli.options import (
     RunLimitOption,
     SamplerOption,
     SeedOption,
+    ServerOption,
     SizeOption,
     StudyArgument,
     load_study,
@@ -69,6 +71,7 @@ def search(
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
+    server: ServerOption = None,
     as_json_: JsonOption = False,
 ) -> None:
     """Search the parameters of a study on a device, store every trial, and print the best.
@@ -84,6 +87,25 @@ def search(
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
     """
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
+    if server is not None:
+        at = remote.server_at(server, database)
+        asked = {
+            "device": device,
+            "size": remote.size_of(at, study, size or ()),
+            "choices": remote.values_of(choice, "--choice"),
+            "budget": {name: value for name, value in asdict(budget).items() if value is not None},
+            "sampler": sampler,
+            "seed": seed,
+            "fix": remote.lists_of(fix, "--fix"),
+            "start": [remote.values_of([one], "--start") for one in start or ()],
+            "retry_failed": retry_failed,
+            "fresh": fresh,
+            "cold": cold,
+            "run_limit": text.parse_duration(run_limit, where="--run-limit"),
+            "build_limit": text.parse_duration(build_limit, where="--build-limit"),
+        }
+        remote.search(at, study, asked, as_json_)
+        return
     tuned = load_study(study)
     sizes = parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)

@@ -47,9 +47,8 @@ def serve(
       autotune serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
     try:
-        from autotune.service import Config, Limits
-        from autotune.service.serving import serve as listen
-        from autotune.service.state import Service
+        from autotune.service import Config, Limits, Service
+        from autotune.service import serve as listen
     except ImportError as error:
         raise SetupError(f"serving takes {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
     limits = Limits(seconds=text.parse_duration(longest, where="--longest"))

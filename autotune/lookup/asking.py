@@ -205,10 +205,12 @@ def _device_here(database: str | None, ask: Ask | None) -> Meant:
 
 
 def _asked(selector: str | None, ask: Ask | None) -> Meant:
-    if ask is None:
-        from autotune.devices import find_device as ask
+    if ask is not None:
+        info = ask(selector)
+    else:
+        from autotune.devices import find_device
 
-    info = ask(selector)
+        info = find_device(selector)
     return Meant(info.fingerprint, info)
 
 

@@ -10,7 +10,9 @@
     submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
     runner.py    the queues, a process per search (child.py, search.py);  feeds.py: their events
     studies.py, machine.py, state.py   what a server knows and has open
+    serving.py   serve: on its socket
     pages/       for browsers: `pages.router`
+    client.py    the other end: `connect`, with kept.py and trust.py
 
 The names below are imported when first used: a client needs the standard library only.
 """
@@ -20,10 +22,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.service.app import create_app as create_app
+    from autotune.service.client import Server as Server
+    from autotune.service.client import connect as connect
     from autotune.service.config import Config as Config
     from autotune.service.config import Limits as Limits
+    from autotune.service.serving import serve as serve
+    from autotune.service.state import Service as Service
 
-_HOMES = {"create_app": "app", "Config": "config", "Limits": "config"}
+_HOMES = {
+    "Config": "config",
+    "Limits": "config",
+    "Server": "client",
+    "Service": "state",
+    "connect": "client",
+    "create_app": "app",
+    "serve": "serving",
+}
 
 
 def __getattr__(name: str) -> Any:

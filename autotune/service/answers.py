@@ -31,6 +31,10 @@ class Refused(AutotuneError):
         self.status = status
 
 
+class NothingNew(Exception):
+    """The answer is 204: whoever asked has seen all there is, and need not ask again."""
+
+
 _MEANINGS = {
     400: "The request cannot be read",
     401: "A token is needed",
@@ -100,6 +104,10 @@ def install(app: FastAPI) -> None:
         found.headers.setdefault("Cache-Control", "no-store")
         return found
 
+    async def nothing(_request: Request, _error: Exception) -> Response:
+        return Response(status_code=204)
+
+    app.add_exception_handler(NothingNew, nothing)
     app.add_exception_handler(AutotuneError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

@@ -25,7 +25,7 @@ from fastapi import Request, Response
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ROLES, ServerStore
-from autotune.store.tokens import new_token
+from autotune.store.tokens import CONSOLE, new_token
 
 COOKIE = "autotune"
 CSRF_HEADER = "x-csrf-token"
@@ -67,7 +67,7 @@ class Callers:
         if token is None:
             return self._anonymous
         if hmac.compare_digest(token.encode("utf-8", "replace"), self.console.encode()):
-            return Caller("console", "read" if self._read_only else "admin", token=token)
+            return Caller(CONSOLE, "read" if self._read_only else "admin", token=token)
         until, caller = self._known.get(token, (0.0, None))
         return caller if time.monotonic() < until else None
 

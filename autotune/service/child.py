@@ -63,13 +63,13 @@ def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapp
 
 
 def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
-    from autotune.service import search
+    from autotune.service.asked import check
 
     seconds, most = int(asked["seconds"]), int(asked["bytes"])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    return search.check(asked)
+    return check(asked)
 
 
 def _devices(_asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:

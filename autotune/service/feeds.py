@@ -87,6 +87,10 @@ class Feeds:
         self._feeds.move_to_end(search)
         return feed
 
+    def has_seen(self, search: str, last: str | None) -> bool:
+        """Whether an event is the latest there was of a search."""
+        return search in self._feeds and self._feeds[search].after(last) == []
+
     def close(self) -> None:
         """End every stream."""
         self._closed = True
@@ -119,7 +123,12 @@ class Feeds:
                 yield event
                 if event.kind == END:
                     return
-            if not news:
-                await feed.wait(_BEAT_S)
-                if feed.after(last) == []:
-                    yield Event("", BEAT, {})
+            if news:
+                continue
+            await feed.wait(_BEAT_S)
+            if feed.after(last) == [] and not self._closed:
+                yield Event("", BEAT, {})
+                now = await asyncio.to_thread(snapshot)
+                if has_ended(now):  # a search of another process: nobody tells of its end
+                    yield Event(last or "", END, now)
+                    return

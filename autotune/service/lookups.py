@@ -34,8 +34,8 @@ from autotune.text import did_you_mean
 LABEL = "the server's database"
 """What answers call the database: its path is nobody else's business."""
 
-MATCH, NOTES = "autotune-match", "autotune-notes"
-"""Headers of an answer: how it matches, and what to say beside it (a list as JSON in ASCII)."""
+MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
+"""Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
 
 _KEPT = 4096
 _KEYS = ("study", "device", "size", "choice", "format", "kernel_hash", "study_hash")
@@ -104,7 +104,6 @@ class Lookups:
             device=next(iter(given["device"]), None),
             size=given["size"],
             choice=given["choice"],
-            format=format,
             kernel_hash=next(iter(given["kernel_hash"]), None),
             study_hash=next(iter(given["study_hash"]), None),
         )
@@ -118,6 +117,8 @@ class Lookups:
             MATCH: best.match.value,
             NOTES: json.dumps(said),
         }
+        if best.flops is not None:
+            headers[FLOPS] = repr(best.flops)
         return Answer(body, headers, time.monotonic() + self._config.best_age_s)
 
     def ask(
@@ -126,13 +127,12 @@ class Lookups:
         device: str | None = None,
         size: list[str] | tuple[str, ...] = (),
         choice: list[str] | tuple[str, ...] = (),
-        format: str = "table",
         kernel_hash: str | None = None,
         study_hash: str | None = None,
     ) -> tuple[Best, list[str]]:
         """Return the best and the lines to say beside it. Raises AutotuneError; takes a moment."""
         text = self._studies.text(study, kernel_hash, study_hash)
-        asked = Asked(study, device, tuple(size), tuple(choice), self._config.database, format)
+        asked = Asked(study, device, tuple(size), tuple(choice), self._config.database)
         best, said = best_of(asked, text, self._here, LABEL)
         return best, [line for line in said if not line.startswith("to measure it:")]
 

@@ -9,6 +9,7 @@ from autotune.devices import choose
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.service.answers import Refused
+from autotune.store.records import device_of
 
 
 class Machine:
@@ -19,8 +20,7 @@ class Machine:
         self._queue_of: dict[str, str] = {}
         self.devices: list[DeviceInfo] = []
         for entry in told["devices"] if told else ():
-            facts = {name: tuple(value) if isinstance(value, list) else value for name, value in entry["facts"].items()}
-            info = DeviceInfo(**facts)
+            info = device_of(entry["facts"])
             self.devices.append(info)
             self._queue_of[info.number] = str(entry["queue"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -19,7 +18,7 @@ from autotune.model import Outcome
 from autotune.reports.told import row_json
 from autotune.service import submit as submitting
 from autotune.service import views
-from autotune.service.answers import documented
+from autotune.service.answers import NothingNew, documented
 from autotune.service.callers import Caller, allowed
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
@@ -155,23 +154,33 @@ def points(
     return views.points(service, id, after=after, limit=limit)
 
 
+LastEvent = Annotated[str | None, Header(max_length=100)]
+
+
+def _watchable(service: Opened, caller: Reader, id: SearchId, last_event_id: LastEvent = None) -> None:
+    """Raise Refused (404) for no search, NothingNew for one whose end the asker has seen."""
+    told = views.search(service, id)
+    if views.has_ended(told) and service.feeds.has_seen(id, last_event_id):
+        raise NothingNew
+
+
 @router.get(
     "/searches/{id}/events",
     responses={**FOUND, 204: {"description": "It has ended, and you have seen its end"}},
     response_class=EventSourceResponse,
+    dependencies=[Depends(_watchable)],
     tags=["searches"],
 )
 async def events(
     service: Opened,
     caller: Reader,
     id: SearchId,
-    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+    last_event_id: LastEvent = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events of a search: `snapshot`, `state` and `end` hold what /v1/searches/{id} gives; `progress` each trial.
 
     Goes on after the `Last-Event-ID`. Where that is of before a restart of the server, a `snapshot` comes first.
     """
-    await asyncio.to_thread(views.search, service, id)  # raises 404
     stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
     async for event in stream:
         if event.kind == BEAT:
@@ -206,9 +215,10 @@ def trial(service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=
 
 
 @router.get("/history", responses=READ, tags=["results"])
-def history(service: Opened, caller: Reader, study: Word = None, limit: Limit = 30) -> list[Json]:
-    """What `autotune history --json` prints: the newest trials."""
-    return [plain(row_json(row), not_finite=lambda _: None) for row in service.store.history(study, limit)]
+def history(service: Opened, caller: Reader, study: Word = None, failed: bool = False, limit: Limit = 30) -> list[Json]:
+    """What `autotune history --json` prints: the newest trials, or the newest failures."""
+    rows = service.store.history(study, limit, failed=failed)
+    return [plain(row_json(row), not_finite=lambda _: None) for row in rows]
 
 
 @router.get("/compare", responses=FOUND, tags=["results"])

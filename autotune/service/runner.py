@@ -20,11 +20,14 @@ from autotune.service.machine import Machine
 from autotune.store import ServerStore, Submission
 from autotune.store.submissions import DONE, FAILED, QUEUED, STOPPED, STOPPING
 
-ATTEMPTS = 5
-"""How often a search is begun: one that takes the server down each time is not begun again."""
+ATTEMPTS = 10
+"""How often a search is begun that gets nowhere: one that takes the server down each time is not begun again."""
 
 STOP_S = 30.0
 """Seconds that a search has to end in order, before its process is killed."""
+
+GRACE_S = 900.0
+"""Seconds beyond its budget that a search has to build its space, to wait for its device and to settle."""
 
 _LINE = 2**22
 _SAID = 40
@@ -126,6 +129,9 @@ class Runner:
         now = await asyncio.to_thread(self._store.submission, submission.uuid)
         if self._closing or (now is not None and now.state == STOPPING):  # meanwhile
             _signal(process)
+        overdue = asyncio.get_running_loop().call_later(
+            submission.request["budget"]["seconds"] + GRACE_S, _kill, process
+        )
         assert process.stdout is not None
         async for line in process.stdout:
             with suppress(ValueError):
@@ -135,6 +141,7 @@ class Runner:
                 else:
                     answer = told
         code = await process.wait()
+        overdue.cancel()
         await listening
         return await self._outcome(submission, answer, code, said)
 
@@ -172,6 +179,7 @@ class Runner:
             "attempt": submission.attempts,
             "database": self._config.database,
             "allow_python": self._config.allow_python,
+            "space": self._config.limits.space,
         }
 
     def _tell(self, search: str, kind: str) -> None:

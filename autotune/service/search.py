@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from autotune import devices, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
-from autotune.errors import DeviceError, UsageError
+from autotune.errors import DeviceError
 from autotune.model import DeviceInfo, Trial
 from autotune.pool import Settings
 from autotune.pool.lock import lock_key
 from autotune.reports.told import as_json
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.service import uploads
+from autotune.service.asked import bounded, problem_of, study_of
 from autotune.store import ServerStore
-from autotune.study import Problem, Study, effects
-from autotune.study.library import confined
 from autotune.tuner import Budget, Progress, Request
 
 LEAST_S = 5.0
@@ -28,8 +25,9 @@ LEAST_S = 5.0
 
 def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], stop: threading.Event) -> dict[str, Any]:
     """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError."""
-    with _study(asked) as study:
-        problem = _problem(study, asked, _device(asked))
+    with study_of(asked) as study:
+        problem = problem_of(study, asked, _device(asked))
+        bounded(problem, asked)
         request = Request(
             problem,
             database=asked["database"],
@@ -51,45 +49,6 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
             problem.plan(configuration)
         result = tuner.run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
         return {**as_json(result), "failure": str(result.failure) if result.failure else None}
-
-
-def check(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a study is at the size and on the device asked for. Raises AutotuneError for what is wrong."""
-    with _study(asked) as study:
-        facts = asked.get("facts")
-        problem = _problem(study, asked, None if facts is None else DeviceInfo(**_tuples(facts)))
-        valid = len(problem.space)
-        if valid > asked["space"]:
-            raise UsageError(f"{valid:,} configurations are valid, {asked['space']:,} may be", where="parameters")
-        return {
-            "study": study.name,
-            "about": study.about,
-            "sizes": problem.size,
-            "choices": problem.choices,
-            "parameters": {name: list(one.values) for name, one in study.parameters.items()},
-            "valid_configurations": valid,
-            "default": problem.default,
-            "notes": [
-                *(f"nothing uses the parameter {name}" for name in study.unused),
-                *effects(study),
-                *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
-            ],
-        }
-
-
-@contextmanager
-def _study(asked: Mapping[str, Any]) -> Iterator[Study]:
-    """Yield the study that was asked for; within, an uploaded one sees its own files only."""
-    if asked.get("upload") is None:
-        yield Study.load(asked["study"])
-        return
-    with uploads.unpacked(asked["upload"]) as path, confined(path.parent):
-        yield uploads.read(path, allow_python=asked["allow_python"])[1]
-
-
-def _problem(study: Study, asked: Mapping[str, Any], device: DeviceInfo | None) -> Problem:
-    fix = {name: values if isinstance(values, list) else [values] for name, values in (asked.get("fix") or {}).items()}
-    return Problem(study, asked.get("size") or None, asked.get("choices") or None, device, fix=fix)
 
 
 def _device(asked: Mapping[str, Any]) -> DeviceInfo:
@@ -153,7 +112,3 @@ def _short(trial: Trial | None) -> dict[str, Any] | None:
         "time_ns": trial.time_ns,
         "reason": trial.reason[:300],
     }
-
-
-def _tuples(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}

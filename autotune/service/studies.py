@@ -57,6 +57,12 @@ class Studies:
         hint = f"known by name: {', '.join(self.names())}; a search with yours uploads it"
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
+    def upload(self, name: str) -> Mapping[str, Any] | None:
+        """Return the study of that name that was uploaded last; None where there is none, or the server has its own."""
+        if name in study_paths():
+            return None
+        return next((one for one in self._store.uploads(name) if self._text(one) is not None), None)
+
     def load(self, name: str) -> Study:
         """Return a study of that name, validated."""
         return Study.from_text(self.text(name))

@@ -7,32 +7,35 @@ import io
 import json
 import tempfile
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Request
 
 from autotune.errors import StoreError
-from autotune.model import DeviceInfo
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
 from autotune.service.callers import Caller
 from autotune.service.runner import Runner, work
-from autotune.service.shapes import Check, Submit
+from autotune.service.shapes import Check, Submit, Upload
 from autotune.study import Study
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
 
+_Asked = TypeVar("_Asked", bound=Check)
+
 
 async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> tuple[views.Json, bool]:
     """Queue a search; return what `views.search` tells of it, and whether it is new. Raises AutotuneError.
 
+    The study is read here, and its space is built by the process of the search: what is wrong with that fails there.
     `once` is an idempotency key: what this caller asked with it before is what is returned.
     """
     runner = _runner(service)
     device = service.machine.require(asked.device)
-    study = await _checked(service, asked, device)
+    asked = await asyncio.to_thread(_completed, service, asked)
+    study = await _static(service, asked)
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
         "budget": _bounded(service, asked),
         "fingerprint": device.fingerprint,
@@ -69,6 +72,7 @@ async def check(service: Service, asked: Check) -> views.Json:
     """
     _runner(service)
     device = service.machine.require(asked.device)
+    asked = await asyncio.to_thread(_completed, service, asked)
     await _static(service, asked)
     limits = service.config.limits
     told = {
@@ -106,17 +110,8 @@ def _runner(service: Service) -> Runner:
     return service.runner
 
 
-async def _checked(service: Service, asked: Submit, device: DeviceInfo) -> str:
-    """Return the name of the study, having it checked: an uploaded one in a process of its own."""
-    if asked.upload is not None:
-        told = await check(service, asked)
-        return str(told["study"])
-    await _static(service, asked)
-    return str(asked.study)
-
-
-async def _static(service: Service, asked: Check) -> None:
-    """Raise AutotuneError for what can be told to be wrong without evaluating anything."""
+async def _static(service: Service, asked: Check) -> str:
+    """Return the name of the study. Raises AutotuneError for what can be told to be wrong by reading it."""
     if (asked.study is None) == (asked.upload is None):
         raise Refused(422, "give either the name of a study, or one with its files", where="study, upload")
     study = await asyncio.to_thread(_loaded, service, asked)
@@ -129,6 +124,7 @@ async def _static(service: Service, asked: Check) -> None:
             raise Refused(422, f"{name} cannot be {value!r:.60}", where="choices", hint=f"{study.choices[name]}")
     if isinstance(asked, Submit):
         _require_values(study, asked)
+    return study.name
 
 
 def _require_values(study: Study, asked: Submit) -> None:
@@ -150,6 +146,14 @@ def _loaded(service: Service, asked: Check) -> Study:
     uploads.require_small(upload, service.config.limits)
     with uploads.unpacked(upload) as path:
         return uploads.read(path, allow_python=service.config.allow_python)[1]
+
+
+def _completed(service: Service, asked: _Asked) -> _Asked:
+    """Return what is asked with the study that was uploaded under its name, where it is none of the server's own."""
+    if asked.study is None or asked.upload is not None:
+        return asked
+    upload = service.studies.upload(asked.study)
+    return asked if upload is None else asked.model_copy(update={"study": None, "upload": Upload(**upload)})
 
 
 def _own(service: Service, name: str) -> Any:

@@ -18,8 +18,7 @@ from typing import Any
 from autotune.errors import StudyError
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
-from autotune.study import Study, StudyText
-from autotune.study.library import confined, read_study
+from autotune.study import Study, StudyText, confined, read_study
 
 STUDY_FILE = "study.toml"
 

@@ -222,11 +222,13 @@ class Store(Access):
             found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
         return [(other, measured) for other, measured in found if measured]
 
-    def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
-        """Return stored trials, pending and lost ones included, newest first; of one study, and at most `limit`."""
+    def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[Row]:
+        """Return stored trials, pending and lost ones included, newest first: of one study, `failed` ones only."""
         query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if study is not None:
             query = query.where(problems.c.study == study)
+        if failed:
+            query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, rows)

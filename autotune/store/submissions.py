@@ -2,8 +2,9 @@
 
     queued -> running -> done | failed | stopped         and back to queued, where the server ended meanwhile
 
-`stopping` is running, with somebody having asked for its end. One queue per device of a server; within one, the user
-who has waited longest since a search of theirs began comes first, and among a user's own the first that was asked for.
+`stopping` is running, with somebody having asked for its end. One queue per device of a server; within one, what had
+begun before goes on first; then the user who has waited longest since a search of theirs began, and among a user's own
+the first that was asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 
 from autotune.store import queries
 from autotune.store.access import Access
 from autotune.store.records import Columns, now, ordered
-from autotune.store.schema import searches, submissions
+from autotune.store.schema import searches, submissions, trials
 from autotune.text import clean
 
 QUEUED, RUNNING, STOPPING, DONE, FAILED, STOPPED = "queued", "running", "stopping", "done", "failed", "stopped"
@@ -152,24 +153,30 @@ class Submissions(Access):
         self._written(lambda connection: connection.execute(update(submissions).where(chosen).values(ended)))
 
     def ask_to_stop(self, name: str) -> Submission | None:
-        """Have a submission stopped: at once where it is queued, else it is `stopping`. Return it as it is then."""
+        """Have a submission stopped: at once where it is queued, else it is `stopping`. Return it as it is then.
+
+        None where there is none, or it has ended.
+        """
 
         def step(connection: Connection) -> Submission | None:
+            chosen = and_(submissions.c.uuid == name, submissions.c.state.in_(OPEN))
+            if connection.execute(select(submissions.c.id).where(chosen)).first() is None:
+                return None
             chosen = submissions.c.uuid == name
             queued = and_(chosen, submissions.c.state == QUEUED)
             gone = {"state": STOPPED, "reason": "stopped before it began", "ended": now()}
             connection.execute(update(submissions).where(queued).values(gone))
             running = and_(chosen, submissions.c.state == RUNNING)
             connection.execute(update(submissions).where(running).values({"state": STOPPING}))
-            found = connection.execute(select(submissions).where(chosen)).mappings().first()
-            return None if found is None else _submission(found)
+            return _submission(connection.execute(select(submissions).where(chosen)).mappings().one())
 
         return self._written(step)
 
     def recover(self, server: str, attempts: int) -> list[Submission]:
-        """Queue again what was running when a server was killed; return what was not, having begun `attempts` times.
+        """Queue again what was running when a server was killed; return what was not, having begun too often.
 
-        What somebody wanted stopped is stopped. For a server that starts: none of its searches is at work then.
+        That is `attempts` times without a trial to show for it. What somebody wanted stopped is stopped. For a server
+        that starts: none of its searches is at work then.
         """
 
         def step(connection: Connection) -> list[Submission]:
@@ -178,9 +185,10 @@ class Submissions(Access):
             stopping = {"state": STOPPED, "reason": "stopped; " + died, "ended": now()}
             connection.execute(update(submissions).where(own, submissions.c.state == STOPPING).values(stopping))
             running = and_(own, submissions.c.state == RUNNING)
+            connection.execute(update(submissions).where(running, _has_come_on()).values({"attempts": 1}))
             spent = and_(running, submissions.c.attempts >= attempts)
             lost = [_submission(row) for row in connection.execute(select(submissions).where(spent)).mappings()]
-            failed = {"state": FAILED, "reason": f"{died}, {attempts} times", "ended": now()}
+            failed = {"state": FAILED, "reason": f"{died}, {attempts} times without a trial", "ended": now()}
             connection.execute(update(submissions).where(spent).values(failed))
             again = {"state": QUEUED, "reason": f"{died}; it goes on from what is stored"}
             connection.execute(update(submissions).where(running).values(again))
@@ -207,13 +215,21 @@ class Submissions(Access):
             return [row.id for row in connection.execute(query)]
 
 
+def _has_come_on() -> ColumnElement[bool]:
+    """Return the condition that a trial has ended since a submission began last."""
+    ended = select(trials.c.id).join(searches, searches.c.id == trials.c.search_id)
+    return ended.where(
+        searches.c.submission == submissions.c.uuid, trials.c.finished >= submissions.c.started, ~queries.unfinished()
+    ).exists()
+
+
 _UPLOADS = 20
 """How many texts of one name are looked through."""
 
 
 def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
     """Return the uuids of what is queued, by queue, in their order."""
-    columns = (submissions.c.id, submissions.c.uuid, submissions.c.queue, submissions.c.asked_by)
+    columns = (*(submissions.c[name] for name in ("id", "uuid", "queue", "asked_by", "attempts")),)
     mine = and_(submissions.c.server == server, submissions.c.state == QUEUED)
     rows = connection.execute(select(*columns).where(mine).order_by(submissions.c.id)).all()
     if not rows:
@@ -224,16 +240,24 @@ def _orders(connection: Connection, server: str) -> dict[str, list[str]]:
         .group_by(submissions.c.queue, submissions.c.asked_by)
     )
     last = {(row.queue, row.asked_by): row.last or "" for row in connection.execute(began)}
+    begun: dict[str, list[str]] = {}
     by_queue: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        by_queue.setdefault(row.queue, {}).setdefault(row.asked_by, []).append(row.uuid)
-    return {queue: _in_turns(users, {user: last[queue, user] for user in users}) for queue, users in by_queue.items()}
+        if row.attempts:  # it had its turn
+            begun.setdefault(row.queue, []).append(row.uuid)
+        else:
+            by_queue.setdefault(row.queue, {}).setdefault(row.asked_by, []).append(row.uuid)
+    return {
+        queue: begun.get(queue, [])
+        + _in_turns(by_queue.get(queue, {}), {user: last[queue, user] for user in by_queue.get(queue, {})})
+        for queue in dict.fromkeys(row.queue for row in rows)
+    }
 
 
 def _in_turns(users: Mapping[str, list[str]], last: Mapping[str, str]) -> list[str]:
     """Return what several users wait for, in turns: who had none for longest comes first."""
     turn = sorted(users, key=lambda user: last[user])  # stable: of two that never had one, who asked first
-    deepest = max(map(len, users.values()))
+    deepest = max(map(len, users.values()), default=0)
     return [users[user][place] for place in range(deepest) for user in turn if place < len(users[user])]
 
 

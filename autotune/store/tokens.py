@@ -21,6 +21,9 @@ from autotune.store.schema import tokens
 ROLES = ("read", "write", "run", "admin")
 """Each may do what those before it may: look and take away; import; have kernels run; see to tokens."""
 
+CONSOLE = "console"
+"""The name of whoever started a server: no token's."""
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 
@@ -55,7 +58,7 @@ class Tokens(Access):
 
     def add_token(self, name: str, role: str, lasts: timedelta | None) -> str:
         """Make a token and return it: it is told this once. Raises UsageError for a name that is taken."""
-        if not re.fullmatch(_NAME, name):
+        if not re.fullmatch(_NAME, name) or name == CONSOLE:
             raise UsageError(f"{name!r:.80} is no name", where="NAME", hint="write letters, digits, _ . @ -")
         if role not in ROLES:
             raise UsageError(f"no role {role!r:.40}", where="--role", hint=f"roles: {', '.join(ROLES)}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autotune.study.imports import files_of
     from autotune.study.library import (
         StudyText,
+        confined,
         default_choices,
         default_configuration,
         default_size,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
         offered_choices,
         parameter_values,
         problem_key,
+        read_study,
+        recorded,
         space_hash,
         study_paths,
     )
@@ -36,17 +39,18 @@ if TYPE_CHECKING:
     from autotune.study.types import numpy_type
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller", "Scalar",
-    "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "default_choices", "default_configuration",
-    "default_size", "effects", "expected_data", "files_of", "find_study", "input_data", "made_of", "numpy_type",
-    "offered_choices", "parameter_values", "problem_key", "space_hash", "study_paths",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller",
+    "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "confined", "default_choices",
+    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data",
+    "made_of", "numpy_type", "offered_choices", "parameter_values", "problem_key", "read_study", "recorded",
+    "space_hash", "study_paths",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Local Scalar",
     "imports": "files_of",
-    "library": "StudyText default_choices default_configuration default_size find_study offered_choices "
-    "parameter_values problem_key space_hash study_paths",
+    "library": "StudyText confined default_choices default_configuration default_size find_study offered_choices "
+    "parameter_values problem_key read_study recorded space_hash study_paths",
     "plan": "Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "PythonCaller check_reference expected_data input_data",

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
-from autotune.study.library import is_file
+from autotune.study.library import is_file, record
 
 if TYPE_CHECKING:
     import ast
@@ -51,6 +51,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def _read(path: Path, limit: int) -> bytes:
+    record(path)
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)

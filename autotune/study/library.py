@@ -33,6 +33,7 @@ _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t
 
 
 _CONFINED: ContextVar[str] = ContextVar("_CONFINED", default="")
+_RECORDED: ContextVar[list[Path] | None] = ContextVar("_RECORDED", default=None)
 
 
 class _StudyFields(NamedTuple):
@@ -187,6 +188,24 @@ def confined(folder: Path) -> Iterator[None]:
         _CONFINED.reset(token)
 
 
+@contextmanager
+def recorded() -> Iterator[list[Path]]:
+    """Yield a list to which every file is added that is read for a study within this context."""
+    files: list[Path] = []
+    token = _RECORDED.set(files)
+    try:
+        yield files
+    finally:
+        _RECORDED.reset(token)
+
+
+def record(path: Path) -> None:
+    """Note that a file is read, where somebody wants to know."""
+    files = _RECORDED.get()
+    if files is not None:
+        files.append(path)
+
+
 def _is_outside(path: Path) -> bool:
     folder = _CONFINED.get()
     return bool(folder) and not os.path.realpath(path).startswith(folder + os.sep)
@@ -196,6 +215,7 @@ def read_text(path: Path) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
     if _is_outside(path):
         raise StudyError("did not come with the study", where=path.name)
+    record(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TEXT + 1)
@@ -247,9 +267,9 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
 def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
     folder = study.parent
-    places = (folder, folder.parent / "kernels", bundled_folder() / "kernels")
+    places = [folder, folder.parent / "kernels", bundled_folder() / "kernels"]
     if _CONFINED.get():
-        places = places[:1]
+        places = [folder]
     for place in places:
         if is_file(place / name):
             return place / name
