@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from autotune import __version__
 from autotune.cli import best, check, compare, devices, export, history, import_, search, serve, studies, token
+from autotune.cli import report as reports
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -78,6 +79,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "history": history.history,
     "check": check.check,
     "compare": compare.compare_values,
+    "report": reports.report_searches,
     "export": export.export_trials,
     "import": import_.import_trials,
     "serve": serve.serve,

@@ -58,4 +58,5 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(routes.router)
     app.include_router(pages.router)
     answers.install(app)
+    pages.install(app)
     return app

@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
 from autotune.errors import AutotuneError
-from autotune.lookup import Best
+from autotune.lookup import Best, asking
 from autotune.lookup.answer import best_in
 from autotune.lookup.records import open_records
-from autotune.model import DeviceInfo, Outcome
+from autotune.model import Outcome
 from autotune.ranking import median_interval
-from autotune.reports.compare import compare as compared
-from autotune.reports.told import trial_json
+from autotune.reports import sides
 from autotune.service.answers import Refused
 from autotune.store import StoredSearch, StoredTrial, Submission
 from autotune.store.location import locate
 from autotune.store.submissions import OPEN, QUEUED, RUNNING, STOPPED, STOPPING
-from autotune.study import Problem, Study
-from autotune.text import line, parse_choices, parse_size
+from autotune.study import StudyText, default_size, offered_choices, parameter_values
+from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
@@ -76,7 +75,7 @@ def devices(service: Service) -> Json:
 
 def latest(service: Service, limit: int = LATEST) -> list[Json]:
     """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
-    found = []
+    found, texts = [], dict[str, StudyText]()
     for number, key, ended in service.store.latest_problems(limit):
         entry: Json = {
             "problem": number,
@@ -89,7 +88,8 @@ def latest(service: Service, limit: int = LATEST) -> list[Json]:
             "error": "",
         }
         try:
-            text = service.studies.text(key.study)
+            text = texts.get(key.study) or service.studies.text(key.study)
+            texts[key.study] = text
             with open_records(locate(service.config.database)) as records:
                 best = best_in(records, "", text, key.size, key.choices, key.device, None, False)
             entry["best"] = best_json(best)
@@ -352,39 +352,21 @@ def compare(
     device: str | None = None,
 ) -> Json:
     """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored: `cells`."""
-    one = Study.from_text(service.studies.text(study))
-    sizes = [parse_size(text, one.sizes) for text in size] or [dict(one.sizes)]
-    choices = parse_choices(list(choice), one.choices)
-    cells = compared(one, by, sizes, choices, _models(service, device), service.store, trials=0, search=None)
-    return {
-        "study": one.name,
-        "by": by,
-        "cells": [
-            {
-                "value": cell.value,
-                "size": dict(cell.size),
-                "device": cell.device,
-                "trials": cell.trials,
-                "valid": cell.valid,
-                "reason": cell.reason,
-                "best": trial_json(cell.problem, cell.best) if isinstance(cell.problem, Problem) else None,
-            }
-            for cell in cells
-        ],
-    }
-
-
-def _models(service: Service, device: str | None) -> list[DeviceInfo]:
-    """The device to compare on: one of this machine, or a stored model."""
-    from autotune.lookup.answer import table
-    from autotune.store.records import device_of
-
-    if device is not None:
-        with open_records(locate(service.config.database)) as records:
-            facts = [facts for fingerprint, _, facts in records.devices() if fingerprint == device]
-        if facts:
-            return [device_of(table(facts[-1]))]
-    return [service.machine.find(device)]
+    text = service.studies.text(study)
+    known = [*parameter_values(text), "size", "device"]
+    if by not in known:
+        raise Refused(
+            422,
+            f"cannot compare by {by!r:.80}{did_you_mean(by[:80], known)}",
+            where="by",
+            hint=f"known: {', '.join(known)}",
+        )
+    sizes = [parse_size(one, default_size(text)) for one in size]
+    choices = parse_choices(list(choice), offered_choices(text)) if choice else None
+    if device:
+        device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
+    cells = sides.sides(service.store, text.name, by, sizes=sizes, choices=choices, device=device or "")
+    return {"study": text.name, "by": by, "cells": cells}
 
 
 def tokens(service: Service) -> list[Json]:

@@ -77,12 +77,13 @@ class Overview(Access):
         *,
         study: str | None = None,
         device: str | None = None,
+        problem: int | None = None,
         names: Sequence[str] = (),
         submitted: bool = True,
         before: int | None = None,
         limit: int = 50,
     ) -> list[StoredSearch]:
-        """Return searches, newest first: of a study, a device model, of these uuids, before a number.
+        """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number.
 
         Not `submitted`: only those that no server was asked for.
         """
@@ -91,6 +92,8 @@ class Overview(Access):
             wanted.append(problems.c.study == study)
         if device is not None:
             wanted.append(problems.c.device == device)
+        if problem is not None:
+            wanted.append(searches.c.problem_id == problem)
         if names:
             wanted.append(searches.c.uuid.in_(names) | searches.c.submission.in_(names))
         if not submitted:
