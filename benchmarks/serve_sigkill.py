@@ -3,7 +3,7 @@
     python benchmarks/serve_sigkill.py [--kills 50] [--seed 1]
 
 Ten users send a search each at once, then another before each kill. The server is killed with SIGKILL, mostly while a
-search is at work, and started again on the same database. After each kill: no process of it lives two seconds later,
+search is at work, and started again on the same database. After each kill: no process of it lives five seconds later,
 the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that was
 answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
 """
@@ -80,7 +80,7 @@ class Place:
         """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
         began = time.monotonic()
         while left := alive(mark):
-            assert time.monotonic() - began < 2.0, f"processes {left} outlived {mark}"
+            assert time.monotonic() - began < 5.0, f"processes {left} outlived {mark}"
             time.sleep(0.01)
         gone_s = time.monotonic() - began
         stored = finished(self.database)

@@ -42,7 +42,7 @@ READ = documented()
 FOUND = documented(404)
 
 
-@router.get("/health", tags=["server"])
+@router.get("/health", responses=READ, tags=["server"])
 async def health() -> dict[str, str]:
     """Whether the server is there; open to everybody."""
     return {"status": "ok", "version": __version__}
