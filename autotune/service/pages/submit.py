@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import Value
+from autotune.lookup.asking import DEFAULT_STUDY
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.service import submit as submitting
 from autotune.service import views
@@ -33,7 +34,9 @@ def form(
     request: Request, service: Opened, caller: Reader, study: Word = "", device: Word = "", size: Word = ""
 ) -> Response:
     """The form, empty or as a page links to it."""
-    given = {"study": study or next(iter(service.studies.names()), OWN), "device": device, "size": size}
+    known = service.studies.names()
+    usual = DEFAULT_STUDY if DEFAULT_STUDY in known else next(iter(known), OWN)
+    given = {"study": study or usual, "device": device, "size": size}
     return _show(request, service, given)
 
 
