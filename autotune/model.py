@@ -154,7 +154,8 @@ class Trial:
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
     `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
     could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
-    and the work it does (study.problem.made_of), plain data; None where nobody told.
+    and the work it does (study.problem.made_of), plain data; None where nobody told. `origin` tells of a trial that
+    another tool made: its `format`, the `file` it was in and its `entry` there, JSON text; None for one made here.
     """
 
     configuration: Configuration
@@ -174,6 +175,7 @@ class Trial:
     finished: datetime | None = None
     environment: Environment = field(default_factory=dict, repr=False)
     made: Mapping[str, Any] | None = field(default=None, repr=False)
+    origin: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def time_ns(self) -> float:
@@ -182,12 +184,32 @@ class Trial:
         return best.median_ns if best is not None else math.nan
 
     @property
+    def paced_ns(self) -> float:
+        """The median of the first measurement at the machine's usual pace; infinite where there is none."""
+        return self.measurement.median_ns / _pace(self.environment) if self.measurement is not None else math.inf
+
+    @property
+    def standing_ns(self) -> float:
+        """What it is compared by while a search runs: its re-timed median, else its first at the usual pace."""
+        return self.retimed.median_ns if self.retimed is not None else self.paced_ns
+
+    @property
     def verified_runs(self) -> int:
         """How many verified runs it has stood among the finalists; 0 where it was not among them."""
         return _verified_runs(self.environment)
 
 
+PACE = "pace"
+"""Where a trial's environment says how many times as long as usual everything took when it was timed."""
+
+_MOST_PACE = 100.0
+
 _VERIFIED_RUNS = "verified_runs"
+
+
+def _pace(environment: Environment) -> float:
+    found = environment.get(PACE, 1.0)  # may have been imported
+    return found if isinstance(found, float) and 1 / _MOST_PACE < found < _MOST_PACE else 1.0
 
 
 def with_verified(environment: Environment, runs: int) -> dict[str, str | int | float]:

@@ -30,7 +30,7 @@ from autotune.store import ServerStore
 from benchmarks.sigkill import KERNEL, MARK, STUDY, alive, finished
 
 USERS = 10
-TRIALS = 20
+TRIALS = 12
 
 
 class Place:
@@ -137,7 +137,7 @@ def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
         place.send(url, draw.choice(list(place.users)), number)
     watch = None
     if draw.random() < 0.8:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 90
         while (search := running(url, token)) is None and time.monotonic() < until:
             time.sleep(0.1)
         if search is not None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from autotune import tuner
-from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
+from autotune.model import PACE, Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.pool import Stopped
 from autotune.ranking import FINALISTS
 from autotune.store import Store
@@ -215,3 +215,43 @@ def test_ties_overlap_the_best_when_timed_again() -> None:
     assert ties(best, [best, close, far, once]) == (close,)
     assert ties(once, [best, once]) == ()
     assert ties(None, [best]) == ()
+
+
+def test_what_its_interval_leaves_in_doubt_is_a_finalist_too(problem: Problem) -> None:
+    leader, *rest = ranked(problem)
+    wide = replace(rest[-1], measurement=Measurement((900, 950, 1400, 1500, 1600)))
+    assert wide in finalists([leader, wide])
+    assert rest[-1] not in finalists([leader, rest[-1]])
+
+
+def test_finalists_are_chosen_at_the_usual_pace_and_by_the_time_as_measured(problem: Problem) -> None:
+    trials = ranked(problem)
+    slow = replace(trials[-1], measurement=Measurement((1800,) * 5), environment={PACE: 2.0})
+    chosen = finalists([*trials, slow])
+    assert (chosen[0], chosen[-1]) == (slow, trials[0])
+
+
+def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem, store: Store) -> None:
+    quiet = search(problem, store, Finals(ranked(problem)))
+    assert quiet.is_ranked
+    assert quiet.best is not None
+    noisy = replace(quiet.best, retimed=Measurement(tuple(range(1000, 1500, 20))))
+    assert not replace(quiet, best=noisy, ties=(replace(noisy, configuration={}),)).is_ranked
+    assert replace(quiet, best=noisy, ties=()).is_ranked
+
+
+class Noisy(Finals):
+    """Whose finalists are as fast as each other, within a fifth of their time."""
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
+    ) -> Sequence[Measurement | Trial | None]:
+        super().retime(configurations)
+        return [Measurement(tuple(range(1000, 1240, 12))) for _ in configurations]
+
+
+def test_what_noise_kept_from_being_ranked_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
+    assert not search(problem, store, Noisy(ranked(problem))).is_ranked
+    evaluator = Finals(ranked(problem))
+    result = search(problem, store, evaluator)
+    assert (result.trials, len(evaluator.rounds), result.is_ranked) == (0, 1, True)

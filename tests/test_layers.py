@@ -18,7 +18,7 @@ PACKAGE = ROOT / "autotune"
 
 HOMES = {
     "pyopencl": {"devices"},
-    "optuna": {"samplers"},
+    "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},
 }
@@ -91,8 +91,8 @@ def test_no_file_needs_itself() -> None:
     list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the files
 
 
-def test_the_house_has_at_most_22_rooms() -> None:
-    assert len(rooms()) <= 22
+def test_the_house_has_at_most_24_rooms() -> None:
+    assert len(rooms()) <= 24
 
 
 def test_a_room_is_entered_by_its_door() -> None:

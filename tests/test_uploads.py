@@ -43,7 +43,6 @@ class Opened:
             self.seen.append(os.path.realpath(os.fsdecode(given[0])))
         elif event in (
             "exec",
-            "compile",
             "subprocess.Popen",
             "os.system",
             "os.exec",
@@ -226,5 +225,6 @@ def test_500_fuzzed_uploads_execute_nothing_and_read_no_file_of_the_server(outsi
 
 def _is_own(seen: str) -> bool:
     """Whether it is a file of the upload, or one that Python reads of itself."""
-    roots = (os.path.realpath(tempfile.gettempdir()) + "/autotune-upload-", sys.prefix, sys.base_prefix)
+    here = os.path.realpath(tempfile.gettempdir())
+    roots = (f"{here}/autotune-run-", f"{here}/.autotune-", sys.prefix, sys.base_prefix)
     return seen.startswith(roots) or seen.startswith("exec (<code object <module> at")

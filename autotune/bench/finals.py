@@ -46,8 +46,8 @@ _LAUNCH_S = 0.001
 class Finalist:
     """A plan that is timed again: its clock and times, the runs verified, and what went wrong.
 
-    `first_ns` is the time of its first run; `run_s` what a verified run takes, launches and checks included; 0 while
-    that is not known.
+    `first_ns` is the time of its first run; `turn` the samples of its last turn; `run_s` what a verified run takes,
+    launches and checks included; 0 while that is not known.
     """
 
     place: int
@@ -55,6 +55,7 @@ class Finalist:
     precise: Precise
     clock: Clock | None = None
     first_ns: int = 0
+    turn: Sequence[int] = ()
     verified: int = 0
     run_s: float = 0.0
     failure: Report | None = None
@@ -63,6 +64,11 @@ class Finalist:
     def median_ns(self) -> float:
         """The median of its samples, of one run each."""
         return median(self.precise.samples) / (self.clock.runs if self.clock else 1)
+
+    def take(self) -> None:
+        """Let the samples of its last turn count."""
+        for ns in self.turn:
+            self.precise.add(ns)
 
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured, sample by sample in the order of the rounds."""
@@ -76,7 +82,8 @@ class Finals:
     """Times plans in turn on one bench, in a new order each round, so that all meet the same machine.
 
     Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
-    taken within the same moments: what they say of two finalists is in their pairs.
+    taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
+    slower than usual, as the anchor shows, does not count while there is time for another.
     """
 
     bench: Bench
@@ -98,6 +105,9 @@ class Finals:
                 break
             for finalist in self._random.sample(sound, len(sound)):
                 self._attempt(finalist, self._turn)
+            if time.monotonic() >= deadline or not any(map(self._met_slowness, sound)):
+                for finalist in sound:
+                    finalist.take()
         self._verify(finalists, began + budget_s)
         return [finalist.answer() for finalist in finalists]
 
@@ -129,8 +139,12 @@ class Finals:
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
         finalist.verified += 1
-        for ns in samples:
-            finalist.precise.add(ns)
+        finalist.turn = samples
+
+    def _met_slowness(self, finalist: Finalist) -> bool:
+        """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise."""
+        anchor, runs = self.bench.anchor, finalist.clock.runs if finalist.clock else 1
+        return finalist.plan == anchor.plan and anchor.pace.is_slow([ns / runs for ns in finalist.turn])
 
     def _verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""

@@ -14,12 +14,14 @@ from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.finals import Finals
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
+from autotune.bench.pace import Anchor
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Limits, Report
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session
-from autotune.model import Measurement, Outcome
+from autotune.model import PACE, Measurement, Outcome
+from autotune.ranking import median
 from autotune.study import Plan, numpy_type
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
@@ -46,6 +48,7 @@ class Bench:
         self._watch = Stopwatch()
         self._launcher = Launcher(session, self._arena, limits, announce, self._watch)
         self.clocks = Clocks(session, self._launcher)
+        self.anchor = Anchor(self)
         self._compiled: dict[Any, Compiled] = {}
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
@@ -76,13 +79,10 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(None if patient else best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed = self._time(built, clock, best_ns, first_ns)
-            environment |= clock.facts()
-            watch.lap("time")
-            last = self.check_last(built, clock)
-            if last.reason:
-                raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong after the timed runs: {last.reason}")
-            watch.lap("verify")
+            timed, last = self._timed(built, clock, best_ns, [first_ns] if clock.runs == 1 else [])
+            if self.anchor.has_moved():  # so it may have while this was timed
+                timed, last = self._timed(self.build(plan), clock, best_ns, [])
+            environment |= {**clock.facts(), **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
                 max(verdict.max_error, last.max_error), **watch.seconds, busy_s=self._launcher.busy_s(),
@@ -187,9 +187,25 @@ class Bench:
         with noticing_loss():
             return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
 
-    def _time(self, built: Built, clock: Clock, best_ns: float | None, first_ns: int) -> Timed:
-        """Time by the rules; times that drift are thrown away once and taken again."""
-        pending = [first_ns] if clock.runs == 1 else []  # the verified run is the first of the warm-up
+    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: list[int]) -> tuple[Timed, Verdict]:
+        """Time a plan, then check what it left. Raises Fault."""
+        timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now, known)
+        self._watch.lap("time")
+        last = self.check_last(built, clock)
+        if last.reason:
+            raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong after the timed runs: {last.reason}")
+        self._watch.lap("verify")
+        return timed, last
+
+    def _note(self, plan: Plan, clock: Clock, timed: Timed) -> dict[str, str | int | float]:
+        """Offer a plan as the anchor; return the pace for its environment, where it is not the usual one."""
+        if not timed.stopped:
+            self.anchor.offer(plan, clock, median(timed.measurement.samples_ns))
+        pace = round(self.anchor.pace.now, 3)
+        return {} if pace == 1 else {PACE: pace}
+
+    def _time(self, built: Built, clock: Clock, best_ns: float | None, pending: list[int]) -> Timed:
+        """Time by the rules; times that drift are thrown away once and taken again. `pending` are known runs."""
 
         def source(count: int) -> Sequence[int]:
             return [pending.pop()] if pending else clock.sample(built, count)

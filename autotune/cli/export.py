@@ -1,4 +1,4 @@
-"""`autotune export`: every trial as JSON lines."""
+"""`autotune export`: every trial as JSON lines, or a study's in another tool's format."""
 
 from __future__ import annotations
 
@@ -8,24 +8,67 @@ from typing import Annotated
 import typer
 
 from autotune import text
-from autotune.cli.options import DatabaseOption
+from autotune.cli.import_ import say_left_out
+from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, load_study
 from autotune.cli.output import opened, say
 from autotune.errors import UsageError
+from autotune.exchange import WRITERS, gather, one
+from autotune.lookup.asking import device_meant
 from autotune.store import Store
-from autotune.text import in_quotes
+from autotune.study import offered_choices
+from autotune.text import did_you_mean, in_quotes, parse_choices, parse_size
+
+LINES = "jsonl"
+"""Our own format: the only one that keeps everything."""
+
+
+def _known_format(name: str) -> str:
+    known = (LINES, *WRITERS)
+    if name not in known:
+        hint = f"known: {', '.join(known)}"
+        raise UsageError(f"no format {name!r}{did_you_mean(name, known)}", where="--format", hint=hint)
+    return name
 
 
 def export_trials(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdout.")] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help=f"One of {', '.join((LINES, *WRITERS))}.", callback=_known_format
+        ),
+    ] = LINES,
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="STUDY", help="What to write in another tool's format.")
+    ] = None,
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
     database: DatabaseOption = None,
 ) -> None:
     """Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
+
+    Or a study's trials in the format of another tool: of all devices, sizes and choices, or of those given. What a
+    format cannot say is left out, and counted on stderr.
 
     \b
     Examples:
       autotune export > trials.jsonl
       autotune export trials.jsonl
+      autotune export cache.json --format kernel-tuner --study sgemm --device 0 --size 1024
+      autotune export trials.db --format optuna --study sgemm && optuna-dashboard sqlite:///trials.db
     """
+    if output == LINES:
+        if any(given is not None for given in (study, device, size, choice)):
+            raise UsageError("writes every trial", where="--format jsonl", hint="leave the options out")
+        _export_lines(file, database)
+        return
+    if study is None:
+        raise UsageError("writes the trials of one study", where=f"--format {output}", hint="say --study STUDY")
+    _export(output, file, study, device, size, choice, database)
+
+
+def _export_lines(file: Path | None, database: str | None) -> None:
     count = 0
     with Store.open(database) as store:
         try:
@@ -36,3 +79,46 @@ def export_trials(
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
     say(f"{text.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
+
+
+def _export(
+    format: str,
+    file: Path | None,
+    study_name: str,
+    selector: str | None,
+    sizes: list[str] | None,
+    choice: list[str] | None,
+    database: str | None,
+) -> None:
+    """Write a study's trials in a format of WRITERS."""
+    study, writer = load_study(study_name), WRITERS[format]
+    size = parse_size(sizes, study.sizes) if sizes else None
+    choices = parse_choices(choice, offered_choices(study.text)) if choice else None
+    model = None if selector is None else device_meant(selector, database).fingerprint
+    with Store.open(database) as store:
+        recordings, changed = gather(store, study, device=model, size=size, choices=choices)
+    if writer.single:
+        one(recordings, format)
+    count = sum(len(recording.own) + len(recording.imported) for recording in recordings)
+    if writer.database:
+        left_out = writer.write(recordings, _new(file, format))
+    else:
+        try:
+            with opened(file, "w") as out:
+                left_out = writer.write(recordings, out)
+        except OSError as error:
+            raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
+    left_out["of another text of the study, or none of its configurations"] += changed
+    say_left_out(left_out)
+    say(f"{text.count(count, 'trial')} of {study.name} looked at" + (f", written to {file}" if file else ""))
+
+
+def _new(file: Path | None, format: str) -> Path:
+    """Return the path of a database to be made. Raises UsageError where there is none, or something stands there."""
+    if file is None or str(file) == "-":
+        raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
+    if file.exists():
+        raise UsageError("is there already, and nothing is written over", where=str(file), hint="name another file")
+    if not file.parent.is_dir():
+        raise UsageError("cannot be written: no such folder", where=str(file))
+    return file

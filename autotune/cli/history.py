@@ -77,7 +77,7 @@ def _history_head(row: Row) -> tuple[str, ...]:
         text.time(trial.time_ns) if trial.outcome is Outcome.OK else _bound(row),
         _spread(row),
         row.key.device,
-        f"driver {trial.driver}",
+        f"driver {trial.driver}" if trial.origin is None else f"imported from {trial.origin['format']}",
     )
 
 

@@ -1,35 +1,186 @@
-"""`autotune import`: JSON lines as trials."""
+"""`autotune import`: JSON lines as trials, and other tools' files."""
 
 from __future__ import annotations
 
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
 from autotune import text
-from autotune.cli.options import DatabaseOption
-from autotune.cli.output import opened, say
+from autotune.cli.options import (
+    ChoiceOption,
+    DatabaseOption,
+    DeviceOption,
+    SizeOption,
+    assignments,
+    command,
+    load_study,
+)
+from autotune.cli.output import opened_bytes, say, warn
 from autotune.errors import UsageError
+from autotune.exchange import HEADER, READERS, Document, adopt, device_of, is_foreign, read, size_of
 from autotune.store import Store
+from autotune.study import offered_choices, problem_key
+from autotune.text import did_you_mean, parse_choices
+
+_BEGINNING = 2**16
+MOST_HEADER = 2**20
+"""Characters that a file may say beside its trials."""
+
+
+def _known_format(name: str | None) -> str | None:
+    if name is not None and name not in READERS:
+        hint = f"known: {', '.join(READERS)}"
+        raise UsageError(f"no format {name!r}{did_you_mean(name, READERS)}", where="--from", hint=hint)
+    return name
 
 
 def import_trials(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: stdin.")] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(READERS)}.", callback=_known_format),
+    ] = None,
+    study: Annotated[str | None, typer.Option("--study", metavar="STUDY", help="What another tool tuned.")] = None,
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="THEIRS=OURS", help="The study's name of a parameter. Repeatable."),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these values; the value where the file has none."),
+    ] = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Add the trials that `autotune export` wrote; those already here are not added again.
+    """Add the trials that `autotune export` wrote, or another tool did; those already here are not added again.
 
-    Where a line does not fit, nothing is added, and the line is named.
+    Where a line or an entry does not fit, nothing is added, and it is named. What another tool measured is no result
+    of this one: it tells the next search where to look, and its fastest configurations are measured first.
 
     \b
     Examples:
       autotune import trials.jsonl
       ssh lab autotune export | autotune import
+      autotune import cache.json --study ./blur.toml --device 0 --size N=4096
+      autotune import xgemm.json --study xgemm --rename MWG=TILE_M,NWG=TILE_N
     """
-    with Store.open(database) as store, opened(file, "r") as lines:
+    where = str(file or "stdin")
+    with opened_bytes(file) as stream:
+        beginning = stream.read(_BEGINNING)
+        whole = io.BufferedReader(_Joined(beginning, stream))
+        if origin is None and study is None and not is_foreign(beginning):
+            if any(given for given in (device, size, choice, rename, fix)):
+                raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
+            _import_lines(io.TextIOWrapper(whole, encoding="utf-8"), where, database)
+            return
+        name, document = read(whole, where, origin)
+    if study is None:
+        what = f"holds {READERS[name].about}{_of(document)}"
+        raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
+    _import_foreign(name, document, where, study, device, size, choice, rename, fix, database)
+
+
+def _import_lines(lines: Iterable[str], where: str, database: str | None) -> None:
+    with Store.open(database) as store:
         try:
-            count = store.import_lines(lines, str(file or "stdin"))
+            count = store.import_lines(lines, where)
         except UnicodeDecodeError as error:
-            raise UsageError("is no text in UTF-8", where=str(file or "stdin")) from error
+            raise UsageError("is no text in UTF-8", where=where) from error
     say(f"{text.count(count, 'new trial')} imported")
+
+
+def _import_foreign(
+    name: str,
+    document: Document,
+    where: str,
+    study_name: str,
+    selector: str | None,
+    sizes: list[str] | None,
+    choice: list[str] | None,
+    rename: list[str] | None,
+    fix: list[str] | None,
+    database: str | None,
+) -> None:
+    study = load_study(study_name)
+    choices = parse_choices(choice or (), offered_choices(study.text))
+    renamed = {theirs: _one(theirs, ours) for theirs, ours in assignments(rename, "--rename")}
+    parameters = {known: parameter.values for known, parameter in study.parameters.items()}
+    try:
+        meant = device_of(document, selector, database)
+        size, source = size_of(document, sizes or (), study.sizes)
+        wanted = dict(assignments(fix, "--fix"))
+        adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
+        told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
+        told[HEADER] = _header(document)
+    except UsageError as error:
+        raise error.at(where) from None
+    key = problem_key(study.text, size, choices, meant.fingerprint)
+    with Store.open(database) as store:
+        count = store.adopt(key, meant.info, adopted.trials, told)
+    for note in meant.notes:
+        say(note)
+    if document.device and meant.info is not None and document.device.lower() not in meant.info.name.lower():
+        warn(f"the file is of {document.device}; its trials are kept for {meant.fingerprint}")
+    say(f"{where}: {READERS[name].about}{_of(document)}, kept for {meant.fingerprint}")
+    say(f"size {text.pairs(size)}, from {source}")
+    for note in adopted.notes:
+        say(note)
+    say_left_out(adopted.left_out)
+    say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
+    again = command("search", study_name, None, size if sizes else {}, choices if choice else {}, database)
+    say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
+
+
+def say_left_out(left_out: Counter[str]) -> None:
+    """Say what could not be taken over, by reason, the most frequent first."""
+    reasons = [(reason, count) for reason, count in left_out.most_common() if count]
+    for reason, count in reasons[:8]:
+        say(f"left out: {text.count(count, 'trial')} {reason}")
+    if rest := sum(count for _, count in reasons[8:]):
+        say(f"left out: {text.count(rest, 'trial')} for other reasons")
+
+
+def _of(document: Document) -> str:
+    kernel = f" of {document.kernel}" if document.kernel else ""
+    return kernel + (f" on {document.device}" if document.device else "")
+
+
+def _one(theirs: str, ours: list[str]) -> str:
+    if len(ours) != 1:
+        raise UsageError(f"{theirs} is given {len(ours)} names", where="--rename", hint="write --rename THEIRS=OURS")
+    return ours[0]
+
+
+def _header(document: Document) -> str:
+    try:
+        header = json.dumps(document.header)
+    except RecursionError:
+        header = ""
+    if not header or len(header) > MOST_HEADER:
+        raise UsageError(f"says more than {MOST_HEADER} characters beside its trials", hint="nothing was imported")
+    return header
+
+
+class _Joined(io.RawIOBase):
+    """What was read of a stream, and its rest."""
+
+    def __init__(self, beginning: bytes, rest: IO[bytes]) -> None:
+        self._beginning = beginning
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        part = self._beginning[: len(buffer)] or self._rest.read(len(buffer))
+        self._beginning = self._beginning[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)

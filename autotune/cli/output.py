@@ -83,6 +83,18 @@ def opened(file: Path | None, mode: str) -> AbstractContextManager[IO[str]]:
         raise UsageError(f"cannot be opened: {error.strerror}", where=str(file)) from error
 
 
+def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:
+    """Open the FILE of a command for reading bytes; without one, or for `-`, stdin. Raises UsageError."""
+    if file is None or str(file) == "-":
+        if sys.stdin is None:
+            raise UsageError("is closed", where="stdin", hint="give a FILE")
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot be opened: {error.strerror}", where=str(file)) from error
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print a table on stdout; columns named in `right` hold numbers."""
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)

@@ -32,6 +32,7 @@ def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
         ("time", timing_text(best)),
         ("rate", rates_text(result.problem, best)),
         ("default", _against_default(result, best)),
+        ("noise", "" if result.is_ranked else _noise(result)),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
     ]
 
@@ -74,6 +75,13 @@ def _against_default(result: Result, best: Trial) -> str:
     return (
         f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast as {named}; "
         f"95 % interval {low:.2f} to {high:.2f}, timed in turns"
+    )
+
+
+def _noise(result: Result) -> str:
+    return (
+        f"the machine was too noisy to rank the fastest: the winner's time is known to {result.noise:.0%} only. End "
+        "what else runs here, and search again: the finalists of what is stored are timed anew"
     )
 
 

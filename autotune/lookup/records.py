@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, median, rank
 from autotune.store.location import (
+    IMPORTED,
     SCHEMA_VERSION,
     Location,
     damaged_database,
@@ -80,6 +81,7 @@ class Records(Protocol):
         """Return what is stored of a ranked time."""
 
 
+# What another tool made (of the sampler IMPORTED) is nobody's best.
 # Outcomes: 'ok' was verified and timed; 'pending' and 'lost' have not ended; 'stopped' says nothing of a rank.
 PROBLEM = """
 SELECT id FROM problems WHERE study = :study AND kernel_hash = :kernel_hash AND study_hash = :study_hash
@@ -90,25 +92,26 @@ SELECT id, kernel_hash, study_hash, device, size FROM problems
 WHERE study = :study AND choices = :choices ORDER BY id DESC
 """
 DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
-SEARCHES = "SELECT id, generation FROM searches WHERE problem_id = :problem"
+SEARCHES = f"SELECT id, generation FROM searches WHERE problem_id = :problem AND sampler <> '{IMPORTED}'"
 GROUPS = """
 SELECT outcome, driver, COUNT(*) AS trials, MAX(id) AS latest FROM trials WHERE search_id = :search
 GROUP BY outcome, driver
 """
-EVENTS = """
+EVENTS = f"""
 SELECT t.outcome, t.configuration_hash, t.driver, s.generation, t.id, t.time_ns
 FROM searches s JOIN trials t ON t.search_id = s.id
-WHERE s.problem_id = :problem AND t.outcome NOT IN ('pending', 'lost', 'stopped')
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost', 'stopped')
 """
-RETIMINGS = """
+RETIMINGS = f"""
 SELECT t.configuration_hash, t.driver, s.generation, t.id AS trial_id, r.id, r.time_ns
 FROM searches s JOIN trials t ON t.search_id = s.id JOIN retimings r ON r.trial_id = t.id AND r.driver = t.driver
-WHERE s.problem_id = :problem AND t.outcome = 'ok'
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome = 'ok'
 """
-ALL_RETIMINGS = """
+ALL_RETIMINGS = f"""
 SELECT t.configuration_hash, t.driver, s.generation, t.id AS trial_id, r.id, r.time_ns
 FROM retimings r CROSS JOIN trials t JOIN searches s ON s.id = t.search_id
-WHERE t.id = r.trial_id AND r.driver = t.driver AND s.problem_id = :problem AND t.outcome = 'ok'
+WHERE t.id = r.trial_id AND r.driver = t.driver AND s.problem_id = :problem AND s.sampler <> '{IMPORTED}'
+AND t.outcome = 'ok'
 """
 COUNT_RETIMINGS = "SELECT MAX(id) AS latest FROM retimings"
 FASTEST = """

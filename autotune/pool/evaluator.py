@@ -279,8 +279,8 @@ class DeviceEvaluator:
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
-        if trial.outcome is Outcome.OK and not trial.time_ns > (self.best_ns or math.inf):
-            self.best_ns = trial.time_ns
+        if trial.outcome is Outcome.OK and not trial.paced_ns > (self.best_ns or math.inf):
+            self.best_ns = trial.paced_ns
         self._done.put((task, report, trial))
 
     def _fail_builder(self, error: AutotuneError) -> None:

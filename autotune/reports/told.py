@@ -28,6 +28,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "best": trial_json(problem, result.best),
         "default": trial_json(problem, result.default),
         "why_no_default": result.why_no_default,
+        "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
             outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}
@@ -72,6 +73,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "device_name": row.device_name,
         "driver": trial.driver,
         "sampler": row.sampler,
+        "origin": None if trial.origin is None else trial.origin["format"],
         "configuration": trial.configuration,
         "outcome": trial.outcome.value,
         "reason": trial.reason,

@@ -121,13 +121,13 @@ class Proposer:
 
 
 def _time(trial: Trial) -> float:
-    if not 0 < trial.time_ns < math.inf:
-        raise ValueError(f"an ok trial needs a positive time, not {trial.time_ns}")
-    return trial.time_ns
+    if not 0 < trial.standing_ns < math.inf:
+        raise ValueError(f"an ok trial needs a positive time, not {trial.standing_ns}")
+    return trial.standing_ns
 
 
 def _bound(trial: Trial) -> float | None:
     """The lower bound of the time of a trial that was stopped, in nanoseconds."""
-    if trial.outcome == Outcome.STOPPED and 0 < trial.time_ns < math.inf:
-        return trial.time_ns
+    if trial.outcome == Outcome.STOPPED and 0 < trial.standing_ns < math.inf:
+        return trial.standing_ns
     return None

@@ -46,11 +46,11 @@ class Donor:
     """The log time over the best of one other device or size, as far as its trials tell."""
 
     def __init__(self, features: Features, trials: Sequence[Trial]) -> None:
-        order = sorted(range(len(trials)), key=lambda i: (trials[i].outcome != Outcome.OK, trials[i].time_ns))
+        order = sorted(range(len(trials)), key=lambda i: (trials[i].outcome != Outcome.OK, trials[i].standing_ns))
         trials = [trials[i] for i in _some(np.array(order), MOST_TRIALS)]
         # A stopped trial's time is a lower bound, of something slow: near enough.
-        times = np.array([np.nan if trial.outcome.failed else trial.time_ns for trial in trials])
-        best = min(trial.time_ns for trial in trials if trial.outcome == Outcome.OK)
+        times = np.array([np.nan if trial.outcome.failed else trial.standing_ns for trial in trials])
+        best = min(trial.standing_ns for trial in trials if trial.outcome == Outcome.OK)
         logs = np.log(times / best)
         self.cap = float(np.nanquantile(logs, CAP))
         values = np.where(np.isnan(logs), self.cap, np.minimum(logs, self.cap))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, StudyError
 from autotune.identity import STUDY_NAME
+from autotune.pool.folder import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
@@ -26,12 +25,12 @@ class Studies:
     def __init__(self, store: ServerStore, config: Config) -> None:
         self._store = store
         self._config = config
-        self._folder = tempfile.TemporaryDirectory(prefix="autotune-uploads-")
+        self._folder = RunFolder()
         self._read: OrderedDict[str, StudyText] = OrderedDict()
 
     def close(self) -> None:
         """Remove what was unpacked."""
-        self._folder.cleanup()
+        self._folder.remove()
 
     def names(self) -> list[str]:
         """Return the names of the server's own studies."""
@@ -72,7 +71,7 @@ class Studies:
         name = uploads.digest(upload)
         found = self._read.get(name)
         if found is None:
-            folder = Path(self._folder.name) / name
+            folder = self._folder.path / name
             try:
                 uploads.require_small(upload, self._config.limits)
                 folder.mkdir(exist_ok=True)

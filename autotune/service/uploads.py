@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import StudyError
+from autotune.pool.folder import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
 from autotune.study import Study, StudyText, confined, read_study
@@ -61,8 +61,14 @@ def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
 @contextmanager
 def unpacked(upload: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the path of an upload's study file, in a folder that lasts for this context."""
-    with tempfile.TemporaryDirectory(prefix="autotune-upload-") as folder, clear_of(folder):
-        yield unpack(upload, Path(folder))
+    run = RunFolder()
+    try:
+        folder = run.path / "upload"
+        folder.mkdir()
+        with clear_of(str(folder)):
+            yield unpack(upload, folder)
+    finally:
+        run.remove()
 
 
 @contextmanager

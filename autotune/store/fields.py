@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -82,6 +83,19 @@ def _are(entries: object, kind: type) -> bool:
     return isinstance(entries, list) and all(type(entry) is kind for entry in entries)
 
 
+MOST_ENTRY = 2**20
+"""Characters that another tool may have written of one trial."""
+
+
+def origin_fault(entry: object) -> str:
+    """Return what is wrong with what a trial tells of the tool that made it; "" where it may enter."""
+    if not isinstance(entry, dict) or set(entry) != {"format", "file", "entry"}:
+        return "is not format, file and entry"
+    if not _are(list(entry.values()), str) or not re.fullmatch(r"[a-z0-9-]{1,40}", entry["format"]):
+        return "holds what no file gives"
+    return f"is longer than {MOST_ENTRY} characters" if len(entry["entry"]) > MOST_ENTRY else ""
+
+
 Text = Annotated[StrictStr, AfterValidator(clean)]
 Name = Annotated[StrictStr, _without(name_fault)]
 Value = Annotated[StrictInt | StrictFloat | StrictStr, _without(value_fault)]
@@ -125,6 +139,13 @@ def _made(column: object) -> dict[str, Any]:
     return dict(found)
 
 
+def _origin(column: object) -> dict[str, Any]:
+    found = json.loads(text(column))
+    if fault := origin_fault(found):
+        raise ValueError(fault)
+    return dict(found)
+
+
 def _integers(values: Iterable[int]) -> str:
     return ordered([int(value) for value in values])  # NumPy's integers are welcome
 
@@ -137,6 +158,7 @@ def _bounded(error: float) -> float:
 _CONFIGURATION = Kind(TextColumn, dict[Name, Value], ordered, mapping, is_json=True)
 _FACTS = Kind(TextColumn, Facts, ordered, mapping, is_json=True)
 _MADE = Kind(TextColumn, Annotated[dict[str, Any], _without(_made_fault)], ordered, _made, is_json=True)
+_ORIGIN = Kind(TextColumn, Annotated[dict[str, Any], _without(origin_fault)], ordered, _origin, is_json=True)
 _SAMPLES = Kind(TextColumn, Samples, _integers, _nanoseconds, is_json=True)
 _WARMUP = Kind(TextColumn, Nanoseconds, _integers, _nanoseconds, is_json=True)
 _OUTCOME = Kind(TextColumn, Outcome, str, Outcome)
@@ -211,6 +233,7 @@ FIELDS = (
     TrialField("finished", _INSTANT, optional=True),
     TrialField("environment", _FACTS),
     TrialField("made", _MADE, optional=True, added=True),
+    TrialField("origin", _ORIGIN, optional=True, added=True),
 )
 """In the order of the columns; the re-timings have a table of their own."""
 

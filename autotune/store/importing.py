@@ -7,6 +7,7 @@ transaction, so that a search at work beside this waits for seconds at most.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import IO, Any, NamedTuple
@@ -14,12 +15,13 @@ from typing import IO, Any, NamedTuple
 from sqlalchemy import Connection, insert, select, update
 
 from autotune.errors import StoreError
-from autotune.identity import ProblemKey, key_columns
+from autotune.identity import ProblemKey, digest, key_columns
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import queries
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
-from autotune.store.records import Columns, device_of, ordered
+from autotune.store.location import IMPORTED
+from autotune.store.records import Columns, device_of, now, ordered
 from autotune.store.schema import problems, retimings, searches, trials
 
 
@@ -58,6 +60,35 @@ def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str,
             entry = _Waiting(where, line.search.uuid, line.device_number, _columns(line, trial), rows)
             waiting.write(json.dumps(entry) + "\n")
     return found
+
+
+def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str]) -> tuple[str, Search]:
+    """Return the search that a file of another tool is, by its uuid: the same for what goes on where that ended."""
+    uuid = digest([IMPORTED, key_columns(key), *(told.get(name, "") for name in ("format", "device", "kernel"))])
+    columns = {
+        "uuid": uuid,
+        "generation": 0,
+        "sampler": IMPORTED,
+        "seed": None,
+        "environment": ordered(told),
+        "started": now(),
+        "ended": now(),
+        "reason": IMPORTED,
+    }
+    return uuid, Search(key_columns(key), [], [] if device is None else [device], columns, told.get("file", ""))
+
+
+def wait(search: tuple[str, Search], trials: Iterable[Trial], waiting: IO[str]) -> dict[str, Search]:
+    """Write another tool's trials to `waiting` as columns. Equal ones of a file are as many trials, and stay so."""
+    uuid, found = search
+    seen: Counter[str] = Counter()
+    for trial in trials:
+        name = digest([uuid, trial.configuration, trial.outcome, trial.time_ns, trial.origin and trial.origin["entry"]])
+        seen[name] += 1
+        columns = {"uuid": digest([name, seen[name]]), **trial_columns(trial)}
+        entry = _Waiting(found.where, uuid, 0 if found.devices else None, columns, [])
+        waiting.write(json.dumps(entry) + "\n")
+    return {uuid: found}
 
 
 def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search]) -> int:

@@ -28,6 +28,7 @@ from autotune.store.fields import (
     entries,
     trial_from,
 )
+from autotune.store.location import IMPORTED
 from autotune.store.records import Columns, ordered
 from autotune.store.schema import devices, search_devices, searches, trials
 
@@ -157,4 +158,6 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
     trial = trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})
     if trial.outcome not in (Outcome.PENDING, Outcome.LOST) and trial.finished is None:
         raise StoreError("finished: an instant is missing", where=where, hint=HINT)
+    if (trial.origin is None) != (line.search.sampler != IMPORTED) or (trial.origin is not None and line.retimings):
+        raise StoreError("origin: another than that of its search", where=where, hint=HINT)
     return line, trial

@@ -15,11 +15,14 @@ from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The version this program writes: the number of migrations in schema.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
 """The tables of every version, beside `schema_version`."""
+
+IMPORTED = "import"
+"""The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",

@@ -13,6 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
+from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
 from autotune.store.records import Columns, device_columns, now
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
@@ -146,6 +147,7 @@ def verified(search_id: int, configuration_hash: str) -> Select[Any]:
         .where(
             searches.c.problem_id == problem_id,
             searches.c.generation <= own,
+            searches.c.sampler != IMPORTED,
             trials.c.driver.in_(drivers(search_id)),
             trials.c.configuration_hash == configuration_hash,
             trials.c.outcome == Outcome.OK.value,
@@ -170,9 +172,24 @@ def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]
 
 
 def latest(connection: Connection, problem_id: int) -> list[Trial]:
-    """Return the finished trials of a problem's latest generation in the order they began."""
+    """Return the finished trials of a problem's latest generation in the order they began, none of other tools."""
     wanted = searches.c.generation == generation(connection, problem_id)
-    return finished(connection, and_(searches.c.problem_id == problem_id, wanted))
+    return finished(connection, and_(searches.c.problem_id == problem_id, wanted, searches.c.sampler != IMPORTED))
+
+
+def imported(connection: Connection, problem_id: int) -> list[Trial]:
+    """Return the trials of a problem that other tools made, in the order they were stored."""
+    return finished(connection, and_(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED))
+
+
+def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any], list[Trial]]]:
+    """Return what is told of each import of a problem, with its trials."""
+    query = select(searches.c.id, searches.c.environment).order_by(searches.c.id)
+    query = query.where(searches.c.problem_id == problem_id, searches.c.sampler == IMPORTED)
+    return [
+        (json.loads(environment), finished(connection, searches.c.id == search_id))
+        for search_id, environment in connection.execute(query).all()
+    ]
 
 
 def everything() -> Select[Any]:

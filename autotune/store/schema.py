@@ -315,6 +315,11 @@ def _made(connection: Connection) -> None:
     )
 
 
+def _origin(connection: Connection) -> None:
+    """Which trials another tool made, and what it wrote of them."""
+    _run(connection, "ALTER TABLE trials ADD COLUMN origin TEXT")
+
+
 def _service(connection: Connection) -> None:
     """What a server is asked for and by whom: its queue, and tokens."""
     _run(
@@ -358,4 +363,4 @@ def _service(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _service)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _service)

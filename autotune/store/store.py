@@ -23,9 +23,9 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
@@ -36,9 +36,11 @@ from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
 from autotune.store.location import locate
-from autotune.store.records import key_of, now, ordered
-from autotune.store.schema import migrate, problems, searches, trials
+from autotune.store.records import device_of, key_of, now, ordered
+from autotune.store.schema import devices, migrate, problems, searches, trials
 from autotune.text import clean
+
+_Found = TypeVar("_Found")
 
 _IN_MEMORY = 16 * 2**20
 """Bytes of an import that wait in memory; beyond, in a temporary file."""
@@ -195,31 +197,52 @@ class Store(Access):
         """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
-        out, so that it is tried again.
+        out, so that it is tried again; so is what other tools made.
         """
+        return self._of_problem(key, queries.latest)
+
+    def imported(self, key: ProblemKey) -> list[Trial]:
+        """Return the trials of exactly this problem that other tools made, in the order they were stored."""
+        return self._of_problem(key, queries.imported)
+
+    def imports(self, key: ProblemKey) -> list[tuple[dict[str, Any], list[Trial]]]:
+        """Return the same by the file that they were in: what was told of it to `adopt`, and its trials."""
+        return self._of_problem(key, queries.imports)
+
+    def problems(self, study: str) -> list[tuple[ProblemKey, DeviceInfo | None]]:
+        """Return the problems of a study, oldest first, each with its device as it was last described; None: never."""
+        with self._reading() as connection:
+            rows = connection.execute(select(problems).where(problems.c.study == study).order_by(problems.c.id))
+            keys = [key_of(row) for row in rows.mappings()]
+            used = connection.execute(select(devices.c.fingerprint, devices.c.facts).order_by(devices.c.id)).all()
+        facts = {row.fingerprint: row.facts for row in used}
+        known = {name: device_of(json.loads(facts[name])) for name in {key.device for key in keys} & facts.keys()}
+        return [(key, known.get(key.device)) for key in keys]
+
+    def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
         with self._reading() as connection:
             problem_id = connection.execute(
                 select(problems.c.id).where(queries.same(problems, key_columns(key)))
             ).scalar()
-            if problem_id is None:
-                return []
-            return queries.latest(connection, problem_id)
+            return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return the finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those of the latest generation, as `trials` does.
+        Those of the latest generation, as `trials` does; then what other tools made, for this very problem too.
         """
         columns = key_columns(key)
         alike = and_(
             problems.c.study == columns["study"],
             problems.c.kernel_hash == columns["kernel_hash"],
             problems.c.choices == columns["choices"],
-            (problems.c.device != columns["device"]) | (problems.c.size != columns["size"]),
         )
+        other = (problems.c.device != columns["device"]) | (problems.c.size != columns["size"])
         with self._reading() as connection:
-            rows = connection.execute(select(problems).where(alike).order_by(problems.c.id)).mappings().all()
-            found = [(key_of(row), queries.latest(connection, row["id"])) for row in rows]
+            rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
+            keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
+            found = [(key, queries.latest(connection, number)) for key, number, is_other in keys if is_other]
+            found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
     def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[Row]:
@@ -267,6 +290,20 @@ class Store(Access):
         """Yield every trial as one line of JSON, oldest first."""
         with self._reading() as connection:
             yield from interchange.export_lines(connection)
+
+    def adopt(
+        self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
+    ) -> int:
+        """Add the trials that another tool made, all or none; return how many were new.
+
+        `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
+        trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
+        """
+        search = importing.foreign(key, device, told)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.wait(search, trials, waiting)
+            with self._writing() as connection:
+                return importing.store(connection, waiting, found)
 
     def import_lines(self, lines: Iterable[str], source: str = "") -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from autotune.tuner.loop import Ledger
 
 
+MOST_FINALISTS = 8
+"""Finalists at most, where their intervals leave it in doubt which of them is the fastest."""
+
+
 @dataclass
 class Finale:
     """Finds the best of a search's trials, which it replaces in the ledger by what it learns of them.
@@ -60,11 +64,13 @@ class Finale:
         chosen = self._chosen()
         best = self.ledger.best()
         due = chosen if not self._retimed or best is None else [best]
-        if all(trial.retimed is not None or identity(trial.configuration) in self._retimed for trial in due):
+        known = all(trial.retimed is not None or identity(trial.configuration) in self._retimed for trial in due)
+        # What an earlier search could not rank for noise is timed anew, once.
+        if known and (self._retimed or is_ranked(best, self.ledger.passed())):
             return False
         self.report("re-timing the finalists")
         self._retimed.update(identity(trial.configuration) for trial in chosen)
-        self.evaluator.best_ns = max(map(first_median, chosen))
+        self.evaluator.best_ns = max(trial.paced_ns for trial in chosen)
         answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
         for trial, answer in zip(chosen, answers, strict=True):
             if isinstance(answer, Trial):
@@ -89,10 +95,10 @@ class Finale:
     def _measure_overlooked(self) -> bool:
         """Measure again what was stopped for being slower than a configuration that failed as a finalist."""
         best = self.ledger.best()
-        bound = first_median(best) if best is not None else math.inf
-        stopped = [trial for trial in self.ledger.trials if trial.outcome is Outcome.STOPPED and trial.time_ns < bound]
+        bound = best.paced_ns if best is not None else math.inf
+        stopped = [trial for trial in self.ledger.trials if trial.outcome is Outcome.STOPPED and trial.paced_ns < bound]
         due = [trial for trial in stopped if identity(trial.configuration) not in self._measured]
-        due = sorted(due, key=lambda trial: trial.time_ns)[:FINALISTS] if self._failed else []
+        due = sorted(due, key=lambda trial: trial.paced_ns)[:FINALISTS] if self._failed else []
         self.evaluator.best_ns = bound if best is not None else None
         for trial in due:
             self._measured.add(identity(trial.configuration))
@@ -137,14 +143,32 @@ def _events(place: int, trial: Trial, driver: str) -> list[Event]:
 def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial]:
     """Return the few verified trials, fastest first, among which the best is to be found by timing them again.
 
-    No more than can be timed within the budget, but two.
+    At the machine's usual pace: the fastest few within a margin, and whatever its interval leaves in doubt. No more
+    than can be timed within the budget, but two; and that of the least time as measured, by which a look-up goes.
     """
-    ordered = sorted(passed, key=first_median)
-    bound = FINALIST_MARGIN * min(map(first_median, passed), default=math.inf)
-    found = [trial for trial in ordered[:FINALISTS] if first_median(trial) <= bound]
+    ordered = sorted(passed, key=_paced)
+    found = [trial for trial in ordered[:FINALISTS] if trial.paced_ns <= FINALIST_MARGIN * ordered[0].paced_ns]
+    found += [trial for trial in ordered[len(found) : MOST_FINALISTS] if _may_be_faster(trial, ordered[0])]
     while len(found) > 2 and retiming_s(found) > budget_s:
         found.pop()
-    return found
+    least = min(passed, key=first_median, default=None)
+    return found if least is None or least in found else [*found, least]
+
+
+def _paced(trial: Trial) -> float:
+    return trial.paced_ns
+
+
+def _may_be_faster(trial: Trial, leader: Trial) -> bool:
+    """Say whether the intervals of two first medians meet, at the machine's usual pace."""
+    (low, _), (_, high) = _paced_interval(trial), _paced_interval(leader)
+    return low <= high
+
+
+def _paced_interval(trial: Trial) -> tuple[float, float]:
+    low, high = _interval(trial.measurement) if trial.measurement is not None else (math.nan, math.nan)
+    pace = first_median(trial) / trial.paced_ns
+    return low / pace, high / pace
 
 
 def retiming_s(trials: Sequence[Trial]) -> float:
@@ -159,6 +183,19 @@ def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
     _, high = _interval(best.retimed)
     rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
     return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
+
+
+def noise(best: Trial | None) -> float:
+    """Return the width of a re-timed winner's interval as a share of its median; NaN where it was not re-timed."""
+    if best is None or best.retimed is None:
+        return math.nan
+    low, high = _interval(best.retimed)
+    return (high - low) / best.retimed.median_ns
+
+
+def is_ranked(best: Trial | None, trials: Sequence[Trial]) -> bool:
+    """Return False where others may be faster than the best by more than `FINALIST_MARGIN`, as far as times tell."""
+    return not (noise(best) > FINALIST_MARGIN - 1 and ties(best, trials))
 
 
 def first_median(trial: Trial) -> float:

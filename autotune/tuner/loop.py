@@ -13,7 +13,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.store import Store
 from autotune.study import Problem
-from autotune.tuner.finale import Finale, fastest, first_median, ranked, ties
+from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
 
@@ -123,7 +123,7 @@ class Search:
         )
         self._since_best = 0
         self.best = ledger.best()
-        evaluator.best_ns = first_median(self.best) if self.best else None
+        evaluator.best_ns = self.best.standing_ns if self.best else None
 
     def run_trials(self) -> str:
         """Run trials until something says stop; return what. Those that no device has begun are left for next time.
@@ -209,7 +209,7 @@ class Search:
         self._ledger.end(trial)
         self._proposer.tell(trial)
         self._since_best += 1
-        if trial.outcome is Outcome.OK and (self.best is None or trial.time_ns < first_median(self.best)):
+        if trial.outcome is Outcome.OK and (self.best is None or trial.standing_ns < self.best.standing_ns):
             self.best, self._since_best = trial, 0
         if self._reporter is not None:
             self._reporter(SEARCH, self._ledger.new, self.best, trial)

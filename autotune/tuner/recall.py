@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from autotune.bench import is_too_large
 from autotune.devices import traits
-from autotune.model import DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
+from autotune.model import Configuration, DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import clean
@@ -47,6 +47,18 @@ def donors(problem: Problem, stored: Sequence[Trial], store: Store) -> list[tupl
     """Return what other devices, sizes and drivers gave: it says where to look, not how fast it is."""
     others = [trial for trial in stored if not _is_of(problem.device, trial)]
     return [(problem.key, others)] * bool(others) + store.related(problem.key)
+
+
+IMPORTED_FIRST = 3
+"""So many of the fastest that other tools found for a problem are tried before anything is proposed."""
+
+
+def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configuration]:
+    """Return the configurations that are the fastest by what other tools tell, of those that are valid here."""
+    passed = [one for one in imported if one.outcome is Outcome.OK and one.configuration in problem.space]
+    fastest_first = sorted(passed, key=lambda trial: trial.time_ns)
+    found = {identity(trial.configuration): trial.configuration for trial in fastest_first}
+    return list(found.values())[:IMPORTED_FIRST]
 
 
 def _is_of(device: DeviceInfo, trial: Trial) -> bool:

@@ -13,6 +13,7 @@ from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
 from autotune.ranking import median_interval
 from autotune.study import Problem
+from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
 
 SEARCH = "search"
@@ -148,6 +149,16 @@ class Result:
         from autotune.tuner.notebook import shown
 
         return shown(self)
+
+    @property
+    def noise(self) -> float:
+        """The width of the winner's interval as a share of its median, as it was timed again; NaN where it was not."""
+        return noise(self.best)
+
+    @property
+    def is_ranked(self) -> bool:
+        """False where others may be faster than the winner by more than a twentieth, as far as the times tell."""
+        return is_ranked(self.best, self.ties)
 
     @property
     def why_no_default(self) -> str:

@@ -14,7 +14,7 @@ from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.store import Store
 from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
-from autotune.tuner.recall import donors, ours, recall
+from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Request
 from autotune.tuner.result import ProgressCallback, Result
@@ -29,10 +29,12 @@ def run(
 ) -> Result:
     """Search a problem until the budget is spent or the space is exhausted; every trial is stored as it ends.
 
-    The study's default configuration comes first, then those of `request.start`. Whoever sets `stop`, from any thread,
-    ends the search in order, within half a second: the result says `interrupted`, as it does after a KeyboardInterrupt.
-    The loss of all workers ends it too, where a best is known: the result names the `failure`. `on_progress` is told
-    after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and is left open.
+    The study's default configuration comes first, then those of `request.start`, and the fastest that other tools are
+    stored to have found for this problem, which count once they are measured here. Whoever sets `stop`, from any
+    thread, ends the search in order, within half a second: the result says `interrupted`, as it does after a
+    KeyboardInterrupt. The loss of all workers ends it too, where a best is known: the result names the `failure`.
+    `on_progress` is told after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and
+    is left open.
 
     Raises WorkerError and SetupError where no best is known, and StoreError, DeviceError, StudyError, SpaceError.
     """
@@ -63,7 +65,8 @@ def _search(
     proposer = Proposer(problem.space, request.sampler, request.seed, donors=prior)
     proposer.add(known)
     done = {identity(trial.configuration) for trial in known}
-    for configuration in (problem.default, *request.start):
+    foreign = [] if request.cold else imported_best(problem, store.imported(problem.key))
+    for configuration in (problem.default, *request.start, *foreign):
         if identity(configuration) not in done:
             proposer.enqueue(configuration)
     number = store.start_search(

@@ -4,7 +4,8 @@
 
 Each search tries 60 configurations of known times on a device whose clock ramps up, that runs at half its speed for
 seconds now and then, has two speeds 8 % apart, and a fifth of whose runs are up to 60 % longer. Ours: `measure` with
-its early stop, then the five fastest and the default in turns. Beside it the mean and the least of seven runs each.
+its early stop and an anchor that shows the pace, then the five fastest and the default in turns. Beside it the mean
+and the least of seven runs each.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from autotune.bench.finals import LEAST_S
-from autotune.bench.timing import Precise, Rules, measure
+from autotune.bench.pace import Pace
+from autotune.bench.timing import Precise, Rules, Timed, measure
 from autotune.ranking import FINALISTS, median_interval, speedup
+from autotune.tuner.loop import RETIME_S
 
 RUNS = 40  # of a sample, as the queue's clock takes them
 GAP_S = 0.05  # between two trials: builds and verification
@@ -45,31 +48,56 @@ class Device:
         return round(ns)
 
 
-def ours(device: Device, times: Sequence[float]) -> tuple[int, bool | None, bool]:
-    """Return the pick, whether its interval holds its truth, and whether it is said to be faster than the default."""
-    rules, medians, best = Rules(), dict[int, float](), math.inf
-    for index, true_ns in enumerate(times):
-        device.now += GAP_S
+class Search:
+    """Ours: the rules, the pace and the finale's turns on such a device, as `bench` puts them to work."""
 
-        def source(count: int, true_ns: float = true_ns) -> list[int]:
-            return [device.run(true_ns, RUNS) for _ in range(count)]
+    def __init__(self, device: Device, times: Sequence[float]) -> None:
+        self.device, self.times = device, times
+        self.pace = Pace(lambda: device.now)
+        self.anchor = 0
+        self.medians: dict[int, float] = {}  # at the usual pace
+        self.rules = Rules()
 
-        timed = measure(source, rules, best if best < math.inf else None, runs=RUNS)
-        if not timed.stopped:
-            medians[index] = timed.measurement.median_ns
-            best = min(best, medians[index])
-    chosen = sorted(medians, key=medians.__getitem__)[:FINALISTS]
-    finalists = {index: Precise(replace(rules, least_s=LEAST_S)) for index in {*chosen, 0}}
-    while not all(one.finished for one in finalists.values()):
-        for index in device.random.sample(list(finalists), len(finalists)):
-            for ns in [device.run(times[index], RUNS) for _ in range(4)][1:]:
-                finalists[index].add(ns)
-    found = {index: [ns / RUNS for ns in one.samples] for index, one in finalists.items()}
-    pick = min(chosen, key=lambda index: median(found[index]))
-    truth = times[pick] * _TRUE
-    low, high = median_interval(found[pick])
-    _, surely, _ = speedup(found[0], found[pick])
-    return pick, low <= truth <= high, pick != 0 and surely > 1
+    def run(self) -> tuple[int, bool, bool]:
+        """Return the pick, whether its interval holds its truth, and whether it is said to beat the default."""
+        for index in range(len(self.times)):
+            self.device.now += GAP_S
+            timed = self._time(index)
+            if self.pace.is_due and self.pace.read(lambda count: self._runs(self.anchor, count)):
+                timed = self._time(index)
+            if not timed.stopped:
+                self.medians[index] = timed.measurement.median_ns / self.pace.now
+                if self.pace.offer(timed.measurement.median_ns):
+                    self.anchor = index
+        chosen = sorted(self.medians, key=self.medians.__getitem__)[:FINALISTS]
+        found = self._turns({*chosen, 0})
+        pick = min(chosen, key=lambda index: median(found[index]))
+        low, high = median_interval(found[pick])
+        _, surely, _ = speedup(found[0], found[pick])
+        return pick, low <= self.times[pick] * _TRUE <= high, pick != 0 and surely > 1
+
+    def _time(self, index: int) -> Timed:
+        best = min(self.medians.values(), default=None)
+        bound = None if best is None else best * self.pace.now
+        return measure(lambda count: self._samples(index, count), self.rules, bound, runs=RUNS)
+
+    def _turns(self, chosen: set[int]) -> dict[int, list[float]]:
+        rules, deadline = replace(self.rules, least_s=LEAST_S), self.device.now + RETIME_S * 2 / 3
+        finalists = {index: Precise(rules) for index in chosen}
+        while not all(one.finished for one in finalists.values()):
+            order = self.device.random.sample(list(finalists), len(finalists))
+            turns = {index: self._samples(index, 4)[1:] for index in order}
+            slow = self.anchor in turns and self.pace.is_slow([ns / RUNS for ns in turns[self.anchor]])
+            for index, turn in turns.items() if not slow or self.device.now >= deadline else ():
+                for ns in turn:
+                    finalists[index].add(ns)
+        return {index: [ns / RUNS for ns in one.samples] for index, one in finalists.items()}
+
+    def _samples(self, index: int, count: int) -> list[int]:
+        return [self.device.run(self.times[index], RUNS) for _ in range(count)]
+
+    def _runs(self, index: int, count: int) -> list[float]:
+        return [ns / RUNS for ns in self._samples(index, count + 1)[1:]]
 
 
 def seven(device: Device, times: Sequence[float], estimate: Callable[[Sequence[float]], float]) -> int:
@@ -103,7 +131,7 @@ def main() -> None:
         times = [20_000 * (1 + draw.expovariate(2)) for _ in range(60)]
         if seed % 2:
             times[0] = min(times)  # nothing is faster than the default
-        pick, holds, faster = ours(Device(seed), times)
+        pick, holds, faster = Search(Device(seed), times).run()
         covered += bool(holds)
         false += faster and times[pick] >= times[0]
         losses["ours"].append(times[pick] / min(times) - 1)

@@ -1,0 +1,38 @@
+"""Other tools' files, in and out: one file and one row each.
+
+A trial that comes in keeps what its tool wrote of it, and is marked with its origin: it tells a search where to look,
+is measured here before it counts, and is nobody's best until then.
+
+    document.py      what a file says, whatever its format; the Reader protocol
+    reading.py       bytes -> document: unpacked, its format recognised
+    belonging.py     the device and the size that a document is of
+    adopt.py         document -> trials of a study
+    recording.py     what is stored of a problem, as it is written; the Writer protocol is a function of it
+    gathering.py     the problems of a study that an export is about
+    kernel_tuner.py, t4.py, clblast.py, ktt.py, wisdom.py, csv.py, optuna.py: the formats
+"""
+
+from autotune.exchange.adopt import Adopted, adopt
+from autotune.exchange.belonging import device_of, size_of
+from autotune.exchange.document import Document
+from autotune.exchange.gathering import HEADER, gather, one
+from autotune.exchange.reading import READERS, is_foreign, read
+from autotune.exchange.recording import Recording
+from autotune.exchange.writing import WRITERS, Writer
+
+__all__ = [
+    "HEADER",
+    "READERS",
+    "WRITERS",
+    "Adopted",
+    "Document",
+    "Recording",
+    "Writer",
+    "adopt",
+    "device_of",
+    "gather",
+    "is_foreign",
+    "one",
+    "read",
+    "size_of",
+]

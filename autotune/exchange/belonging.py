@@ -1,0 +1,56 @@
+"""What another tool's trials belong to: the device and the size that the file names, or that the user does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from autotune.devices import list_devices
+from autotune.errors import DeviceError, SetupError, UsageError
+from autotune.exchange.document import Document
+from autotune.lookup import stored_devices
+from autotune.lookup.asking import Meant, device_meant
+from autotune.text import parse_size
+
+HINT = "say --device: an index, a name that is stored, or a fingerprint such as nvidia-h200-132cu-140g"
+
+
+def device_of(document: Document, selector: str | None, database: str | None) -> Meant:
+    """Return the device model that a file is of: the one selected, else the only one here or stored that has its name.
+
+    Raises UsageError where the file names none, or one that nobody here knows; DeviceError, SetupError.
+    """
+    if selector is not None:
+        return device_meant(selector, database)
+    if not document.device.strip():
+        raise UsageError("does not say which device it is of", hint=HINT)
+    try:
+        here = {info.fingerprint: info for info in list_devices()}
+    except SetupError:
+        here = {}
+    known = {fingerprint: info.name for fingerprint, info in here.items()} | dict(stored_devices(database))
+    found = [fingerprint for fingerprint, name in known.items() if _is_same(name, document.device)]
+    if len(found) != 1:
+        what = "no device here or stored has" if not found else f"{len(found)} devices here or stored have"
+        raise DeviceError(f"is of {document.device!r:.80}, a name that {what}", hint=HINT)
+    return Meant(found[0], here.get(found[0]))
+
+
+def _is_same(here: str, there: str) -> bool:
+    """Whether two names are of one device: they have the same words."""
+    ours, theirs = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (here, there))
+    return bool(ours) and bool(theirs) and ours == theirs
+
+
+def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], str]:
+    """Return the size that a file is of, and where it is from: what is given, what the file says, the study's default.
+
+    Raises UsageError for a size that is none of the study's.
+    """
+    if given:
+        return parse_size(given, sizes), "--size"
+    told = {name.lower(): value for name, value in document.size.items()}
+    if sizes and all(name.lower() in told for name in sizes):
+        said = [f"{name}={told[name.lower()]}" for name in sizes]
+        return parse_size(said, sizes), "the file"
+    return dict(sizes), "the study's default"

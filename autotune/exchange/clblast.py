@@ -1,0 +1,136 @@
+"""JSON of CLBlast's tuners, and of CLTune, from which it came: a list of results, times in milliseconds.
+
+Only what passed stands there, and every value is a whole number; what the file says of the device are texts.
+CLBlast's tuners write three digits of a time, and so do CLTune's. What gathers them, `scripts/database` of CLBlast,
+reads the keys that are written here.
+Source: `PrintTimingsToFileAsJSON` in CLBlast's `src/tuning/tuning.cpp` (version 1.6); `PrintJSON` in CLTune's
+`src/cltune.cc` (version 2.7).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from autotune.exchange.document import Document, Entry, listed, nanoseconds, table, text, unknown, values
+from autotune.exchange.recording import MS_NS, Recording, milliseconds, settled, verbatim
+from autotune.model import DeviceInfo, Outcome, Trial
+
+FORMAT = "clblast"
+
+
+class Tuner:
+    """What both write, in."""
+
+    about = "results of CLTune"
+    marked = False  # by keys that only CLBlast has
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether its results have parameters, and CLBlast's marks or none."""
+        results = document.get("results")
+        if not isinstance(results, list) or "device" not in document:
+            return False
+        first = results[0] if results else {"parameters": {}}
+        marked = "clblast_device_name" in document or "kernel_family" in document
+        return isinstance(first, dict) and "parameters" in first and marked == self.marked
+
+    def read(self, document: Mapping[str, Any]) -> Document:
+        """Return its trials."""
+        found = Document(
+            device=text(document.get("device"), "device"),
+            kernel=text(document.get("kernel_family"), "kernel_family"),
+            size=_sizes(document),
+            header=unknown(document, ["results"]),
+        )
+        for place, entry in enumerate(listed(document.get("results"), "results")):
+            where = f"results.{place}"
+            told = table(entry, where)
+            configuration = values(told.get("parameters"), f"{where}.parameters")
+            time_ns = nanoseconds(told.get("time"), MS_NS, f"{where}.time")
+            if time_ns is None:
+                found.left_out["whose time no kernel can have taken"] += 1
+                continue
+            rest = unknown(told, ["parameters"])
+            found.entries.append(Entry(configuration, Outcome.OK, time_ns, None, rest))
+        return found
+
+
+class CLBlast(Tuner):
+    """The files of CLBlast's tuners, in."""
+
+    about = "results of a tuner of CLBlast"
+    marked = True
+
+
+def _sizes(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the arguments that are sizes: `arg_m` as `m`."""
+    found = {}
+    for name, value in document.items():
+        if name.startswith("arg_") and re.fullmatch(r"[0-9]{1,9}", str(value)):
+            found[name.removeprefix("arg_")] = int(value)
+    return found
+
+
+# Out -------------------------------------------------------------------------------------------------------
+
+_PRECISIONS = {"half": "16", "float": "32", "double": "64", "float2": "3232", "double2": "6464"}
+
+
+def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
+    """Write the one problem's verified trials as a tuner of CLBlast does; what failed, and words, it cannot say."""
+    (recording,) = recordings
+    trials, left_out = settled(recording)
+    passed = [trial for trial in trials if trial.outcome is Outcome.OK]
+    left_out["failed, and no failure stands in this format"] += len(trials) - len(passed)
+    whole = [trial for trial in passed if all(type(value) is int for value in trial.configuration.values())]
+    left_out["with values that are no whole numbers"] += len(passed) - len(whole)
+    header = recording.under(_header(recording, whole), FORMAT)
+    out.write(json.dumps(header, indent=2)[: -len("\n}")] + ',\n  "results": [')
+    for place, trial in enumerate(whole):
+        out.write(("," if place else "") + "\n    " + json.dumps(_result(trial, recording)))
+    out.write("\n  ]\n}\n")
+    return left_out
+
+
+def _header(recording: Recording, trials: Sequence[Trial]) -> dict[str, str]:
+    """Return what stands above the results, all of it text."""
+    best = recording.best if recording.best in trials else None
+    header = {
+        "kernel_family": recording.key.study,
+        "precision": _PRECISIONS.get(recording.element, ""),
+        "best_kernel": recording.entry if best else "",
+        "best_time": f"{best.time_ns / MS_NS:.6f}" if best else "",
+        "best_parameters": " ".join(f"{name}={value}" for name, value in best.configuration.items()) if best else "",
+    }
+    header |= {f"arg_{name.lower()}": str(value) for name, value in recording.key.size.items()}
+    return header | _device(recording.device, recording.device_name)
+
+
+def _device(device: DeviceInfo | None, name: str) -> dict[str, str]:
+    kind = "" if device is None else device.kind.upper()
+    vendor = "" if device is None else device.vendor
+    capability = "" if device is None else device.compute_capability
+    return {
+        "clblast_device_type": kind,
+        "clblast_device_vendor": vendor,
+        "clblast_device_architecture": f"SM{capability}" if capability else "",
+        "clblast_device_name": name,
+        "device": name,
+        "platform_vendor": vendor,
+        "platform_version": "" if device is None else device.platform,
+        "device_vendor": vendor,
+        "device_type": kind,
+        "device_core_clock": "" if device is None else str(device.clock),
+        "device_compute_units": "" if device is None else str(device.compute_units),
+        "device_extra_info": "",
+    }
+
+
+def _result(trial: Trial, recording: Recording) -> dict[str, Any]:
+    if (told := verbatim(trial, FORMAT)) is not None:
+        return {**told[0], "parameters": {**trial.configuration, **told[1]}}
+    time = milliseconds(trial.time_ns)
+    return {"kernel": recording.entry, "time": time, "parameters": dict(trial.configuration)}

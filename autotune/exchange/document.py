@@ -1,0 +1,119 @@
+"""What another tool's file says, whatever its format, and how its values are taken: each is checked where it enters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from autotune.errors import UsageError
+from autotune.model import Outcome
+
+LONGEST_NS = 2**62
+"""No run takes so long: 146 years."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One trial as its tool wrote it: `configuration` by the tool's names, `time_ns` as it ranks by (None: failed).
+
+    `rest` is all else that stood there, which a file of the same format gets back.
+    """
+
+    configuration: Mapping[str, Any]
+    outcome: Outcome
+    time_ns: int | None = None
+    taken: datetime | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Document:
+    """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
+
+    `size` holds the sizes that it names. `left_out` counts what is no trial, by reason.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    device: str = ""
+    kernel: str = ""
+    size: Mapping[str, int] = field(default_factory=dict)
+    header: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+class Reader(Protocol):
+    """A format that is read: `recognises` looks at the top of a file, `read` takes it apart.
+
+    `read` raises UsageError, placed within the file, for what is not of the format.
+    """
+
+    about: str
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether a JSON document is of this format, by what stands at its top."""
+
+    def read(self, document: Mapping[str, Any]) -> Document:
+        """Return what a document of this format says."""
+
+
+# Values of a file -----------------------------------------------------------------------------------------
+
+
+def table(value: object, where: str) -> dict[str, Any]:
+    """Return a JSON object. Raises UsageError at `where`."""
+    if not isinstance(value, dict):
+        raise UsageError(f"is no JSON object: {value!r:.40}", where=where)
+    return value
+
+
+def listed(value: object, where: str) -> list[Any]:
+    """Return a JSON array. Raises UsageError at `where`."""
+    if not isinstance(value, list):
+        raise UsageError(f"is no JSON array: {value!r:.40}", where=where)
+    return value
+
+
+def text(value: object, where: str) -> str:
+    """Return a JSON string, "" for none. Raises UsageError at `where`."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"is no text: {value!r:.40}", where=where)
+    return value or ""
+
+
+def values(configuration: object, where: str) -> dict[str, Any]:
+    """Return the names and values of a configuration. Raises UsageError for one that is neither number nor text."""
+    for name, value in table(configuration, where).items():
+        if not isinstance(value, bool | int | float | str):
+            raise UsageError(f"is neither a number nor text: {value!r:.40}", where=f"{where}.{name:.64}")
+    return table(configuration, where)
+
+
+def nanoseconds(value: object, unit_ns: float, where: str) -> int | None:
+    """Return a time in whole nanoseconds; None for one that no kernel takes. Raises UsageError for no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"is no time: {value!r:.40}", where=where)
+    try:
+        time_ns = float(value) * unit_ns
+    except OverflowError:
+        return None
+    return round(time_ns) if math.isfinite(time_ns) and 0.5 < time_ns < LONGEST_NS else None
+
+
+def moment(value: object) -> datetime | None:
+    """Return an instant; None for what cannot be read as one."""
+    try:
+        found = datetime.fromisoformat(str(value).removesuffix(" UTC")) if isinstance(value, str) else None
+        if found is None or found.tzinfo is None:
+            return None if found is None else found.replace(tzinfo=UTC)
+        return found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def unknown(rest: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of a table but for those known."""
+    return {name: value for name, value in rest.items() if name not in known}

@@ -1,0 +1,92 @@
+"""The stored problems that an export is about, with their trials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune import text
+from autotune.errors import UsageError
+from autotune.exchange.recording import Recording
+from autotune.identity import misfit
+from autotune.model import DeviceInfo, ProblemKey, Trial
+from autotune.store import Store
+from autotune.study import Study
+
+HEADER = "header"
+"""The entry of an imported search's environment with what its file said beside the trials, JSON text."""
+
+
+def gather(
+    store: Store,
+    study: Study,
+    *,
+    device: str | None = None,
+    size: Mapping[str, int] | None = None,
+    choices: Mapping[str, Any] | None = None,
+) -> tuple[list[Recording], int]:
+    """Return the recordings of a study as it is now, of all devices, sizes and choices or those given.
+
+    `device` is a fingerprint. Also the number of trials left out: of another text of the study or its kernel, or
+    configurations that are none of the study's. Raises UsageError where nothing is stored.
+    """
+    found, left_out = [], 0
+    values = {name: parameter.values for name, parameter in study.parameters.items()}
+    wanted = {"device": device, "size": size, "choices": choices}
+    for key, info in store.problems(study.name):
+        if any(asked is not None and getattr(key, name) != asked for name, asked in wanted.items()):
+            continue
+        own, imports = store.trials(key), store.imports(key)
+        imported = [trial for _, trials in imports for trial in trials]
+        if not own and not imported:
+            continue
+        if (key.kernel_hash, key.study_hash) != (study.text.kernel_hash, study.text.study_hash):
+            left_out += len(own) + len(imported)
+            continue
+        ours, theirs = ([one for one in many if not misfit(values, one.configuration)] for many in (own, imported))
+        left_out += len(own) + len(imported) - len(ours) - len(theirs)
+        found.append(_recording(study, key, info, ours, theirs, [told for told, _ in imports]))
+    if not found:
+        asked = f"{study.name} {device or ''} {text.pairs(size or {})}".strip()
+        raise UsageError(f"nothing is stored of {asked}", hint=f"autotune search {study.name} makes some")
+    return found, left_out
+
+
+def _recording(
+    study: Study,
+    key: ProblemKey,
+    info: DeviceInfo | None,
+    own: Sequence[Trial],
+    imported: Sequence[Trial],
+    environments: Sequence[Mapping[str, Any]],
+) -> Recording:
+    entries = {launch.entry for launch in study.launches}
+    element = next(iter(study.outputs)).type
+    headers = []
+    for trial_format, told in ((str(told.get("format", "")), told.get(HEADER)) for told in environments):
+        try:
+            header = json.loads(str(told))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(header, dict):
+            headers.append((trial_format, header))
+    return Recording(
+        key,
+        info,
+        {name: parameter.values for name, parameter in study.parameters.items()},
+        entries.pop() if len(entries) == 1 else study.name,
+        str(key.choices.get(element, element)),
+        own,
+        imported,
+        headers,
+    )
+
+
+def one(recordings: Sequence[Recording], format: str) -> Recording:
+    """Return the only recording. Raises UsageError, naming the others, where there are several."""
+    if len(recordings) > 1:
+        stored = "; ".join(f"-d {each.key.device} --size {text.pairs(each.key.size, ',')}" for each in recordings[:6])
+        what = f"{format} holds one device, size and choice, and {len(recordings)} are stored"
+        raise UsageError(what, where="--format", hint=f"choose: {stored}")
+    return recordings[0]

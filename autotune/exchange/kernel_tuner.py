@@ -1,0 +1,153 @@
+"""Kernel Tuner's cache: a JSON object whose `cache` holds one entry per configuration, times in milliseconds.
+
+The tool appends to the file as it runs, and may leave it open: without its last two braces, or within an entry.
+Failures are words in `time`; the `time` of a success is the mean of its `times`, and what the tool ranks by.
+Source: https://kerneltuner.github.io/kernel_tuner/stable/cache_files.html and `kernel_tuner/util.py` (version 1.5).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
+from autotune.exchange.recording import MS_NS, Recording, instant, milliseconds, settled, verbatim
+from autotune.model import Outcome, Trial
+
+FORMAT = "kernel-tuner"
+
+FAILURES = {
+    "CompilationFailedConfig": Outcome.COMPILE_ERROR,
+    "RuntimeFailedConfig": Outcome.LAUNCH_ERROR,
+    "ErrorConfig": Outcome.LAUNCH_ERROR,
+}
+NEVER_RAN = "InvalidConfig"
+"""Stands for a configuration that the restrictions exclude."""
+
+ERROR_TIME = 1e20
+"""Stood for a failure in the caches of older versions, in milliseconds."""
+
+
+class KernelTuner:
+    """The cache, in."""
+
+    about = "a cache of Kernel Tuner"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether it holds a cache and the names of its parameters."""
+        return "cache" in document and "tune_params_keys" in document
+
+    def read(self, document: Mapping[str, Any]) -> Document:
+        """Return its trials."""
+        names = [text(name, "tune_params_keys") for name in listed(document["tune_params_keys"], "tune_params_keys")]
+        found = Document(
+            device=text(document.get("device_name"), "device_name"),
+            kernel=text(document.get("kernel_name"), "kernel_name"),
+            header=unknown(document, ["cache"]),
+        )
+        for key, told in table(document["cache"], "cache").items():
+            _take(found, names, table(told, f"cache.{key:.80}"), f"cache.{key:.80}")
+        return found
+
+
+def _take(found: Document, names: Sequence[str], told: Mapping[str, Any], where: str) -> None:
+    """Add an entry of the cache to the document, or count why not."""
+    configuration = values({name: told.get(name) for name in names}, where)
+    words = [told.get("__error__"), told.get("time")]
+    word = next((word for word in words if isinstance(word, str)), None)
+    rest = unknown(told, names)
+    if word == NEVER_RAN:
+        found.left_out["excluded by the tool's restrictions, never run"] += 1
+        return
+    if "time" not in told and word is None:
+        found.left_out["without a time"] += 1
+        return
+    time_ns = None
+    outcome = FAILURES.get(word or "", Outcome.LAUNCH_ERROR)
+    if word not in FAILURES:
+        time_ns = nanoseconds(told["time"], MS_NS, f"{where}.time")
+        is_error = isinstance(told["time"], int | float) and told["time"] >= ERROR_TIME
+        if time_ns is None and not is_error:
+            found.left_out["whose time no kernel can have taken"] += 1
+            return
+        outcome = Outcome.LAUNCH_ERROR if is_error else Outcome.OK
+    found.entries.append(Entry(configuration, outcome, None if outcome.failed else time_ns, _taken(told), rest))
+
+
+def _taken(told: Mapping[str, Any]) -> Any:
+    return moment(told.get("timestamp"))
+
+
+def closed(text: str) -> tuple[dict[str, Any], int]:
+    """Return the cache that was left open, and how many entries at its end were cut off (0 or 1).
+
+    Raises ValueError where it cannot be closed.
+    """
+    whole = text.rstrip().rstrip(",")
+    for attempt, cut in ((whole, 0), (whole[: max(whole.rfind("\n"), 0)].rstrip().rstrip(","), 1)):
+        try:
+            found = json.loads(attempt + "}}")
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) and isinstance(found.get("cache"), dict):
+            return found, cut
+    raise ValueError("is no cache that was left open")
+
+
+# Out -------------------------------------------------------------------------------------------------------
+
+_WORDS = {Outcome.COMPILE_ERROR: "CompilationFailedConfig"}
+
+
+def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
+    """Write the one problem as a cache that Kernel Tuner replays. Early-stopped trials have no time it could tell."""
+    (recording,) = recordings
+    trials, left_out = settled(recording)
+    fixed = _fixed(trials)
+    own = {
+        "device_name": recording.device_name,
+        "kernel_name": recording.entry,
+        "problem_size": list(recording.key.size.values()),
+        "objective": "time",
+    }
+    head = recording.under(own, FORMAT) | {
+        "tune_params_keys": [*recording.parameters, *fixed],
+        "tune_params": {name: list(values) for name, values in recording.parameters.items()}
+        | {name: [value] for name, value in fixed.items()},
+    }
+    out.write(json.dumps(head, indent="")[: -len("\n}")] + ',\n"cache": {')
+    for place, trial in enumerate(trials):
+        key = ",".join(
+            str(value) for value in (*(trial.configuration[n] for n in recording.parameters), *fixed.values())
+        )
+        out.write(("," if place else "") + "\n" + json.dumps({key: _entry(trial)})[1:-1])
+    out.write("}\n}\n")
+    return left_out
+
+
+def _fixed(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return the parameters with one value throughout that the study has not: an imported file had them."""
+    told = [found[1] if (found := verbatim(trial, FORMAT)) is not None else {} for trial in trials]
+    return dict(told[0]) if told and all(entry == told[0] for entry in told) else {}
+
+
+def _entry(trial: Trial) -> dict[str, Any]:
+    configuration = dict(trial.configuration)
+    if (told := verbatim(trial, FORMAT)) is not None:
+        return {**configuration, **told[1], **told[0]}
+    measured = trial.retimed or trial.measurement
+    timed: dict[str, Any] = {"time": _WORDS.get(trial.outcome, "RuntimeFailedConfig")}
+    if trial.outcome is Outcome.OK and measured is not None:
+        timed = {"time": milliseconds(trial.time_ns), "times": [milliseconds(ns) for ns in measured.samples_ns]}
+    return {
+        **configuration,
+        **timed,
+        "compile_time": trial.build_s * 1e3,
+        "verification_time": trial.verify_s * 1e3,
+        "benchmark_time": trial.time_s * 1e3,
+        "strategy_time": 0,
+        "framework_time": 0,
+        "timestamp": instant(trial),
+    }

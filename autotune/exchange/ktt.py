@@ -1,0 +1,66 @@
+"""KTT's JSON: metadata with the unit of time, and results with a status each.
+
+Source: `Source/Output/JsonConverters.cpp` and `JsonConverters.h` of KTT (version 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
+from autotune.model import Outcome
+
+STATUSES = {
+    "Ok": Outcome.OK,
+    "ComputationFailed": Outcome.LAUNCH_ERROR,
+    "ValidationFailed": Outcome.WRONG_RESULT,
+    "CompilationFailed": Outcome.COMPILE_ERROR,
+    "DeviceLimitsExceeded": Outcome.LAUNCH_ERROR,
+}
+UNITS_NS = {"Nanoseconds": 1.0, "Microseconds": 1e3, "Milliseconds": 1e6, "Seconds": 1e9}
+
+
+class Ktt:
+    """Its results, in."""
+
+    about = "results of KTT"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether it has KTT's metadata and results."""
+        return "Metadata" in document and "Results" in document
+
+    def read(self, document: Mapping[str, Any]) -> Document:
+        """Return its trials."""
+        metadata = table(document["Metadata"], "Metadata")
+        unit = text(metadata.get("TimeUnit"), "Metadata.TimeUnit")
+        if unit not in UNITS_NS:
+            raise UsageError(f"no unit {unit!r:.40}", where="Metadata.TimeUnit", hint=f"known: {', '.join(UNITS_NS)}")
+        found = Document(
+            device=text(metadata.get("Device"), "Metadata.Device"),
+            header=unknown(document, ["Results"]),
+        )
+        taken = moment(metadata.get("Timestamp"))
+        for place, entry in enumerate(listed(document["Results"], "Results")):
+            where = f"Results.{place}"
+            told = table(entry, where)
+            status = text(told.get("Status"), f"{where}.Status")
+            if status not in STATUSES:
+                hint = f"known: {', '.join(STATUSES)}"
+                raise UsageError(f"no status {status!r:.40}", where=f"{where}.Status", hint=hint)
+            found.kernel = found.kernel or text(told.get("KernelName"), f"{where}.KernelName")
+            configuration = _configuration(told.get("Configuration"), f"{where}.Configuration")
+            outcome, time_ns = STATUSES[status], None
+            if outcome is Outcome.OK:
+                time_ns = nanoseconds(told.get("TotalDuration"), UNITS_NS[unit], f"{where}.TotalDuration")
+                if time_ns is None:
+                    found.left_out["whose time no kernel can have taken"] += 1
+                    continue
+            found.entries.append(Entry(configuration, outcome, time_ns, taken, unknown(told, ["Configuration"])))
+        return found
+
+
+def _configuration(told: object, where: str) -> dict[str, Any]:
+    pairs = [table(pair, f"{where}.{place}") for place, pair in enumerate(listed(told, where))]
+    return values({text(pair.get("Name"), f"{where}.Name"): pair.get("Value") for pair in pairs}, where)

@@ -1,0 +1,140 @@
+"""The pace: what an anchor says of the machine, and what a bench makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.bench.pace import SHARE, SLOW, STEP, Pace
+from autotune.bench.trial import Bench
+from autotune.devices import Session
+from autotune.model import PACE, Measurement, Outcome, Trial
+from tests.test_clock import bench_of, session, spin
+
+__all__ = ["session"]  # a fixture
+
+
+class Machine:
+    """A clock of seconds, and an anchor of 1,000 ns that takes `factor` times as long."""
+
+    def __init__(self) -> None:
+        self.now_s, self.factor, self.asked = 0.0, 1.0, 0
+        self.pace = Pace(lambda: self.now_s)
+
+    def take(self, count: int) -> Sequence[float]:
+        self.asked += count
+        self.now_s += count * 0.001
+        return [1000.0 * self.factor] * count
+
+    def read(self) -> bool:
+        return self.pace.read(self.take)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    machine = Machine()
+    assert machine.pace.offer(1000.0)
+    return machine
+
+
+def test_there_is_nothing_to_read_before_an_anchor() -> None:
+    assert not Pace().is_due
+
+
+def test_a_steady_machine_keeps_its_pace_whatever_the_noise_below_a_step(machine: Machine) -> None:
+    machine.factor = 1 + 0.9 * STEP
+    assert not machine.read()
+    assert machine.pace.now == 1
+
+
+@given(factor=st.floats(0.2, 7.9).filter(lambda factor: abs(factor - 1) > 1.01 * STEP))
+def test_a_step_is_a_change_that_more_samples_confirm(factor: float) -> None:
+    machine = Machine()
+    machine.pace.offer(1000.0)
+    machine.factor = factor
+    assert machine.read()
+    few, machine.asked = machine.asked, 0
+    assert machine.pace.now == pytest.approx(factor)
+    assert not machine.read()
+    assert machine.asked < few
+
+
+def test_what_no_machine_does_changes_nothing(machine: Machine) -> None:
+    machine.factor = 50.0
+    assert not machine.read()
+    assert machine.pace.now == 1
+
+
+def test_a_faster_anchor_takes_over_at_the_pace_of_now(machine: Machine) -> None:
+    machine.factor = 2.0
+    machine.read()
+    assert not machine.pace.offer(1999.0)  # at twice its time, no faster than the anchor
+    assert machine.pace.offer(1000.0)
+    assert machine.pace.base_ns == pytest.approx(500)
+    assert machine.pace.now == pytest.approx(2)
+
+
+def test_readings_keep_within_their_share_of_the_time(machine: Machine) -> None:
+    machine.read()
+    cost_s = machine.now_s
+    assert not machine.pace.is_due
+    machine.now_s += 1.01 * cost_s / SHARE
+    assert machine.pace.is_due
+
+
+def test_slow_is_slower_than_usual(machine: Machine) -> None:
+    for _ in range(3):
+        machine.read()
+    assert not machine.pace.is_slow([1000.0])
+    assert machine.pace.is_slow([1000.0 * SLOW * 1.01])
+    machine.factor = 2.0
+    for _ in range(4):
+        machine.read()
+    assert not machine.pace.is_slow([2000.0])  # it has been so for most of the time
+
+
+def test_times_are_compared_at_the_usual_pace() -> None:
+    slow = Trial({}, Outcome.OK, measurement=Measurement((200,) * 5), environment={PACE: 2.0})
+    assert (slow.time_ns, slow.paced_ns, slow.standing_ns) == (200, 100, 100)
+    assert replace(slow, retimed=Measurement((90,) * 5)).standing_ns == 90
+
+
+@pytest.mark.parametrize("forged", ["2", True, 0.0, -1.0, float("inf"), float("nan"), 1e300, None])
+def test_a_pace_that_nobody_measured_counts_for_nothing(forged: object) -> None:
+    assert Trial({}, Outcome.OK, measurement=Measurement((200,)), environment={PACE: forged}).paced_ns == 200
+
+
+def moved(bench: Bench, monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    """Have the next reading find the machine so many times slower than its anchor says."""
+    bench.anchor.pace.base_ns /= factor
+    monkeypatch.setattr(Pace, "is_due", property(lambda pace: pace.base_ns > 0))
+
+
+def test_a_trial_beside_which_the_pace_changed_is_timed_again(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(session, out=5)
+    first = bench.run(spin(30_000), None)
+    assert PACE not in first.environment
+    moved(bench, monkeypatch, 4)
+    timed: list[float] = []
+    monkeypatch.setattr(bench, "_time", lambda built, *rest, time=bench._time: timed.append(1) or time(built, *rest))
+    again = bench.run(spin(60_000), None)
+    assert again.outcome is Outcome.OK, again.reason
+    assert len(timed) == 2
+    assert 1.1 < float(again.environment[PACE]) < 8
+
+
+def test_an_anchor_that_fails_costs_no_trial(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of(session, out=5)
+    bench.run(spin(30_000), None)
+    assert bench.anchor.plan is not None
+    bench.anchor.plan = replace(bench.anchor.plan, source="kernel void spin(")
+    moved(bench, monkeypatch, 1)
+    report = bench.run(spin(60_000), None)
+    assert report.outcome is Outcome.OK
+    assert bench.anchor.plan == spin(60_000)
