@@ -116,10 +116,13 @@ def line_of(text: str, told: dict[str, str]) -> int | None:
     """Return the line of a TOML text that an error is about: one that it names, or that of the key where it is."""
     if not text:
         return None
-    named = re.search(r"\bline (\d+)", f"{told['error']} {told['where']}")
-    if named and int(named[1]) <= text.count("\n") + 1 and told["where"].rstrip().endswith((".toml", "study", "")):
+    named = re.search(r"TOML: .*\bline (\d+)", told["error"])
+    if named and int(named[1]) <= text.count("\n") + 1:
         return int(named[1])
-    keys = [part for part in re.split(r"[\s:.\[\]]+", re.sub(r"^\S*\.toml", "", told["where"])) if part]
+    where = re.sub(r"^\S*\.toml:?", "", told["where"]).strip()
+    if not where and (path := re.match(r"([\w.\[\]-]+):", told["error"])):  # as the schema's errors tell it
+        where = path[1]
+    keys = [part for part in re.split(r"[\s:.\[\]]+", where) if part]
     found, start = None, 0
     lines = text.split("\n")
     for key in keys:
