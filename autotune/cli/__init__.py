@@ -11,7 +11,20 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import best, check, compare, devices, export, history, import_, search, serve, studies, token
+from autotune.cli import (
+    best,
+    check,
+    compare,
+    dashboard,
+    devices,
+    export,
+    history,
+    import_,
+    search,
+    serve,
+    studies,
+    token,
+)
 from autotune.cli import report as reports
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
@@ -80,6 +93,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "check": check.check,
     "compare": compare.compare_values,
     "report": reports.report_searches,
+    "dashboard": dashboard.dashboard,
     "export": export.export_trials,
     "import": import_.import_trials,
     "serve": serve.serve,

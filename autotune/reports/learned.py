@@ -112,7 +112,7 @@ def parameters_of(known: Sample) -> dict[str, list[Value]]:
 def _in_order(values: Iterable[Value]) -> list[Value]:
     listed = list(values)
     if all(isinstance(value, int | float) for value in listed):
-        return sorted(listed)  # type: ignore[type-var]
+        return sorted(listed)
     return sorted(listed, key=str)
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import optuna
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
 from autotune.model import Value
@@ -55,7 +55,9 @@ def _estimated(
 ) -> dict[str, float]:
     # Values by their places: Optuna tells 1 from 1.0 and "1" no better than a dictionary does.
     places = {name: {value: place for place, value in enumerate(values)} for name, values in tried.items()}
-    distributions = {name: CategoricalDistribution(tuple(range(len(values)))) for name, values in tried.items()}
+    distributions: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(tuple(range(len(values)))) for name, values in tried.items()
+    }
     study = optuna.create_study()
     study.add_trials(
         optuna.trial.create_trial(

@@ -117,7 +117,8 @@ def searches(
     limit: int = 50,
 ) -> list[Search]:
     """Return stored searches, latest first; those of a problem, of a study, at work, or that began before one."""
-    wanted, values = ["s.id > 0"], {"limit": limit}
+    wanted: list[str] = ["s.id > 0"]
+    values: dict[str, Any] = {"limit": limit}
     for name, clause, value in (
         ("problem", "s.problem_id = :problem", problem),
         ("study", "p.study = :study", study or None),
@@ -125,7 +126,7 @@ def searches(
     ):
         if value is not None:
             wanted.append(clause)
-            values[name] = value  # type: ignore[assignment]
+            values[name] = value
     if running:
         wanted.append("s.ended IS NULL")
     return _searches(store, f"WHERE {' AND '.join(wanted)} ORDER BY s.id DESC LIMIT :limit", values)
@@ -174,7 +175,8 @@ def problems(
     store: Store, *, study: str = "", device: str = "", before: int | None = None, limit: int | None = None
 ) -> list[Problem]:
     """Return stored problems, newest first; those of a study, on a device model, or older than one."""
-    wanted, values = ["id > 0"], {}
+    wanted: list[str] = ["id > 0"]
+    values: dict[str, Any] = {}
     for name, clause, value in (
         ("study", "study = :study", study or None),
         ("device", "device = :device", device or None),
@@ -322,7 +324,8 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
 
 def trials(store: Store, asked: Filter, limit: int) -> list[Row]:
     """Return a page of trials, latest first."""
-    wanted, values = ["t.id > 0"], {}
+    wanted: list[str] = ["t.id > 0"]
+    values: dict[str, Any] = {}
     joined = _ROW
     if asked.study or asked.device or asked.problem is not None:
         chosen = ["x.problem_id = :problem"] if asked.problem is not None else []
@@ -416,7 +419,9 @@ def _rows(store: Store, rows: Iterable[Sequence[Any]]) -> list[Row]:
                 Outcome(row[4]),
                 text(row[5]),
                 None if row[6] is None else float(number(row[6])),
-                *(float(number(value)) for value in row[7:10]),
+                float(number(row[7])),
+                float(number(row[8])),
+                float(number(row[9])),
                 *("" if value is None else text(value) for value in row[10:13]),
             )
             for row in rows

@@ -7,6 +7,7 @@
     finale.py    the fastest are timed again; who is fastest, who ties
     result.py    Progress and Result
     replay.py    searching without a device
+    notebook.py  a result as a notebook shows it
 
 Enter by `run(Request(...))`.
 """

@@ -15,7 +15,7 @@ from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
-from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, failures_of
+from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
@@ -171,7 +171,7 @@ class Search:
             problem=ledger.problem,
             best=self.best,
             default=next((one for one in reversed(ledger.trials) if identity(one.configuration) == default), None),
-            trials=len(ledger.new),
+            trials=Trials(ledger.new),
             reused=ledger.reused,
             failures=failures_of(ledger.new),
             examples={trial.outcome: trial for trial in ledger.new if trial.outcome.failed},

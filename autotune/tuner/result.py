@@ -7,9 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
+from autotune.ranking import median_interval
 from autotune.study import Problem
 from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
@@ -77,9 +79,51 @@ def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:
     return dict(Counter(trial.outcome for trial in trials if trial.outcome.failed))
 
 
+class Trials(int):
+    """The number of a search's new trials; called, it gives them as rows: `pandas.DataFrame(result.trials())`."""
+
+    def __new__(cls, trials: Sequence[Trial]) -> Trials:
+        """Count these trials, and keep them."""
+        return super().__new__(cls, len(trials))
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self._trials = tuple(trials)
+
+    def __getnewargs__(self) -> tuple[Any]:
+        """Pickle with the trials."""
+        return (self._trials,)
+
+    def __call__(self) -> list[dict[str, Any]]:
+        """Return a row per trial in the order they ended: each parameter, then `outcome`, `reason`, `time_ns`, ...
+
+        `time_ns` is the median that ranks it with the 95 % interval `low_ns` to `high_ns`, None where it has none;
+        `build_s`, `verify_s` and `time_s` are seconds spent on it.
+        """
+        return [row(trial) for trial in self._trials]
+
+
+def row(trial: Trial) -> dict[str, Any]:
+    """Return a trial as one flat row."""
+    measured = trial.retimed or trial.measurement
+    low, high = median_interval(measured.samples_ns) if measured and measured.samples_ns else (None, None)
+    return dict(trial.configuration) | {
+        "outcome": trial.outcome.value,
+        "reason": trial.reason,
+        "time_ns": trial.time_ns if measured and measured.samples_ns else None,
+        "low_ns": low,
+        "high_ns": high,
+        "build_s": trial.build_s,
+        "verify_s": trial.verify_s,
+        "time_s": trial.time_s,
+        "started": trial.started,
+    }
+
+
 @dataclass(frozen=True)
 class Result:
     """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
+
+    `trials()` gives the new ones as rows. In a notebook a result shows itself.
 
     `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
     finalists. `ties` are trials whose re-timed interval overlaps the winner's. `reason` says why the search ended;
@@ -90,7 +134,7 @@ class Result:
     problem: Problem = field(repr=False)
     best: Trial | None
     default: Trial | None = field(repr=False)
-    trials: int
+    trials: Trials
     reused: int
     failures: Mapping[Outcome, int]
     examples: Mapping[Outcome, Trial] = field(repr=False)
@@ -99,6 +143,12 @@ class Result:
     usage: Mapping[str, float]
     elapsed_s: float
     failure: AutotuneError | None = None
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from autotune.tuner.notebook import shown
+
+        return shown(self)
 
     @property
     def noise(self) -> float:

@@ -22,7 +22,8 @@ from autotune.service.state import Service
 from autotune.store import survey
 from autotune.store.location import locate
 from autotune.study import StudyText, default_size, parameter_values
-from autotune.text import line, size
+from autotune.text import line
+from autotune.text import size as shown_size
 
 router = APIRouter()
 
@@ -82,6 +83,7 @@ def _row(service: Service, records: Records, problem: survey.Problem, texts: dic
     try:
         texts[key.study] = texts.get(key.study) or service.studies.text(key.study)
         row["best"] = views.best_json(_best(service, records, key, texts[key.study]))
+        row["size"] = row["best"]["size"]
     except AutotuneError as error:
         row["error"] = line(error.what)
     return row
@@ -89,7 +91,8 @@ def _row(service: Service, records: Records, problem: survey.Problem, texts: dic
 
 def _best(service: Service, records: Records, key: ProblemKey, text: StudyText) -> Best:
     info = service.machine.of_model(key.device)
-    return best_in(records, "", text, key.size, key.choices, key.device, info, False)
+    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
+    return best_in(records, "", text, size, key.choices, key.device, info, False)
 
 
 @router.get("/problems/{number}")
@@ -109,6 +112,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         with open_records(locate(service.config.database)) as records:
             answer = _best(service, records, found.key, text)
         data["best"] = views.best_json(answer)
+        data["key"]["size"] = data["best"]["size"]
         data["forms"] = snippets.forms(
             answer, str(request.base_url).rstrip("/"), uploaded=text.name not in service.studies.names()
         )
@@ -147,7 +151,7 @@ def report(request: Request, service: Opened, caller: Reader, number: Number) ->
     found = _problem(service, number)
     default = default_of(_text(service, found.key))
     name = "".join(
-        char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{size(found.key.size)}"
+        char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
     )
     return HTMLResponse(
         single.report(service.store, found, default),
@@ -184,7 +188,7 @@ def _compared(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
     text = service.studies.text(asked["study"])
     given = [part.strip() for part in asked["sizes"].split(";") if part.strip()]
     told = views.compare(service, text.name, asked["by"], size=given, device=asked["device"] or None)
-    cells = [{**cell, "size_text": size(cell["size"])} for cell in told["cells"]]
+    cells = [{**cell, "size_text": shown_size(cell["size"])} for cell in told["cells"]]
     device = next((cell["device"] for cell in cells), asked["device"])
     drawn = snippets.chart(cells, asked["by"], list(default_size(text)))
     return {"parameters": list(parameter_values(text)), "cells": cells, "device": device, "chart": drawn}
@@ -209,7 +213,7 @@ def _key(key: ProblemKey) -> dict[str, Any]:
 
 
 def _title(key: ProblemKey) -> str:
-    return " ".join(part for part in (key.study, size(key.size)) if part)
+    return " ".join(part for part in (key.study, shown_size(key.size)) if part)
 
 
 def _map(known: learned.Sample, varying: list[str], down: str, across: str) -> dict[str, Any] | None:

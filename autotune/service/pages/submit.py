@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import Value
+from autotune.lookup.asking import DEFAULT_STUDY
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.service import submit as submitting
 from autotune.service import views
@@ -33,7 +34,9 @@ def form(
     request: Request, service: Opened, caller: Reader, study: Word = "", device: Word = "", size: Word = ""
 ) -> Response:
     """The form, empty or as a page links to it."""
-    given = {"study": study or next(iter(service.studies.names()), OWN), "device": device, "size": size}
+    known = service.studies.names()
+    usual = DEFAULT_STUDY if DEFAULT_STUDY in known else next(iter(known), OWN)
+    given = {"study": study or usual, "device": device, "size": size}
     return _show(request, service, given)
 
 
@@ -113,10 +116,13 @@ def line_of(text: str, told: dict[str, str]) -> int | None:
     """Return the line of a TOML text that an error is about: one that it names, or that of the key where it is."""
     if not text:
         return None
-    named = re.search(r"\bline (\d+)", f"{told['error']} {told['where']}")
-    if named and int(named[1]) <= text.count("\n") + 1 and told["where"].rstrip().endswith((".toml", "study", "")):
+    named = re.search(r"TOML: .*\bline (\d+)", told["error"])
+    if named and int(named[1]) <= text.count("\n") + 1:
         return int(named[1])
-    keys = [part for part in re.split(r"[\s:.\[\]]+", re.sub(r"^\S*\.toml", "", told["where"])) if part]
+    where = re.sub(r"^\S*\.toml:?", "", told["where"]).strip()
+    if not where and (path := re.match(r"([\w.\[\]-]+):", told["error"])):  # as the schema's errors tell it
+        where = path[1]
+    keys = [part for part in re.split(r"[\s:.\[\]]+", where) if part]
     found, start = None, 0
     lines = text.split("\n")
     for key in keys:
