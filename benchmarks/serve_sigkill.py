@@ -2,10 +2,10 @@
 
     python benchmarks/serve_sigkill.py [--kills 50] [--seed 1]
 
-Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often while a
-search is at work, and started again on the same database. After each kill: no process of it lives five seconds later,
-the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that was
-answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
+Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
+while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
+later, the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that
+was answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
 """
 
 from __future__ import annotations
