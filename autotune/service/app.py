@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -56,7 +57,20 @@ def create_app(config: Config) -> FastAPI:
     # Before FastAPI's own route of that path, which only documents it.
     app.router.routes.append(Route("/v1/best", best, methods=["GET"]))
     app.include_router(routes.router)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.include_router(pages.router)
     answers.install(app)
     pages.install(app)
     return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the API's document: FastAPI's, but that errors are JSON on routes whose answers are not, too."""
+    if app.openapi_schema is None:
+        app.openapi_schema = FastAPI.openapi(app)
+        for path in app.openapi_schema["paths"].values():
+            for operation in path.values():
+                for status, told in operation["responses"].items():
+                    if status >= "400" and "content" in told:
+                        told["content"] = {"application/json": next(iter(told["content"].values()))}
+    return app.openapi_schema

@@ -1,4 +1,4 @@
-"""One piece of work in a process of its own, as `python -m autotune.service.child WORK PARENT`.
+"""One piece of work in a process of its own, as `python -m autotune.service WORK PARENT`.
 
     search    runs the search of a submission, telling its progress
     check     says what an uploaded study is, or what is wrong with it
@@ -23,16 +23,13 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from autotune.errors import AutotuneError
-from autotune.lifeline import die_with
 from autotune.store.records import ordered
 
 Tell = Callable[[Mapping[str, Any]], None]
 
 
-def main() -> None:
-    """Do what the words say."""
-    work, parent = sys.argv[1], int(sys.argv[2])
-    die_with(parent)
+def main(work: str) -> None:
+    """Do a piece of work."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what drivers and kernels print is no answer
     stop = threading.Event()
@@ -84,6 +81,3 @@ def _devices(_asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> 
 
 
 WORKS = {"search": _search, "check": _check, "devices": _devices}
-
-if __name__ == "__main__":
-    main()

@@ -231,7 +231,9 @@ class Server:
         try:
             found = self._sent(connection, "GET", f"/v1/searches/{quote(search, safe='')}/events", None, headers)
             if found.status != 200:
-                self._require(Reply(found.status, {}, found.read(_MOST)))
+                reply = Reply(found.status, {}, found.read(_MOST))
+                self._require_there(reply)
+                self._require(reply)
                 raise ServerAway("its events have ended", where=self.url)
             fields: dict[str, str] = {}
             while line := found.readline(_MOST):
@@ -287,8 +289,7 @@ class Server:
             raise self._away(error) from None
         finally:
             connection.close()
-        if reply.status in (502, 504) or (reply.status == 503 and not _has_problem(reply)):
-            raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
+        self._require_there(reply)
         return reply
 
     def _sent(
@@ -314,6 +315,11 @@ class Server:
             return ServerAway(f"its certificate cannot be trusted: {error.verify_message}", where=self.url)
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return ServerAway(f"does not answer: {said}", where=self.url, hint="is it running? autotune serve starts one")
+
+    def _require_there(self, reply: Reply) -> None:
+        """Raise ServerAway where it is a proxy that answers, for a server that does not."""
+        if reply.status in (502, 504) or (reply.status == 503 and not _has_problem(reply)):
+            raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
 
     def _require(self, reply: Reply) -> None:
         """Raise what the server says is wrong."""

@@ -42,7 +42,7 @@ READ = documented()
 FOUND = documented(404)
 
 
-@router.get("/health", tags=["server"])
+@router.get("/health", responses=READ, tags=["server"])
 async def health() -> dict[str, str]:
     """Whether the server is there; open to everybody."""
     return {"status": "ok", "version": __version__}
@@ -236,15 +236,21 @@ def compare(
     return dict(plain(told, not_finite=lambda _: None))
 
 
-@router.get("/export", responses=READ, response_class=StreamingResponse, tags=["results"])
-def export(service: Opened, caller: Reader) -> StreamingResponse:
+class Lines(StreamingResponse):
+    """Lines of JSON, as they come."""
+
+    media_type = "application/x-ndjson"
+
+
+@router.get("/export", responses=READ, response_class=Lines, tags=["results"])
+def export(service: Opened, caller: Reader) -> Lines:
     """Every stored trial as one line of JSON each, as `autotune export` writes them."""
 
     def lines() -> Iterator[str]:
         for line in service.store.export_lines():
             yield in_quotes(line.rstrip("\n"), pairs=True) + "\n"
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    return Lines(lines())
 
 
 @router.post("/checks", responses=documented(404, 413), tags=["searches"])

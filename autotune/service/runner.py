@@ -221,7 +221,7 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
 
 async def _started(name: str) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
-    words = (sys.executable, "-m", "autotune.service.child", name, str(os.getpid()))
+    words = (sys.executable, "-m", "autotune.service", name, str(os.getpid()))
     return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, StudyError
 from autotune.identity import STUDY_NAME
@@ -14,9 +16,17 @@ from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore
-from autotune.study import Study, StudyText, find_study, study_paths
+from autotune.study import Study, StudyText, find_study, recorded, study_paths
 
 _KEPT = 64
+
+
+class _Own(NamedTuple):
+    """A study of the server's, with what tells whether its files have changed, looked at until an instant."""
+
+    text: StudyText
+    stamps: Mapping[Path, tuple[int, int] | None]
+    until: float
 
 
 class Studies:
@@ -27,6 +37,7 @@ class Studies:
         self._config = config
         self._folder = RunFolder()
         self._read: OrderedDict[str, StudyText] = OrderedDict()
+        self._own: dict[str, _Own] = {}
 
     def close(self) -> None:
         """Remove what was unpacked."""
@@ -43,7 +54,7 @@ class Studies:
         """
         if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
             raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
-        own = find_study(name) if name in study_paths() else None
+        own = self._own_text(name)
         if own is not None and _is(own, kernel_hash, study_hash):
             return own
         for upload in self._store.uploads(name):
@@ -64,7 +75,24 @@ class Studies:
 
     def load(self, name: str) -> Study:
         """Return a study of that name, validated."""
-        return Study.from_text(self.text(name))
+        return self.text(name).study
+
+    def _own_text(self, name: str) -> StudyText | None:
+        """Return the server's own study of that name, read again where one of its files has changed."""
+        known = self._own.get(name)
+        if known is not None and time.monotonic() < known.until:
+            return known.text
+        stamps = None if known is None else {path: _stamp(path) for path in known.stamps}
+        if known is None or stamps != known.stamps:
+            if name not in study_paths():
+                return None
+            with recorded() as files:
+                text = find_study(name)
+                _ = text.study_hash
+            hiding = Path("studies") / f"{name}.toml"
+            known = _Own(text, {path: _stamp(path) for path in (*files, hiding)}, 0.0)
+        self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
+        return known.text
 
     def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
         """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""
@@ -89,3 +117,11 @@ def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> boo
         return kernel_hash in (None, text.kernel_hash) and study_hash in (None, text.study_hash)
     except StudyError:
         return False
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

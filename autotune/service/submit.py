@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Request
 
@@ -17,7 +17,7 @@ from autotune.service.answers import Refused
 from autotune.service.callers import Caller
 from autotune.service.runner import Runner, work
 from autotune.service.shapes import Check, Submit, Upload
-from autotune.study import Study
+from autotune.study import Study, StudyText
 from autotune.tuner import DEFAULT_SECONDS
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _require_values(study: Study, asked: Submit) -> None:
 
 def _loaded(service: Service, asked: Check) -> Study:
     if asked.upload is None:
-        return Study.from_text(_own(service, str(asked.study)))
+        return _own(service, str(asked.study)).study
     upload = asked.upload.model_dump()
     uploads.require_small(upload, service.config.limits)
     with uploads.unpacked(upload) as path:
@@ -156,7 +156,7 @@ def _completed(service: Service, asked: _Asked) -> _Asked:
     return asked if upload is None else asked.model_copy(update={"study": None, "upload": Upload(**upload)})
 
 
-def _own(service: Service, name: str) -> Any:
+def _own(service: Service, name: str) -> StudyText:
     if name not in service.studies.names():
         hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)

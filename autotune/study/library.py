@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.study.study import Study
 
 MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
@@ -65,6 +68,13 @@ class StudyText(_StudyFields):
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
         return text_digest(_json(measured) + self._reference_text())
+
+    @cached_property
+    def study(self) -> Study:
+        """The text validated, once. Raises StudyError."""
+        from autotune.study.study import Study
+
+        return Study.from_text(self)
 
     def _reference_text(self) -> str:
         """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
