@@ -14,11 +14,16 @@ import json
 import math
 import random
 import sqlite3
+import statistics
+import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from autotune.identity import ProblemKey, canonical, digest, key_columns
 from autotune.model import DeviceInfo
@@ -105,8 +110,8 @@ class Maker:
             f"INSERT INTO trials ({', '.join(names)}) VALUES ({marks})", [list(row.values()) for row in rows]
         )
         best = sorted(((row["time_ns"], place) for place, row in enumerate(rows) if row["outcome"] == "ok"))[:5]
-        for time, place in [*best, *([(rows[0]["time_ns"], 0)] if rows[0]["outcome"] == "ok" else [])]:
-            samples = [round(time * self.rng.gauss(1.0, 0.01)) for _ in range(51)]
+        for median, place in [*best, *([(rows[0]["time_ns"], 0)] if rows[0]["outcome"] == "ok" else [])]:
+            samples = [round(median * self.rng.gauss(1.0, 0.01)) for _ in range(51)]
             self.insert(
                 "retimings",
                 {"uuid": uuid.UUID(int=self.rng.getrandbits(128)).hex, "trial_id": first + place + 1,
@@ -181,6 +186,45 @@ def make(path: Path, trials: int, seed: int = 0) -> None:
     connection.close()
 
 
+PAGES = (
+    "/", "/now", "/best", "/best?study=matmul", "/searches", "/searches/LARGE", "/compare",
+    "/compare?study=sgemm&by=device", "/compare?study=sgemm&by=TILE_M", "/trials", "/trials?outcome=crash",
+    "/trials?study=matmul&device=DEVICE&outcome=wrong_result", "/trials?search=LARGE&outcome=timeout", "/trials/5",
+    "/problems/1", "/problems/1/learned", "/problems/1/heat", "/submit", "/login",
+)  # fmt: skip
+"""`LARGE` stands for the search that has a fifth of all trials, `DEVICE` for a device model."""
+
+REPEATS = 5
+
+
+def ask(path: Path) -> dict[str, Any]:
+    """Ask for each page; return the milliseconds of CPU that the server took, the first time and in the median."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from starlette.testclient import TestClient
+
+    from autotune.service import Config, create_app
+
+    found: dict[str, Any] = {}
+    app = create_app(Config(database=str(path), read_only=True))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        trials = sum(app.state.service.store.counts().values())
+        large = next(iter(app.state.service.store.stored_searches(problem=1))).uuid
+        client.get("/problems/2/learned")  # imports Optuna, once in the life of a server
+        for page in PAGES:
+            address = page.replace("LARGE", large).replace("DEVICE", DEVICES[1].fingerprint)
+            taken = []
+            for _ in range(REPEATS):
+                begun = time.process_time()
+                answer = client.get(address, headers={"Accept": "text/html"})
+                taken.append(1e3 * (time.process_time() - begun))
+                assert answer.status_code == 200, (address, answer.text)
+            found[page] = {"first_ms": taken[0], "median_ms": statistics.median(taken), "bytes": len(answer.content)}
+    return {"trials": trials, "pages": found}
+
+
 def main() -> None:
     """Parse, and do what is asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -191,6 +235,13 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "make":
         make(given.database, given.trials)
+        return
+    found = ask(given.database)
+    print(f"{found['trials']:,} trials stored; milliseconds of CPU per page")
+    for page, one in found["pages"].items():
+        print(f"{page:60} first {one['first_ms']:7.1f}  median {one['median_ms']:7.1f}  {one['bytes'] / 1024:7.1f} KiB")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tests.stored import DEVICE, KEY, ok, put
 
 from autotune.service.pages.submit import line_of  # isort: skip  after tests.serving, which skips without FastAPI
 
+OWN = str(UPLOAD["study"])
 NASTY = "<script>alert(1)</script> \x1b[31m \u202e </pre> ' onload='x"
 HTML = {"Accept": "text/html"}
 PAGES = {
@@ -203,7 +204,7 @@ def test_tokens_are_made_shown_once_and_revoked(signed_in: Client) -> None:
 def own(**changes: str) -> dict[str, str]:
     """A form with a study of one's own, as a browser sends it."""
     files = UPLOAD["files"]
-    text = UPLOAD["study"].replace("\n", "\r\n")
+    text = OWN.replace("\n", "\r\n")
     return {"study": "own", "toml": text, "kernel": files["blur.cl"], "kernel_name": "blur.cl"} | changes
 
 
@@ -219,9 +220,9 @@ def test_a_study_of_ones_own_is_checked(signed_in: Client) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"toml": UPLOAD["study"].replace("values = [32, 64]", "values = [32,, 64]")}, '<span class="here">   7'),
-        ({"toml": UPLOAD["study"].replace("values = [32, 64]", "values = []")}, '<span class="here">   7'),
-        ({"toml": UPLOAD["study"].replace('"round_up(N, WG)"', '"round_up(M, WG)"')}, '<span class="here">  14'),
+        ({"toml": OWN.replace("values = [32, 64]", "values = [32,, 64]")}, '<span class="here">   7'),
+        ({"toml": OWN.replace("values = [32, 64]", "values = []")}, '<span class="here">   7'),
+        ({"toml": OWN.replace('"round_up(N, WG)"', '"round_up(M, WG)"')}, '<span class="here">  14'),
         ({"size": "Q=5"}, "has no &#39;Q&#39;"),
         ({"size": "N=x"}, "is no size"),
         ({"timeout": "soon"}, "is no duration"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,11 +17,14 @@ from autotune.model import Outcome
 from autotune.store import Store, survey
 from autotune.store.survey import UNFINISHED, Row, Search
 
-MOST_DOTS = 2000
+MOST_DOTS = 1000
 """Trials that a chart shows."""
 
 _LISTED = 200
 """Failures of each outcome that are grouped by their reasons: the latest."""
+
+_FEW = 50
+"""As many where there are more trials than a chart can show."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
@@ -39,8 +42,10 @@ def course(store: Store, searches: Sequence[Search], *, most: int = MOST_DOTS) -
     """
     numbers = [search.number for search in searches]
     counts: Counter[str] = Counter()
-    for found in survey.outcomes(store, numbers).values():
-        counts.update(found)
+    tally = survey.tally(store, numbers)
+    for found in tally.values():
+        for (outcome, _), count in found.items():
+            counts[outcome.value] += count
     sample = survey.sampled(store, numbers, most, sum(counts.values()))
     clock = _Clock(searches)
     dots = [row for row in sample.rows if row.outcome.value not in UNFINISHED]
@@ -54,8 +59,8 @@ def course(store: Store, searches: Sequence[Search], *, most: int = MOST_DOTS) -
         "stride": sample.stride,
         "outcomes": {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]},
         "dots": _columns(dots, places, clock),
-        "best": _best(store, searches, sample.stride, dots, places, clock),
-        "failures": failures(survey.failures(store, numbers, _LISTED), counts),
+        "best": _best(store, tally, sample.stride, dots, places, clock),
+        "failures": failures(survey.failures(store, numbers, _LISTED if sample.stride == 1 else _FEW), counts),
         "elapsed_s": elapsed,
         "rate": finished / elapsed if elapsed > 0 else None,
         "spent": {
@@ -114,13 +119,20 @@ def _columns(rows: Sequence[Row], places: dict[int, int], clock: _Clock) -> dict
 
 
 def _best(
-    store: Store, searches: Sequence[Search], stride: int, dots: Sequence[Row], places: dict[int, int], clock: _Clock
+    store: Store,
+    tally: Mapping[int, Mapping[tuple[Outcome, str], int]],
+    stride: int,
+    dots: Sequence[Row],
+    places: dict[int, int],
+    clock: _Clock,
 ) -> dict[str, list[Any]]:
     """Return the columns of the trials that were the fastest so far."""
     if stride == 1:
         return _columns(improvements(dots), places, clock)
-    numbers = [search.number for search in searches]
-    wanted = survey.records(store, numbers, survey.drivers_of(store, numbers))
+    drivers = {
+        search: [driver for outcome, driver in counts if outcome is Outcome.OK] for search, counts in tally.items()
+    }
+    wanted = survey.records(store, sorted(tally), drivers)
     rows = sorted(survey.trials_of(store, wanted).values(), key=lambda row: row.number)
     known = sorted(places)
     placed = {row.number: _place(row.number, known, places, stride) for row in rows}

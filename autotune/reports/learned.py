@@ -20,7 +20,7 @@ from autotune.store import Store, survey
 from autotune.store.survey import Row
 from autotune.text import giga_rate
 
-MOST = 3000
+MOST = 1200
 """Trials that are looked at."""
 
 _JUDGED = 300
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
 def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
     """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
     searches = [search.number for search in survey.latest_generation(store, problem)]
-    total = sum(sum(counts.values()) for counts in survey.outcomes(store, searches).values())
+    total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
     database = records.Database(store.rows)
     ranking = database.ranking(problem, driver, whole=found.stride == 1)

@@ -18,6 +18,18 @@ LEAST = 10
 """Timed configurations below which nothing is said."""
 
 
+class _Fixed(CategoricalDistribution):
+    """A distribution that nobody changes: Optuna copies and compares those of every trial, most of what it costs."""
+
+    def __deepcopy__(self, memo: object) -> _Fixed:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    __hash__ = CategoricalDistribution.__hash__
+
+
 def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequence[float]) -> dict[str, float]:
     """Return the share of each parameter in what makes a configuration one of the fastest tenth; they add up to 1.
 
@@ -56,7 +68,7 @@ def _estimated(
     # Values by their places: Optuna tells 1 from 1.0 and "1" no better than a dictionary does.
     places = {name: {value: place for place, value in enumerate(values)} for name, values in tried.items()}
     distributions: dict[str, BaseDistribution] = {
-        name: CategoricalDistribution(tuple(range(len(values)))) for name, values in tried.items()
+        name: _Fixed(tuple(range(len(values)))) for name, values in tried.items()
     }
     study = optuna.create_study()
     study.add_trials(

@@ -40,7 +40,7 @@ LATEST = 12
 """Problems on the first page."""
 
 
-def home(service: Service) -> Json:
+def home(service: Service, *, bests: bool = True) -> Json:
     """`devices`, `running`, `queued` (in order, by queue), `latest` bests, `version`."""
     waiting = service.store.waiting(service.config.name)
     open_ = {one.uuid: one for one in service.store.submitted(states=OPEN)}
@@ -53,7 +53,7 @@ def home(service: Service) -> Json:
             queue: [_submitted(service, open_[name]) for name in names if name in open_]
             for queue, names in waiting.items()
         },
-        "latest": latest(service),
+        "latest": latest(service) if bests else [],
     }
 
 

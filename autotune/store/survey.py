@@ -75,18 +75,6 @@ class Sampled(NamedTuple):
     stride: int
 
 
-class Filter(NamedTuple):
-    """Which trials are asked for: what is None or empty says nothing."""
-
-    study: str = ""
-    device: str = ""
-    outcome: str = ""
-    search: int | None = None
-    problem: int | None = None
-    before: int | None = None
-    """The number of a trial: only those that began before it."""
-
-
 @contextmanager
 def _sound(store: Store) -> Iterator[None]:
     """Turn values that nobody can have stored into one StoreError."""
@@ -105,31 +93,6 @@ SELECT s.id, s.problem_id, s.generation, s.sampler, s.seed, s.environment, s.sta
 FROM searches s JOIN problems p ON p.id = s.problem_id
 """
 _KEY = ("study", "kernel_hash", "study_hash", "device", "size", "choices")
-
-
-def searches(
-    store: Store,
-    *,
-    problem: int | None = None,
-    study: str = "",
-    running: bool = False,
-    before: int | None = None,
-    limit: int = 50,
-) -> list[Search]:
-    """Return stored searches, latest first; those of a problem, of a study, at work, or that began before one."""
-    wanted: list[str] = ["s.id > 0"]
-    values: dict[str, Any] = {"limit": limit}
-    for name, clause, value in (
-        ("problem", "s.problem_id = :problem", problem),
-        ("study", "p.study = :study", study or None),
-        ("before", "s.id < :before", before),
-    ):
-        if value is not None:
-            wanted.append(clause)
-            values[name] = value
-    if running:
-        wanted.append("s.ended IS NULL")
-    return _searches(store, f"WHERE {' AND '.join(wanted)} ORDER BY s.id DESC LIMIT :limit", values)
 
 
 def search(store: Store, wanted: int) -> Search | None:
@@ -199,12 +162,6 @@ def problem(store: Store, wanted: int) -> Problem | None:
         return next((Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows), None)
 
 
-def latest_trial(store: Store, wanted: Iterable[int]) -> int:
-    """Return the highest number of a finished trial of these searches, which tells whether one was added."""
-    query = "SELECT MAX(id) FROM trials WHERE outcome NOT IN ('pending', 'lost') AND search_id IN"
-    return max((int(row[0]) for row in _of(store, query, wanted) if row[0] is not None), default=0)
-
-
 def last_searched(store: Store, wanted: Iterable[int]) -> list[int]:
     """Return these problems in the order in which they were searched last, latest first."""
     query = "SELECT MAX(id), problem_id FROM searches WHERE problem_id IN"
@@ -236,20 +193,19 @@ _COLUMNS = (
 _ROW = f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)} FROM trials t"
 
 
-def outcomes(store: Store, wanted: Iterable[int]) -> dict[int, dict[str, int]]:
-    """Return how many trials of each of these searches ended in which way, `pending` and `lost` among them."""
-    found: dict[int, dict[str, int]] = {}
-    query = "SELECT search_id, outcome, COUNT(*) FROM trials WHERE search_id IN"
+def tally(store: Store, wanted: Iterable[int]) -> dict[int, dict[tuple[Outcome, str], int]]:
+    """Return how many trials of each of these searches ended in which way under which driver."""
+    found: dict[int, dict[tuple[Outcome, str], int]] = {}
+    query = "SELECT search_id, outcome, driver, COUNT(*) FROM trials WHERE search_id IN"
     with _sound(store):
-        for search_id, outcome, count in _of(store, query, wanted, "GROUP BY search_id, outcome"):
-            found.setdefault(int(search_id), {})[Outcome(outcome).value] = int(count)
+        for search_id, outcome, driver, count in _of(store, query, wanted, "GROUP BY search_id, outcome, driver"):
+            found.setdefault(int(search_id), {})[Outcome(outcome), text(driver)] = int(count)
     return found
 
 
-def fastest(store: Store, wanted: int, driver: str) -> float | None:
-    """Return the lowest first median among the verified trials of a search; None where nothing passed."""
-    rows = store.rows(_FASTEST.format(bound=""), {"search": wanted, "driver": driver})
-    return float(rows[0][1]) if rows else None
+def total(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> int:
+    """Return how many trials a tally counts."""
+    return sum(sum(counts.values()) for counts in counted.values())
 
 
 _FASTEST = """
@@ -258,13 +214,11 @@ WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 
 """
 
 
-def sampled(store: Store, wanted: Sequence[int], most: int, total: int | None = None) -> Sampled:
-    """Return the trials of some searches in the order they began: every one or, beyond `most`, every n-th."""
-    if total is None:
-        total = sum(sum(counts.values()) for counts in outcomes(store, wanted).values())
+def sampled(store: Store, wanted: Sequence[int], most: int, total: int) -> Sampled:
+    """Return the `total` trials of some searches in the order they began: every one or, beyond `most`, every n-th."""
     stride = max(1, -(-total // most))
     every = f"AND t.id % {stride} = 0 " if stride > 1 else ""
-    rows = _rows(store, _of(store, f"{_ROW} WHERE t.search_id IN", wanted, f"{every}ORDER BY t.id"))
+    rows = _rows(store, _of(store, f"{_ROW} WHERE t.search_id IN", wanted, f"{every}ORDER BY +t.id"))
     return Sampled(sorted(rows, key=_begun), total, stride)
 
 
@@ -298,16 +252,6 @@ def records(store: Store, wanted: Sequence[int], drivers: Mapping[int, Iterable[
     return found
 
 
-def drivers_of(store: Store, wanted: Iterable[int]) -> dict[int, list[str]]:
-    """Return the drivers that the verified trials of each of these searches ran under."""
-    found: dict[int, list[str]] = {}
-    query = "SELECT DISTINCT search_id, driver FROM trials WHERE outcome = 'ok' AND search_id IN"
-    with _sound(store):
-        for search_id, driver in _of(store, query, wanted):
-            found.setdefault(int(search_id), []).append(text(driver))
-    return found
-
-
 def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
     """Return the latest failures of some searches, `most` of each outcome, latest first."""
     ids = sorted(wanted)
@@ -317,35 +261,11 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
             continue
         for some in _chunks(ids):
             marks, values = _marks(some)
-            query = f"{_ROW} WHERE t.search_id IN ({marks}) AND t.outcome = :outcome ORDER BY t.id DESC LIMIT {most:d}"
+            # Numbers first, from the index: the + keeps SQLite from walking back through the trials of all searches.
+            latest = f"SELECT x.id FROM trials x WHERE x.search_id IN ({marks}) AND x.outcome = :outcome"
+            query = f"{_ROW} WHERE t.id IN ({latest} ORDER BY +x.id DESC LIMIT {most:d})"
             found += _rows(store, store.rows(query, {**values, "outcome": outcome.value}))
     return sorted(found, key=_begun, reverse=True)
-
-
-def trials(store: Store, asked: Filter, limit: int) -> list[Row]:
-    """Return a page of trials, latest first."""
-    wanted: list[str] = ["t.id > 0"]
-    values: dict[str, Any] = {}
-    joined = _ROW
-    if asked.study or asked.device or asked.problem is not None:
-        chosen = ["x.problem_id = :problem"] if asked.problem is not None else []
-        chosen += ["p.study = :study"] if asked.study else []
-        chosen += ["p.device = :device"] if asked.device else []
-        values |= {"problem": asked.problem, "study": asked.study, "device": asked.device}
-        own = f"SELECT x.id FROM searches x JOIN problems p ON p.id = x.problem_id WHERE {' AND '.join(chosen)}"
-        wanted.append(f"t.search_id IN ({own})")
-    if asked.search is not None:
-        wanted.append("t.search_id = :search")
-        values["search"] = asked.search
-    if asked.before is not None:
-        wanted.append("t.id < :before")
-        values["before"] = asked.before
-    if asked.outcome:
-        wanted.append("t.outcome = :outcome")
-        values["outcome"] = asked.outcome
-    query = f"{joined} WHERE {' AND '.join(wanted)} ORDER BY t.id DESC LIMIT {limit:d}"
-    used = {name: value for name, value in values.items() if f":{name}" in query}
-    return _rows(store, store.rows(query, used))
 
 
 def trials_of(store: Store, wanted: Iterable[int]) -> dict[int, Row]:

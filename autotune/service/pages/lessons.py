@@ -23,15 +23,15 @@ class Lessons:
     """What was learned of the problems that were looked at last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int, bool], _Lesson] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int, int, bool], _Lesson] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, service: Service, problem: int, text: StudyText | None) -> _Lesson:
         """Return the sample of a problem and what it teaches."""
-        searches = [search.number for search in survey.latest_generation(service.store, problem)]
-        latest = survey.latest_trial(service.store, searches)
-        ended = sum(search.ended is not None for search in survey.latest_generation(service.store, problem))
-        name = (problem, latest * 1000 + ended % 1000, text is not None)
+        searches = survey.latest_generation(service.store, problem)
+        trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
+        ended = sum(search.ended is not None for search in searches)
+        name = (problem, trials, ended, text is not None)
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)

@@ -27,7 +27,7 @@ from autotune.text import size as shown_size
 
 router = APIRouter()
 
-PAGE = 25
+PAGE = 20
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 _LESSONS = Lessons()
 
@@ -41,7 +41,7 @@ def home(request: Request, service: Opened, caller: Reader) -> Response:
 @router.get("/now")
 def now(request: Request, service: Opened, caller: Reader) -> Response:
     """What runs and what is queued: the part of the first page that changes."""
-    return show(request, "now.html", views.home(service))
+    return show(request, "now.html", views.home(service, bests=False))
 
 
 @router.get("/best")
