@@ -14,13 +14,21 @@ if TYPE_CHECKING:
     from autotune.api import best, search
     from autotune.errors import AutotuneError
     from autotune.runtime import tuned
+    from autotune.service import connect
     from autotune.study import Study
 
-__all__ = ["AutotuneError", "Study", "__version__", "best", "search", "tuned"]
+__all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search", "tuned"]
 
 __version__ = "0.2.0"
 
-_HOMES = {"search": "api", "best": "api", "tuned": "runtime", "Study": "study.study", "AutotuneError": "errors"}
+_HOMES = {
+    "search": "api",
+    "best": "api",
+    "connect": "service",
+    "tuned": "runtime",
+    "Study": "study.study",
+    "AutotuneError": "errors",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import StoreError
 from autotune.lookup import asking
+from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, database, location
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
@@ -639,3 +640,18 @@ def test_a_driver_update_makes_another_device_row(store: Store) -> None:
     put(store, [ok({"A": 1}, 5)])
     put(store, [ok({"A": 2}, 5)], device=newer_driver("560"))
     assert [trial.driver for trial in store.trials(KEY)] == ["550.1", "560"]
+
+
+def test_looking_up_gives_up_no_lock_of_an_open_store(tmp_path: Path) -> None:
+    """Else another process that closes the database takes the log of this one away."""
+    path = str(tmp_path / "a.db")
+    with Store.open(path) as store:
+        number = put(store, [ok({"A": 1}, 5)])
+        with open_records(location.locate(path)) as records:
+            assert records.devices()
+        code = f"from autotune.store import Store; Store.open({path!r}).close()"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert (tmp_path / "a.db-wal").exists()
+        store.finish(store.begin(number, {"A": 2}), ok({"A": 2}, 4))
+    with Store.open(path) as store:
+        assert len(store.history()) == 2

@@ -16,6 +16,7 @@ from autotune.cli import (
     check,
     compare,
     cover,
+    dashboard,
     devices,
     export,
     history,
@@ -23,10 +24,13 @@ from autotune.cli import (
     import_study,
     new,
     search,
+    serve,
     studies,
+    token,
     verify,
     worker,
 )
+from autotune.cli import report as reports
 from autotune.cli.output import report, say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
@@ -94,12 +98,16 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "new": new.new_study,
     "check": check.check,
     "compare": compare.compare_values,
+    "report": reports.report_searches,
+    "dashboard": dashboard.dashboard,
     "cover": cover.cover,
     "verify": verify.verify,
     "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
     "import-study": import_study.import_study,
+    "serve": serve.serve,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=best.HELP if _name == "best" else None)(_command)
+app.add_typer(token.tokens, name="token")

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, JsonOption, SizeOption, StudyArgument
+from autotune.cli import remote
+from autotune.cli.options import (
+    ChoiceOption,
+    DatabaseOption,
+    DeviceOption,
+    JsonOption,
+    ServerOption,
+    SizeOption,
+    StudyArgument,
+)
 from autotune.errors import UsageError
 from autotune.lookup import FORMATS, asking
 
@@ -21,6 +30,7 @@ Examples:
   autotune best
   autotune best sgemm --size M=4096,N=4096,K=4096 --format defines
   autotune best ./blur.toml -d 0 --format header > blur_tuned.h
+  autotune best sgemm --server https://tune.example.org
 """
 
 
@@ -33,11 +43,15 @@ def best(
         str | None, typer.Option("--format", metavar="FORMAT", help="How to print it. Default: table.")
     ] = None,
     database: DatabaseOption = None,
+    server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Answer as `python -m autotune best` does, which takes a shorter way for all but --help and mistakes."""
     if as_json and output not in (None, "json"):
         raise UsageError(f"--json and --format {output} exclude each other", hint="leave one of them out")
     shown = "json" if as_json else output or "table"
+    if server is not None:
+        remote.print_best(remote.server_at(server, database), study, device, size or (), choice or (), shown)
+        return
     asked = asking.Asked(study, device, tuple(size or ()), tuple(choice or ()), database, shown)
     raise typer.Exit(asking.run(asked))

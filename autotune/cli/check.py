@@ -23,11 +23,12 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.result import rates_text, timing_text, trial_json
+from autotune.cli.result import rates_text, timing_text
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.fresh import save_build
+from autotune.reports.told import trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference
 from autotune.text import parse_choices, parse_size
 

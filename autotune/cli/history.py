@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from autotune import text
-from autotune.cli.options import DatabaseOption, JsonOption
+from autotune.cli import remote
+from autotune.cli.options import DatabaseOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
+from autotune.reports.told import row_json
 from autotune.store import Row, Store
 from autotune.study import find_study
 from autotune.text import line
@@ -21,6 +23,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
     failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
     database: DatabaseOption = None,
+    server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List stored trials, newest first: configuration, outcome with its reason, median, spread, when, device, driver.
@@ -31,13 +34,17 @@ def history(
       autotune history sgemm --failed --limit 100
       autotune history --json > trials.json
     """
-    with Store.open(database) as store:
-        # A study whose file is not here, but whose trials are, has a history all the same.
-        name = study if study is None or study in store.counts() else find_study(study).name
-        rows = store.history(name, None if failed else limit)
-    rows = [row for row in rows if row.trial.outcome.failed or not failed][:limit]
+    name, rows = study, list[Row]()
+    if server is not None:
+        told = remote.server_at(server, database).history(study, limit=limit, failed=failed)
+        if as_json:
+            write_json(told)
+            return
+        rows = [remote.row(entry) for entry in told]
+    else:
+        name, rows = _stored(study, limit, failed, database)
     if as_json:
-        write_json([_history_json(row) for row in rows])
+        write_json([row_json(row) for row in rows])
         return
     if not rows:
         say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
@@ -49,6 +56,14 @@ def history(
         write(f"    {text.pairs(row.trial.configuration)}")
         if row.trial.outcome.failed:
             write(f"    {line(' '.join(row.trial.reason.split()))}")
+
+
+def _stored(study: str | None, limit: int, failed: bool, database: str | None) -> tuple[str | None, list[Row]]:
+    """Return the study's name and its newest trials of a database here."""
+    with Store.open(database) as store:
+        # A study whose file is not here, but whose trials are, has a history all the same.
+        name = study if study is None or study in store.counts() else find_study(study).name
+        return name, store.history(name, limit, failed=failed)
 
 
 def _history_head(row: Row) -> tuple[str, ...]:
@@ -79,28 +94,3 @@ def _spread(row: Row) -> str:
         return ""
     low, high = median_interval(measurement.samples_ns)
     return f"± {50 * (high - low) / measurement.median_ns:.1f} %"
-
-
-def _history_json(row: Row) -> dict[str, Any]:
-    trial = row.trial
-    measurement = trial.retimed or trial.measurement
-    return {
-        "study": row.key.study,
-        "size": row.key.size,
-        "choices": row.key.choices,
-        "device": row.key.device,
-        "device_name": row.device_name,
-        "driver": trial.driver,
-        "sampler": row.sampler,
-        "origin": None if trial.origin is None else trial.origin["format"],
-        "configuration": trial.configuration,
-        "outcome": trial.outcome.value,
-        "reason": trial.reason,
-        "time_ns": trial.time_ns,
-        "interval_ns": median_interval(measurement.samples_ns) if measurement else None,
-        "samples_ns": measurement.samples_ns if measurement else (),
-        "started": trial.started.isoformat() if trial.started else None,
-        "finished": trial.finished.isoformat() if trial.finished else None,
-        "kernel_hash": row.key.kernel_hash,
-        "study_hash": row.key.study_hash,
-    }

@@ -53,6 +53,10 @@ DatabaseOption = Annotated[
     str | None,
     typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
 ]
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="Ask this server of autotune instead; with $AUTOTUNE_TOKEN."),
+]
 OnOption = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://head:8786: see docs/cluster.md."),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts
-from autotune.model import Measurement, Trial
+from autotune.model import Trial
 from autotune.ranking import median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -140,53 +138,3 @@ def _command(name: str, result: Result, study: str, database: str | None) -> str
     chosen = {name: value for name, value in problem.choices.items() if value != defaults[name]}
     size = problem.size if problem.size != problem.study.sizes else {}
     return command(name, study, problem.device, size, chosen, database)
-
-
-def as_json(result: Result) -> dict[str, Any]:
-    """The result as one JSON object; times in nanoseconds, spent time in seconds."""
-    problem = result.problem
-    return {
-        "study": problem.study.name,
-        "device": problem.device.fingerprint,
-        "size": problem.size,
-        "choices": problem.choices,
-        "reason": result.reason,
-        "trials": result.trials,
-        "reused": result.reused,
-        "valid_configurations": len(problem.space),
-        "elapsed_s": result.elapsed_s,
-        "best": trial_json(problem, result.best),
-        "default": trial_json(problem, result.default),
-        "default_chosen": problem.study.chose_default,
-        "why_no_default": result.why_no_default,
-        "ranked": result.is_ranked,
-        "ties": [trial.configuration for trial in result.ties],
-        "failures": {
-            outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}
-            for outcome, count in result.failures.items()
-        },
-        "usage_s": result.usage,
-    }
-
-
-def _example(trial: Trial | None) -> dict[str, Any] | None:
-    return None if trial is None else {"configuration": trial.configuration, "reason": trial.reason}
-
-
-def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
-    """A trial with its time, interval and rates."""
-    if trial is None:
-        return None
-    measurement = trial.retimed or trial.measurement or Measurement(())
-    return {
-        "configuration": trial.configuration,
-        "outcome": trial.outcome.value,
-        "reason": trial.reason,
-        "time_ns": trial.time_ns,
-        "interval_ns": median_interval(measurement.samples_ns),
-        "runs": len(measurement.samples_ns),
-        "cache": measurement.cache,
-        "verified_runs": trial.verified_runs,
-        "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
-        "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
-    }

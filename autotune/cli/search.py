@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated
 
@@ -13,7 +13,7 @@ import typer
 
 from autotune import cluster, devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
-from autotune.cli import interrupt, progress
+from autotune.cli import interrupt, progress, remote
 from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
     ChoiceOption,
@@ -26,6 +26,7 @@ from autotune.cli.options import (
     RunLimitOption,
     SamplerOption,
     SeedOption,
+    ServerOption,
     SizeOption,
     StudyArgument,
     load_study,
@@ -35,10 +36,11 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
-from autotune.cli.result import as_json, print_result
+from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
+from autotune.reports.told import as_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.study import Problem
 from autotune.text import parse_choices, parse_size
@@ -83,6 +85,7 @@ def search(
         int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
     ] = None,
     database: DatabaseOption = None,
+    server: ServerOption = None,
     as_json_: JsonOption = False,
 ) -> None:
     """Search the parameters of a study on a device, store every trial, and print the best.
@@ -106,6 +109,25 @@ def search(
     if size and sizes_:
         raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
+    if server is not None:
+        at = remote.server_at(server, database)
+        asked = {
+            "device": device,
+            "size": remote.size_of(at, study, size or ()),
+            "choices": remote.values_of(choice, "--choice"),
+            "budget": {name: value for name, value in asdict(budget).items() if value is not None},
+            "sampler": sampler,
+            "seed": seed,
+            "fix": remote.lists_of(fix, "--fix"),
+            "start": [remote.values_of([one], "--start") for one in start or ()],
+            "retry_failed": retry_failed,
+            "fresh": fresh,
+            "cold": cold,
+            "run_limit": text.parse_duration(run_limit, where="--run-limit"),
+            "build_limit": text.parse_duration(build_limit, where="--build-limit"),
+        }
+        remote.search(at, study, asked, as_json_)
+        return
     tuned = load_study(study)
     several = parse_sizes(sizes_, tuned) if sizes_ else []
     sizes = several[0] if several else parse_size(size or [], tuned.sizes)

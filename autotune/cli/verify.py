@@ -22,10 +22,11 @@ from autotune.cli.options import (
     load_study,
 )
 from autotune.cli.output import announce, facts, say, write_json
-from autotune.cli.result import timing_text, trial_json
+from autotune.cli.result import timing_text
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Trial
 from autotune.pool import Settings, Stopped
+from autotune.reports.told import trial_json
 from autotune.reports.verify import Verified
 from autotune.reports.verify import verify as verify_best
 from autotune.study import Problem

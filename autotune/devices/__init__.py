@@ -21,6 +21,7 @@ from autotune.devices.backend import (
 )
 from autotune.devices.select import (
     attach,
+    choose,
     diagnose,
     environment,
     find_device,
@@ -51,6 +52,7 @@ __all__ = [
     "Step",
     "Traits",
     "attach",
+    "choose",
     "diagnose",
     "environment",
     "find_device",

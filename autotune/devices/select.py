@@ -89,7 +89,11 @@ def find_device(selector: str | None) -> DeviceInfo:
     Best: GPUs before CPUs, then compute units, then the newer PoCL where two are installed (said on stderr).
     Raises DeviceError where none or several answer, SetupError where the machine has no device at all.
     """
-    devices = _all()
+    return choose(_all(), selector)
+
+
+def choose(devices: Sequence[DeviceInfo], selector: str | None) -> DeviceInfo:
+    """Return the one of these devices that a selector means, as `find_device` does. Raises DeviceError."""
     if selector is None:
         return _best(devices)
     found = _matching(devices, selector.strip())

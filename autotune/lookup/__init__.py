@@ -15,16 +15,17 @@ which loads the rooms for it.
 from typing import TYPE_CHECKING, Any
 
 from autotune.lookup import asking
-from autotune.lookup.answer import Best, Match, best, stored_devices
-from autotune.lookup.asking import Meant, device_meant
-from autotune.lookup.formats import FORMATS
+from autotune.lookup.answer import Best, Match, best, best_in, stored_devices
+from autotune.lookup.asking import DEFAULT_STUDY, Asked, Meant, best_of, device_meant
+from autotune.lookup.formats import FORMATS, flags, render
+from autotune.lookup.records import Records, open_records
 
 if TYPE_CHECKING:
     from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
 
 __all__ = [
-    "ARTEFACTS", "FORMATS", "Best", "Catalogue", "Match", "Meant", "asking", "best", "collect", "device_meant",
-    "stored_devices",
+    "ARTEFACTS", "DEFAULT_STUDY", "FORMATS", "Asked", "Best", "Catalogue", "Match", "Meant", "Records", "asking",
+    "best", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render", "stored_devices",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
@@ -33,6 +33,10 @@ _OPTIONS = {
     "--size": "sizes",
     "--choice": "choices",
 }
+
+
+Ask = Callable[["str | None"], "DeviceInfo"]
+"""Finds a device of this machine by a selector, None for the best. Raises DeviceError, SetupError."""
 
 
 class Asked(NamedTuple):
@@ -107,18 +111,26 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
             where="--format",
             hint=f"formats: {', '.join(FORMATS)}",
         )
-    text = find_study(asked.study)
+    found, said = best_of(asked, find_study(asked.study))
+    # Not by `render`: a look-up pays for every call and module on its way.
+    shown: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
+    return shown, said
+
+
+def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:
+    """Return the best of a study whose text is at hand, and the lines to say beside it. Raises AutotuneError.
+
+    `ask` stands for asking OpenCL for a device of this machine, `label` for the database's path in what is said.
+    """
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
     location, rated = locate(asked.database), asked.format in RATE_FORMATS
     asks_here = asked.device is None or (asked.device.isdecimal() and len(asked.device) <= 3)
-    device = device_meant(asked.device, asked.database) if asks_here else None
+    device = device_meant(asked.device, asked.database, ask) if asks_here else None
     with open_records(location) as records:
-        device = device or _meant(str(asked.device), records)
-        found = best_in(records, str(location), text, size, choices, device.fingerprint, device.info, rated)
-    # Not by `render`: a look-up pays for every call and module on its way.
-    shown: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
-    return shown, [*_beside(asked, text, found), *device.notes]
+        device = device or _meant(str(asked.device), records, ask)
+        found = best_in(records, label or str(location), text, size, choices, device.fingerprint, device.info, rated)
+    return found, [*_beside(asked, text, found), *device.notes]
 
 
 def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
@@ -150,17 +162,17 @@ def _search_command(asked: Asked, found: Best) -> str:
     return shlex.join(words)
 
 
-def device_meant(selector: str | None, database: str | None) -> Meant:
+def device_meant(selector: str | None, database: str | None, ask: Ask | None = None) -> Meant:
     """Return the device model that is meant. Raises DeviceError, SetupError."""
     if selector is None:
-        return _device_here(database)
+        return _device_here(database, ask)
     if re.fullmatch(r"\d{1,3}", selector):
-        return _asked_of_opencl(selector)
+        return _asked(selector, ask)
     with open_records(locate(database)) as records:
-        return _meant(selector, records)
+        return _meant(selector, records, ask)
 
 
-def _meant(selector: str, records: Records) -> Meant:
+def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
     """Return the stored device model that a text names, else the one it describes, else this machine's."""
     stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
     if selector in stored:
@@ -173,13 +185,13 @@ def _meant(selector: str, records: Records) -> Meant:
         raise DeviceError(f"{len(found)} stored devices answer {selector!r}", hint=_choose(stored))
     if re.fullmatch(_FINGERPRINT, selector):
         return Meant(selector)
-    return _asked_of_opencl(selector)
+    return _asked(selector, ask)
 
 
-def _device_here(database: str | None) -> Meant:
+def _device_here(database: str | None, ask: Ask | None) -> Meant:
     """Return this machine's best device or, where it has none, the only one in the database."""
     try:
-        return _asked_of_opencl(None)
+        return _asked(None, ask)
     except SetupError:
         stored = dict(stored_devices(database))
         if len(stored) > 1:
@@ -192,10 +204,13 @@ def _device_here(database: str | None) -> Meant:
         )
 
 
-def _asked_of_opencl(selector: str | None) -> Meant:
-    from autotune.devices import find_device
+def _asked(selector: str | None, ask: Ask | None) -> Meant:
+    if ask is not None:
+        info = ask(selector)
+    else:
+        from autotune.devices import find_device
 
-    info = find_device(selector)
+        info = find_device(selector)
     return Meant(info.fingerprint, info)
 
 

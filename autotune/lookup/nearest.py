@@ -201,7 +201,7 @@ class _Nearest:
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
         from autotune.store import device_of
-        from autotune.study import Problem, Study
+        from autotune.study import Problem
 
         device = self.asked.device
         if device is None and (facts := self._stored(self.key.device)):
@@ -210,7 +210,7 @@ class _Nearest:
             except StoreError as error:
                 error.hint = "-d INDEX asks the device itself"
                 raise error.at(f"{self.asked.database}: {self.key.device}") from None
-        return Problem(Study.from_text(self.asked.text), self.key.size, self.key.choices, device)
+        return Problem(self.asked.text.study, self.key.size, self.key.choices, device)
 
 
 def _is_size(size: Mapping[str, Any], asked: Size) -> bool:

@@ -13,6 +13,7 @@ it is first asked for, and Optuna with it, so that a search loads them while its
     gaussian.py    the Gaussian process: prior, covariances, fit
     posterior.py   its predictions, and the expected improvement
     transfer.py    what other devices and sizes say
+    importance.py  which parameters matter, once a search is done
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors
 
 if TYPE_CHECKING:
+    from autotune.samplers.importance import importances
     from autotune.samplers.proposer import Proposer
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer"]
+__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer", "importances"]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,4 +34,8 @@ def __getattr__(name: str) -> Any:
         from autotune.samplers.proposer import Proposer
 
         return Proposer
+    if name == "importances":
+        from autotune.samplers.importance import importances
+
+        return importances
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version this program writes: the number of migrations in schema.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
@@ -34,7 +34,6 @@ NETWORK_FILE_SYSTEMS = frozenset({
 """File systems on which SQLite's locks or its shared memory do not hold between machines."""
 
 MOUNTS = "/proc/self/mounts"
-_HEADER = b"SQLite format 3\0"
 
 
 class Location(NamedTuple):
@@ -129,18 +128,15 @@ def default_path() -> str:
 
 
 def require_database_file(path: str) -> None:
-    """Raise StoreError where `path` is there and is no SQLite file. An empty file is a new database."""
-    try:
-        with open(path, "rb") as file:
-            header = file.read(len(_HEADER))
-    except FileNotFoundError:
-        return
-    except IsADirectoryError:
-        raise StoreError("is a directory", where=path, hint="give --db the path of a file in it") from None
-    except OSError as error:
-        raise StoreError(f"cannot be read: {error.strerror}", where=path) from None
-    if header and header != _HEADER:
-        raise StoreError("is not an SQLite database", where=path, hint="give --db another path")
+    """Raise StoreError where `path` is there and cannot be an SQLite file that is read; what it holds SQLite says.
+
+    It is not opened: to close a file gives up all locks that this process has on it, those of open databases too, and
+    another process would take the log of one away (https://sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    if os.path.isdir(path):
+        raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        raise StoreError("cannot be read: Permission denied", where=path)
 
 
 def require_local(path: str) -> None:

@@ -89,7 +89,9 @@ searches = Table(
     _text("started"),
     _text("ended", empty=True),
     _text("reason"),
+    _text("submission", empty=True),
     Index("searches_by_problem", "problem_id"),
+    Index("searches_by_submission", "submission"),
 )
 
 search_devices = Table(
@@ -123,6 +125,44 @@ retimings = Table(
     *(field.column() for field in MEASUREMENT),
     _text("taken"),
     Index("retimings_by_trial", "trial_id"),
+)
+
+# What a server keeps: the searches it is asked for, in their order, and who may ask.
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("uuid"),
+    _text("server"),
+    _text("queue"),
+    _text("study"),
+    _text("request"),
+    _text("upload", empty=True),
+    _text("asked_by"),
+    _text("once", empty=True),
+    _text("state"),
+    Column("attempts", Integer, nullable=False),
+    _text("created"),
+    _text("started", empty=True),
+    _text("ended", empty=True),
+    _text("reason"),
+    _text("result", empty=True),
+    UniqueConstraint("asked_by", "once"),
+    Index("submissions_by_state", "server", "state"),
+    Index("submissions_by_study", "study"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    _unique("name"),
+    _unique("hash"),
+    _text("role"),
+    _text("created"),
+    _text("expires", empty=True),
+    _text("revoked", empty=True),
 )
 
 # All that a look-up ranks by (standings.py): a row for what ranking.Standing says.
@@ -339,4 +379,47 @@ def _standings(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings)
+def _service(connection: Connection) -> None:
+    """What a server is asked for and by whom: its queue, and tokens."""
+    _run(
+        connection,
+        """
+        ALTER TABLE searches ADD COLUMN submission TEXT;
+        CREATE INDEX searches_by_submission ON searches (submission);
+
+        CREATE TABLE submissions (
+            id IDENTITY_KEY,
+            uuid TEXT NOT NULL UNIQUE,
+            server TEXT NOT NULL,
+            queue TEXT NOT NULL,
+            study TEXT NOT NULL,
+            request TEXT NOT NULL,
+            upload TEXT,
+            asked_by TEXT NOT NULL,
+            once TEXT,
+            state TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            created TEXT NOT NULL,
+            started TEXT,
+            ended TEXT,
+            reason TEXT NOT NULL,
+            result TEXT,
+            UNIQUE (asked_by, once)
+        );
+        CREATE INDEX submissions_by_state ON submissions (server, state);
+        CREATE INDEX submissions_by_study ON submissions (study);
+
+        CREATE TABLE tokens (
+            id IDENTITY_KEY,
+            name TEXT NOT NULL UNIQUE,
+            hash TEXT NOT NULL UNIQUE,
+            role TEXT NOT NULL,
+            created TEXT NOT NULL,
+            expires TEXT,
+            revoked TEXT
+        )
+        """,
+    )
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings, _service)

@@ -13,6 +13,10 @@ database at once.
     standings.py    what counts of each configuration, for look-ups
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
+    server.py       the same database as a server has it open:
+    submissions.py  the searches that a server is asked for
+    tokens.py       who may ask it for what
+    overview.py     pages of what is stored
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
 
@@ -59,7 +63,7 @@ class Store(Access):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
 
     @classmethod
-    def open(cls, database: str | None = None) -> Store:
+    def open(cls, database: str | None = None) -> Self:
         """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
 
         What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
@@ -88,10 +92,12 @@ class Store(Access):
         seed: int | None,
         environment: Mapping[str, str | int | float] | None = None,
         fresh: bool = False,
+        submission: str | None = None,
     ) -> int:
         """Record that a search begins and return its number. `device`: one, or several equal ones.
 
-        `fresh` opens a new generation: `trials` then leaves out what earlier generations measured.
+        `fresh` opens a new generation: `trials` then leaves out what earlier generations measured. `submission`: the
+        one of a server's queue that this search is the work of.
         """
         used = [device] if isinstance(device, DeviceInfo) else list(device)
         name, started = uuid.uuid4().hex, now()
@@ -111,6 +117,7 @@ class Store(Access):
                 "environment": ordered({**(environment or {}), queries.PROCESS: presence.this_process()}),
                 "started": started,
                 "reason": "",
+                "submission": submission,
             }
             search_id = queries.inserted(connection, searches, columns)
             queries.use_devices(connection, search_id, used)
@@ -243,11 +250,13 @@ class Store(Access):
             found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
-    def history(self, study: str | None = None, limit: int | None = None) -> list[Row]:
-        """Return stored trials, pending and lost ones included, newest first; of one study, and at most `limit`."""
+    def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[Row]:
+        """Return stored trials, pending and lost ones included, newest first: of one study, `failed` ones only."""
         query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if study is not None:
             query = query.where(problems.c.study == study)
+        if failed:
+            query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, rows)

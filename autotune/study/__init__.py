@@ -28,6 +28,7 @@ from autotune.study.library import (
     parameter_values,
     problem_key,
     read_by,
+    read_study,
     space_hash,
     study_paths,
 )
@@ -35,6 +36,7 @@ from autotune.study.library import (
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
+    from autotune.study.confined import confined, watched
     from autotune.study.drafting import Sketch, draft
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
@@ -51,16 +53,17 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
     "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates",
-    "check_entries", "check_inputs", "check_reference", "default_choices", "default_configuration", "default_size",
-    "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline", "input_data",
-    "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets",
-    "parameter_values", "problem_key", "read_by", "scanned", "space_hash", "struct_name", "study_paths", "toml",
-    "widened", "write_new",
+    "check_entries", "check_inputs", "check_reference", "confined", "default_choices", "default_configuration",
+    "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline",
+    "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices",
+    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "scanned", "space_hash", "struct_name",
+    "study_paths", "toml", "watched", "widened", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
+    from autotune.study.confined import confined, watched
     "drafting": "Sketch draft",
     "imports": "files_of",
     "includes": "inline",

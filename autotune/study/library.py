@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import cached_property
 from os import path as paths
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,8 @@ from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from autotune.study.study import Study
 
 File = str | os.PathLike[str]
 
@@ -87,6 +90,13 @@ class StudyText(_StudyFields):
 
             read = reads.text_read(self.table, self.file)
         return text_digest(_json(measured) + read)
+
+    @cached_property
+    def study(self) -> Study:
+        """The text validated, once. Raises StudyError."""
+        from autotune.study.study import Study
+
+        return Study.from_text(self)
 
 
 def _reads_more(table: Mapping[str, Any]) -> bool:
@@ -208,12 +218,24 @@ def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
+CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
+"""The folder, followed to where it lies, beyond which nothing is there in this context (confined.py); "": no bound."""
+
+
+def is_outside(path: File) -> bool:
+    """Say whether a file may not be read here, coming from elsewhere than the folder that others were given."""
+    folder = CONFINED.get()
+    return bool(folder) and not paths.realpath(path).startswith(folder + "/")
+
+
 read_by: list[set[str]] = []
 """Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
 
 
 def read_text(path: File) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
+    if is_outside(path):
+        raise StudyError("did not come with the study", where=paths.basename(path))
     for names in read_by:
         names.add(str(path))
     try:
@@ -233,7 +255,7 @@ def is_file(path: File) -> bool:
     """Say whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
     for names in read_by:
         names.add(str(path))
-    return paths.isfile(path)
+    return paths.isfile(path) and not is_outside(path)
 
 
 def too_large(path: File) -> StudyError:
@@ -262,7 +284,13 @@ def require_plain(table: Mapping[str, Any], where: str) -> None:
 def find_kernel(name: str, study: File, key: str = "kernel") -> str:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
     folder = paths.dirname(study)
-    places = (folder, paths.join(paths.dirname(folder), "kernels"), paths.join(bundled_folder(), "kernels"))
+    places: tuple[str, ...] = (
+        folder,
+        paths.join(paths.dirname(folder), "kernels"),
+        paths.join(bundled_folder(), "kernels"),
+    )
+    if CONFINED.get():
+        places = (folder,)
     for place in places:
         if is_file(found := paths.join(place, name)):
             return found

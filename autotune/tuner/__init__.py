@@ -9,6 +9,7 @@
     several.py   several sizes in one go
     result.py    Progress and Result
     replay.py    searching without a device
+    notebook.py  a result as a notebook shows it
 
 Enter by `run(Request(...))`.
 """

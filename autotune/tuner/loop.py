@@ -15,7 +15,7 @@ from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
-from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, failures_of
+from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
@@ -39,7 +39,8 @@ class Ledger:
     """Every attempt of one search, on record in the store before anything can go wrong.
 
     `trials` are those that count, one per configuration, the first `reused` of them stored before this search;
-    `history` is every attempt in the order of arrival; `in_flight` are those that have not ended, by their numbers.
+    `history` is every attempt in the order of arrival; `in_flight` are those that have not ended, by their numbers;
+    `number` is that of the search.
     """
 
     def __init__(self, store: Store, search: int, problem: Problem, known: list[Trial], history: list[Trial]) -> None:
@@ -48,8 +49,8 @@ class Ledger:
         self.history = history
         self.reused = len(known)
         self.in_flight: dict[Identity, int] = {}
+        self.number = search
         self._store = store
-        self._search = search
         self._places = {identity(trial.configuration): place for place, trial in enumerate(known)}
 
     @property
@@ -59,7 +60,7 @@ class Ledger:
 
     def begin(self, configuration: Configuration) -> None:
         """Put an attempt on record."""
-        self.in_flight[identity(configuration)] = self._store.begin(self._search, configuration)
+        self.in_flight[identity(configuration)] = self._store.begin(self.number, configuration)
 
     def end(self, trial: Trial) -> None:
         """Record how an attempt ended; what was known of its configuration counts no more."""
@@ -69,7 +70,7 @@ class Ledger:
 
     def retime(self, trial: Trial, measurement: Measurement) -> None:
         """Record that a trial has been timed again; `trial` is what is known of it now."""
-        self._store.retime(self._search, trial.configuration, measurement)
+        self._store.retime(self.number, trial.configuration, measurement)
         self._note(identity(trial.configuration), trial)
 
     def withdraw(self, configurations: Sequence[Configuration]) -> None:
@@ -117,7 +118,9 @@ class Search:
         most = math.inf if budget.trials is None else budget.trials
         self._most = min(most, len(ledger.problem.space) - ledger.reused)
         total = None if budget.trials is None else int(self._most)
-        self._reporter = Reporter(on_progress, budget, total, self._started) if on_progress else None
+        self._reporter = (
+            Reporter(on_progress, budget, total, self._started, ledger.number) if on_progress is not None else None
+        )
         self._since_best = 0
         self.best = ledger.best()
         evaluator.best_ns = self.best.standing_ns if self.best else None
@@ -168,7 +171,7 @@ class Search:
             problem=ledger.problem,
             best=self.best,
             default=next((one for one in reversed(ledger.trials) if identity(one.configuration) == default), None),
-            trials=len(ledger.new),
+            trials=Trials(ledger.new),
             reused=ledger.reused,
             failures=failures_of(ledger.new),
             examples={trial.outcome: trial for trial in ledger.new if trial.outcome.failed},
@@ -209,7 +212,7 @@ class Search:
         if trial.outcome is Outcome.OK and (self.best is None or trial.standing_ns < self.best.standing_ns):
             self.best, self._since_best = trial, 0
         if self._reporter is not None:
-            self._reporter(SEARCH, self._ledger.new, self.best)
+            self._reporter(SEARCH, self._ledger.new, self.best, trial)
 
     def _withdraw(self) -> None:
         """Take back what no device has begun; a search that would end with nothing at all keeps its first."""

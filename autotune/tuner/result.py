@@ -7,9 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial
+from autotune.ranking import median_interval
 from autotune.study import Problem
 from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
@@ -23,6 +25,7 @@ class Progress:
     """Where a running search stands.
 
     `rate` is configurations per second since the first was done; 0, as `left_s` None: cannot be said yet.
+    `search` is its number in the store, `trial` the one that has just ended, where one has.
     """
 
     done: int
@@ -33,6 +36,8 @@ class Progress:
     rate: float
     left_s: float | None
     phase: str
+    search: int = 0
+    trial: Trial | None = None
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -41,15 +46,18 @@ ProgressCallback = Callable[[Progress], None]
 class Reporter:
     """Tells who wants to know where a search stands that began at `started`; `total` trials at most, if known."""
 
-    def __init__(self, tell: ProgressCallback, budget: Budget, total: int | None, started: float) -> None:
+    def __init__(
+        self, tell: ProgressCallback, budget: Budget, total: int | None, started: float, search: int = 0
+    ) -> None:
         self._tell = tell
+        self._search = search
         self._budget = budget
         self._total = total
         self._started = started
         self._first_s = 0.0
 
-    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None) -> None:
-        """Report after a trial, or where a phase begins; `new` are the trials of this search."""
+    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None, trial: Trial | None = None) -> None:
+        """Report after a `trial`, or where a phase begins; `new` are the trials of this search."""
         elapsed = time.monotonic() - self._started
         self._first_s = self._first_s or elapsed
         since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
@@ -60,7 +68,10 @@ class Reporter:
         if self._budget.seconds is not None:
             left = min(left, max(0.0, self._budget.seconds - elapsed))
         left_s = left if phase == SEARCH and left < math.inf else None
-        self._tell(Progress(done, self._total, failures_of(new), best, elapsed, rate, left_s, phase))
+        failures = failures_of(new)
+        self._tell(
+            Progress(done, self._total, failures, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
+        )
 
 
 def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:
@@ -68,9 +79,55 @@ def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:
     return dict(Counter(trial.outcome for trial in trials if trial.outcome.failed))
 
 
+class Trials(int):
+    """The number of a search's new trials; called, it gives them as rows: `pandas.DataFrame(result.trials())`."""
+
+    def __new__(cls, trials: Sequence[Trial]) -> Trials:
+        """Count these trials, and keep them."""
+        return super().__new__(cls, len(trials))
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        self._trials = tuple(trials)
+
+    def __getnewargs__(self) -> tuple[Any]:
+        """Pickle with the trials."""
+        return (self._trials,)
+
+    def and_then(self, later: Trials) -> Trials:
+        """Return these and those that came after them."""
+        return Trials((*self._trials, *later._trials))
+
+    def __call__(self) -> list[dict[str, Any]]:
+        """Return a row per trial in the order they ended: each parameter, then `outcome`, `reason`, `time_ns`, ...
+
+        `time_ns` is the median that ranks it with the 95 % interval `low_ns` to `high_ns`, None where it has none;
+        `build_s`, `verify_s` and `time_s` are seconds spent on it.
+        """
+        return [row(trial) for trial in self._trials]
+
+
+def row(trial: Trial) -> dict[str, Any]:
+    """Return a trial as one flat row."""
+    measured = trial.retimed or trial.measurement
+    low, high = median_interval(measured.samples_ns) if measured and measured.samples_ns else (None, None)
+    return dict(trial.configuration) | {
+        "outcome": trial.outcome.value,
+        "reason": trial.reason,
+        "time_ns": trial.time_ns if measured and measured.samples_ns else None,
+        "low_ns": low,
+        "high_ns": high,
+        "build_s": trial.build_s,
+        "verify_s": trial.verify_s,
+        "time_s": trial.time_s,
+        "started": trial.started,
+    }
+
+
 @dataclass(frozen=True)
 class Result:
     """What a search found. `trials` counts the new ones, `reused` those that were stored before it.
+
+    `trials()` gives the new ones as rows. In a notebook a result shows itself.
 
     `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
     finalists. `ties` are trials whose re-timed interval overlaps the winner's. `reason` says why the search ended;
@@ -81,7 +138,7 @@ class Result:
     problem: Problem = field(repr=False)
     best: Trial | None
     default: Trial | None = field(repr=False)
-    trials: int
+    trials: Trials
     reused: int
     failures: Mapping[Outcome, int]
     examples: Mapping[Outcome, Trial] = field(repr=False)
@@ -90,6 +147,12 @@ class Result:
     usage: Mapping[str, float]
     elapsed_s: float
     failure: AutotuneError | None = None
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from autotune.tuner.notebook import shown
+
+        return shown(self)
 
     @property
     def noise(self) -> float:

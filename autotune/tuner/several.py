@@ -116,7 +116,7 @@ def _joined(before: Result | None, now: Result) -> Result:
         return now
     return replace(
         now,
-        trials=before.trials + now.trials,
+        trials=before.trials.and_then(now.trials),
         reused=before.reused,
         failures=dict(Counter(before.failures) + Counter(now.failures)),
         examples={**before.examples, **now.examples},

@@ -74,8 +74,9 @@ def _search(
         request.devices or [problem.device],
         sampler=request.sampler,
         seed=proposer.seed,
-        environment={**environment(), "space": space_hash(problem.study.text)},
+        environment={**environment(), "space": space_hash(problem.study.text), **_asked_by(request)},
         fresh=request.fresh,
+        submission=request.submission,
     )
     reason, failure = "error", None
     try:
@@ -95,6 +96,10 @@ def _search(
     finally:
         store.end_search(number, reason)
     return replace(search.result(reason), failure=failure)
+
+
+def _asked_by(request: Request) -> dict[str, str]:
+    return {"asked_by": request.asked_by} if request.asked_by else {}
 
 
 def environment() -> dict[str, str | int | float]:

@@ -1,0 +1,36 @@
+"""`autotune dashboard`: what is stored, as pages for this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import DatabaseOption
+from autotune.cli.output import say
+from autotune.errors import SetupError
+
+
+def dashboard(
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8081,
+    database: DatabaseOption = None,
+) -> None:
+    """Show what is stored in a browser: bests, searches as they go on, what was learned, every trial.
+
+    For this machine only, without a token; it runs nothing and changes nothing. Searches of other processes that write
+    to the same database are shown as they go on. Ctrl-C ends it.
+
+    \b
+    Examples:
+      autotune dashboard
+      autotune dashboard --port 0 --db team.db
+    """
+    try:
+        from autotune.service import Config, Service, serve
+    except ImportError as error:
+        raise SetupError(f"pages take {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
+
+    def begun(url: str, service: Service) -> None:
+        say(f"{service.store.where} is shown at {url}")
+
+    serve(Config(database, port=port, read_only=True), begun)

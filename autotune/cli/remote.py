@@ -1,0 +1,197 @@
+"""`--server URL`: the same commands against a server of autotune."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from autotune import text
+from autotune.cli import interrupt, progress
+from autotune.cli.options import assignments
+from autotune.cli.output import announce, facts, say, stderr, write, write_json
+from autotune.errors import AutotuneError, UsageError
+from autotune.identity import ProblemKey
+from autotune.lookup import FORMATS, Match, flags, render
+from autotune.model import Measurement, Outcome, Trial
+from autotune.service import Server
+from autotune.store import Row
+from autotune.text import line
+from autotune.tuner import Progress
+
+_POLL_S = 0.2
+"""How often a watched search looks whether Ctrl-C was typed."""
+
+
+def server_at(url: str, database: str | None) -> Server:
+    """Return the server that --server names. Raises UsageError where --db names a database as well."""
+    if database is not None:
+        raise UsageError("--server and --db exclude each other", hint="leave one of them out")
+    return Server(url, tell=say)
+
+
+def print_best(
+    server: Server, study: str, device: str | None, sizes: Sequence[str], choices: Sequence[str], shown: str
+) -> None:
+    """Print the best that a server knows, as `autotune best` does: rendered here, of values that are checked."""
+    if shown not in FORMATS:
+        hint = f"formats: {', '.join(FORMATS)}"
+        raise UsageError(f"no format {shown!r}{text.did_you_mean(shown, FORMATS)}", where="--format", hint=hint)
+    best, notes = server.best_and_notes(study, device=device, size=sizes, choices=choices)
+    write(render(best, shown))
+    for note in notes:
+        say(note)
+    if shown == "defines" and (besides := flags(best)):
+        say(f"note: measured with these build options besides: {' '.join(besides)}")
+    if best.match is not Match.EXACT:
+        say(f"to measure it: autotune search {study} --server {server.url}")
+
+
+def search(server: Server, study: str, asked: Mapping[str, Any], as_json: bool) -> None:
+    """Have a server search, show how it goes and print what it found. Ctrl-C stops the search there, in order."""
+    queued = server.submit(study, **asked)
+    name = str(queued["id"])
+    place = f"; {queued['place']} before it" if queued.get("place") else ""
+    announce(f"search {name} of {line(str(queued['study']))} on {line(str(queued['device']))} at {server.url}{place}")
+    ended, stopped = _watched(server, name)
+    if as_json:
+        write_json(ended)
+    else:
+        _print(ended)
+    if stopped:
+        raise typer.Exit(130)
+    if ended["state"] != "done":
+        raise AutotuneError(line(str(ended["reason"])), where=server.url)
+
+
+def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
+    """Return the search when it has ended, and whether it was stopped from here."""
+    news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException] = queue.Queue()
+    threading.Thread(target=_listen, args=(server, name, news), daemon=True).start()
+    stopped = False
+    with progress.show(stderr(), lambda _: None) as report, interrupt.stopping() as stop:
+        while True:
+            if stop.is_set() and not stopped:
+                server.stop(name)
+                stopped = True
+            try:
+                told = news.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+            if isinstance(told, BaseException):
+                raise told
+            if told[0] == "end":
+                return told[1], stopped
+            if told[0] == "progress" and not stopped:
+                report(_progress(told[1]))
+
+
+def _listen(server: Server, name: str, news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException]) -> None:
+    """Hand on the events of a search: a thread, for Ctrl-C does not end what waits for the network."""
+    try:
+        for event in server.events(name):
+            news.put(event)
+    except BaseException as error:
+        news.put(error)
+
+
+def _progress(told: Mapping[str, Any]) -> Progress:
+    best, failures = told.get("best"), told.get("failures") or {}
+    trial = None
+    if best is not None and isinstance(best.get("time_ns"), int | float):
+        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((round(best["time_ns"]),)))
+    return Progress(
+        done=int(told["done"]),
+        total=None if told["total"] is None else int(told["total"]),
+        failures={outcome: int(failures[outcome]) for outcome in Outcome if outcome.value in failures},
+        best=trial,
+        elapsed_s=float(told["elapsed_s"]),
+        rate=float(told["rate"]),
+        left_s=None if told["left_s"] is None else float(told["left_s"]),
+        phase=line(str(told["phase"])),
+    )
+
+
+def _print(ended: Mapping[str, Any]) -> None:
+    result = ended.get("result") or {}
+    rows = [("search", f"{ended['state']}: {ended['reason']}")]
+    if result:
+        counted = text.count(result["trials"], "new trial")
+        rows[0] = ("search", f"{counted} in {text.duration(result['elapsed_s'])}; ended: {result['reason']}")
+    best, default = result.get("best"), result.get("default")
+    if best:
+        interval = " to ".join(text.time(bound) for bound in best["interval_ns"])
+        rows += [
+            ("best", text.pairs(best["configuration"])),
+            ("time", f"{text.time(best['time_ns'])} (median; 95 % interval {interval}; {best['runs']} runs)"),
+            ("rate", f"{text.number(best['gflops'])} GFLOPS" if best["gflops"] else ""),
+        ]
+    if default and default["time_ns"] is not None:
+        rows.append(("default", text.time(default["time_ns"])))
+    rows += [(name, f"{entry['count']} x") for name, entry in (result.get("failures") or {}).items()]
+    facts((name, line(str(told))) for name, told in rows)
+
+
+def row(told: Mapping[str, Any]) -> Row:
+    """Return a row of a server's history as one of this machine's."""
+    samples = tuple(map(int, told["samples_ns"]))
+    key = ProblemKey(
+        told["study"], told["kernel_hash"], told["study_hash"], told["device"], told["size"], told["choices"]
+    )
+    begun, ended = (datetime.fromisoformat(told[name]) if told[name] else None for name in ("started", "finished"))
+    trial = Trial(
+        told["configuration"],
+        Outcome(told["outcome"]),
+        str(told["reason"]),
+        measurement=Measurement(samples) if samples else None,
+        driver=str(told["driver"]),
+        started=begun,
+        finished=ended,
+    )
+    return Row(key, trial, str(told["device_name"]), str(told["sampler"]), 0)
+
+
+def size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
+    """Return the sizes that --size sets. What a plain number sets is the study's to say, here or on the server."""
+    if any(word.strip().isdecimal() for one in texts for word in one.split(",")):
+        return text.parse_size(texts, server.sizes(study))
+    found = {}
+    for name, values in assignments(texts, "--size"):
+        if len(values) != 1 or not values[0].isdecimal() or len(values[0]) > 10:
+            raise UsageError(f"{name} cannot be {','.join(values)!r}", where="--size", hint="write --size M=1024,N=512")
+        found[name] = int(values[0])
+    return found
+
+
+def values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
+    """Return one value for each name that an option sets."""
+    found = {}
+    for name, values in assignments(texts, option):
+        if len(values) != 1:
+            raise UsageError(f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}=VALUE")
+        found[name] = _value(values[0])
+    return found
+
+
+def lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
+    """Return the values for each name that an option sets."""
+    found: dict[str, list[Any]] = {}
+    for name, values in assignments(texts, option):
+        found.setdefault(name, []).extend(map(_value, values))
+    return found
+
+
+def _value(word: str) -> int | float | str:
+    """A number where it reads as one: the study, which knows its types, may be on the server alone."""
+    for kind in (int, float):
+        try:
+            value = kind(word)
+        except ValueError:
+            continue
+        return value if math.isfinite(value) and str(value) == word else word
+    return word

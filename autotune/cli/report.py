@@ -1,0 +1,51 @@
+"""`autotune report`: one problem's searches as a page in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune import text
+from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, StudyArgument
+from autotune.cli.output import say
+from autotune.errors import UsageError
+from autotune.lookup import asking
+from autotune.reports import single
+from autotune.store import Store
+
+
+def report_searches(
+    study: StudyArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where to write it.")] = Path(
+        "report.html"
+    ),
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Write how a study was searched and what was learned into one HTML file that needs no network and no server.
+
+    Best so far over trials and time, every trial by its outcome, failures with reasons, where the time went; which
+    parameters matter, the best per value, a heat map of any two, the finalists' times, the default against the best.
+    Of several stored problems that fit what is given, the one that was searched last is shown.
+
+    \b
+    Examples:
+      autotune report matmul
+      autotune report sgemm --size 4096 -d h200 -o sgemm.html
+    """
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(
+            f"a report is HTML, and {output.name!r} is not named so", where="--output", hint="name it .html"
+        )
+    fingerprint = asking.device_meant(device, database).fingerprint if device is not None else ""
+    with Store.open(database) as store:
+        written = single.written(store, single.Asked(study, fingerprint, tuple(size or ()), tuple(choice or ())))
+    try:
+        output.write_text(written.html, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(output)) from None
+    say(f"{text.pairs(written.key.size, ',') or written.key.study} on {written.key.device}: written to {output}")

@@ -1,0 +1,71 @@
+"""`autotune serve`: searches and results over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune import text
+from autotune.cli.options import DatabaseOption, PythonOption
+from autotune.cli.output import say
+from autotune.errors import SetupError
+
+
+def serve(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; this machine only by default.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8080,
+    certificate: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, to be reached by others.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A reverse proxy encrypts; everybody needs a token.")
+    ] = False,
+    host_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name it may be called by. Repeatable.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What its queue is stored under. Default: this machine's name.")
+    ] = None,
+    longest: Annotated[str, typer.Option(metavar="4h", help="How long a search may take.")] = "4h",
+    allow_python: PythonOption = False,
+    database: DatabaseOption = None,
+) -> None:
+    """Serve searches, results and pages over HTTP, to this machine or, with tokens and TLS, to a team.
+
+    The line it prints opens the pages as the one who started it. Ctrl-C ends it in order: what is queued stays so,
+    and what runs goes on at the next start.
+
+    \b
+    Examples:
+      autotune serve
+      autotune token add ann --role run --expires 90d
+      autotune serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+    """
+    try:
+        from autotune.service import Config, Limits, Service
+        from autotune.service import serve as listen
+    except ImportError as error:
+        raise SetupError(f"serving takes {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
+    limits = Limits(seconds=text.parse_duration(longest, where="--longest"))
+    config = Config(
+        database, host, port, certificate, key, behind_proxy, tuple(host_name or ()), allow_python, limits=limits
+    )
+    if name is not None:
+        from dataclasses import replace
+
+        config = replace(config, name=name)
+
+    def begun(url: str, service: Service) -> None:
+        say(f"serving {service.store.where} at {url}")
+        for device in service.machine.devices:
+            say(f"  device {device.number}: {device.name} ({device.fingerprint})")
+        for line in service.machine.amiss:
+            say(f"  {line}")
+        say(f"as yourself, with every right: {url}/login?token={service.callers.console}")
+
+    listen(config, begun)

@@ -1,0 +1,181 @@
+"""How a search went: best so far, every trial by its outcome, failures with reasons, rate, where the time went.
+
+Plain data that JSON holds. Times of kernels in nanoseconds, of the search in seconds. Where there are more trials than
+a chart can show, every n-th stands for the rest, and `stride` says so; counts and best so far are exact all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from autotune.model import Outcome
+from autotune.store import Store, survey
+
+MOST_DOTS = 1000
+"""Trials that a chart shows."""
+
+_LISTED = 200
+"""Failures of each outcome that are grouped by their reasons: the latest."""
+
+_FEW = 50
+"""As many where there are more trials than a chart can show."""
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+
+
+def course(store: Store, searches: Sequence[survey.Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
+    """Return how some searches of one problem went, one after another, as if they had been one.
+
+    `outcomes` counts all trials, `running` those that have begun and not ended. `dots` holds lists of one length:
+    `trial` (its number in the database), `number` (from 1, in the order of beginning), `seconds` (since the beginning,
+    pauses between searches left out), `outcome`, `time_ns` (None where there is none) and `configuration` (values of
+    its `parameters`, in their order). `best` holds such lists of the trials that were the fastest so far, by their
+    first median. `rate` is finished trials per second. `spent` sums the seconds of the trials on building, verifying
+    and timing; builds overlap, so that they may add up to more than `elapsed_s`. With `stride` above 1, `spent` and the
+    places in between are estimated from every n-th trial.
+    """
+    numbers = [search.number for search in searches]
+    counts: Counter[str] = Counter()
+    tally = survey.tally(store, numbers)
+    for found in tally.values():
+        for (outcome, _), count in found.items():
+            counts[outcome.value] += count
+    sample = survey.sampled(store, numbers, most, sum(counts.values()))
+    clock = _Clock(searches)
+    dots = [row for row in sample.rows if row.outcome.value not in survey.UNFINISHED]
+    places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
+    finished = sum(count for outcome, count in counts.items() if outcome not in survey.UNFINISHED)
+    elapsed = clock.elapsed()
+    return {
+        "trials": finished,
+        "running": counts[Outcome.PENDING.value],
+        "lost": counts[Outcome.LOST.value],
+        "stride": sample.stride,
+        "outcomes": {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]},
+        "dots": _columns(dots, places, clock),
+        "best": _best(store, tally, sample.stride, dots, places, clock),
+        "failures": failures(survey.failures(store, numbers, _LISTED if sample.stride == 1 else _FEW), counts),
+        "elapsed_s": elapsed,
+        "rate": finished / elapsed if elapsed > 0 else None,
+        "spent": {
+            step: sample.stride * sum(getattr(row, f"{step}_s") for row in dots) for step in ("build", "verify", "time")
+        },
+        "ended": all(search.ended is not None for search in searches),
+        "reasons": [search.reason for search in searches if search.reason],
+    }
+
+
+class _Clock:
+    """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
+
+    def __init__(self, searches: Sequence[survey.Search], now: datetime | None = None) -> None:
+        self._now = now or datetime.now(UTC)
+        self._begun: dict[int, datetime] = {}
+        self._before: dict[int, float] = {}
+        self._whole = 0.0
+        for search in searches:
+            begun, ended = moment(search.started), moment(search.ended or "") or self._now
+            self._begun[search.number] = begun or ended
+            self._before[search.number] = self._whole
+            self._whole += max(0.0, (ended - (begun or ended)).total_seconds())
+
+    def at(self, row: survey.Row) -> float:
+        """Return the seconds after which a trial ended."""
+        begun = self._begun[row.search]
+        ended = moment(row.finished) or moment(row.started) or begun
+        return self._before[row.search] + max(0.0, (ended - begun).total_seconds())
+
+    def elapsed(self) -> float:
+        """Return the seconds that the searches took, up to now where one is at work."""
+        return self._whole
+
+
+def moment(text: str) -> datetime | None:
+    """Return the instant that a stored text tells; None where it tells none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _columns(rows: Sequence[survey.Row], places: dict[int, int], clock: _Clock) -> dict[str, list[Any]]:
+    parameters = list(dict.fromkeys(name for row in rows for name in row.configuration))
+    return {
+        "trial": [row.number for row in rows],
+        "number": [places[row.number] for row in rows],
+        "seconds": [round(clock.at(row), 3) for row in rows],
+        "outcome": [row.outcome.value for row in rows],
+        "time_ns": [row.time_ns if row.time_ns and row.time_ns > 0 else None for row in rows],
+        "parameters": parameters,
+        "configuration": [[row.configuration.get(name) for name in parameters] for row in rows],
+    }
+
+
+def _best(
+    store: Store,
+    tally: Mapping[int, Mapping[tuple[Outcome, str], int]],
+    stride: int,
+    dots: Sequence[survey.Row],
+    places: dict[int, int],
+    clock: _Clock,
+) -> dict[str, list[Any]]:
+    """Return the columns of the trials that were the fastest so far."""
+    if stride == 1:
+        return _columns(improvements(dots), places, clock)
+    drivers = {
+        search: [driver for outcome, driver in counts if outcome is Outcome.OK] for search, counts in tally.items()
+    }
+    wanted = survey.records(store, sorted(tally), drivers)
+    rows = sorted(survey.trials_of(store, wanted).values(), key=lambda row: row.number)
+    known = sorted(places)
+    placed = {row.number: _place(row.number, known, places, stride) for row in rows}
+    return _columns(rows, placed, clock)
+
+
+def _place(number: int, known: Sequence[int], places: dict[int, int], stride: int) -> int:
+    """Return about how many trials began before one: numbers are given in that order."""
+    place = bisect_left(known, number)
+    if place == len(known):
+        return places[known[-1]] + number - known[-1] if known else 1
+    return max(1, places[known[place]] - min(stride, known[place] - number))
+
+
+def improvements(rows: Iterable[survey.Row]) -> list[survey.Row]:
+    """Return the verified trials that were faster, by their first median, than all that began before them."""
+    found: list[survey.Row] = []
+    for row in rows:
+        faster = not found or (row.time_ns or 0) < (found[-1].time_ns or 0)
+        if row.outcome is Outcome.OK and row.time_ns and row.time_ns > 0 and faster:
+            found.append(row)
+    return found
+
+
+def failures(rows: Iterable[survey.Row], counts: Counter[str]) -> list[dict[str, Any]]:
+    """Return failures by outcome and by what they say, numbers in it apart; most of all first, latest example.
+
+    `count` is how many of the listed ones say so, `of` how many failures of the outcome were listed, `all` how many
+    there are.
+    """
+    groups: dict[tuple[str, str], list[survey.Row]] = {}
+    for row in rows:
+        first = next(iter(row.reason.strip().splitlines()), "")
+        groups.setdefault((row.outcome.value, _NUMBER.sub("#", first)), []).append(row)
+    listed = Counter(outcome for (outcome, _), alike in groups.items() for _ in alike)
+    return [
+        {
+            "outcome": outcome,
+            "reason": alike[0].reason.strip(),
+            "count": len(alike),
+            "of": listed[outcome],
+            "all": max(counts[outcome], listed[outcome]),
+            "trial": alike[0].number,
+            "configuration": dict(alike[0].configuration),
+        }
+        for (outcome, _), alike in sorted(groups.items(), key=lambda group: -len(group[1]))
+    ]

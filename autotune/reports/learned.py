@@ -1,0 +1,285 @@
+"""What a problem's trials teach: which parameters matter, the best per value, the finalists, default against best.
+
+Plain data that JSON holds; times in nanoseconds. One rule says which times count (`ranking.rank`). Beyond `MOST` trials
+the fastest and every n-th of the rest stand for all, and `sampled` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from autotune import samplers
+from autotune.identity import Configuration, Value, canonical
+from autotune.lookup import records
+from autotune.model import Outcome
+from autotune.ranking import median, median_interval, speedup
+from autotune.store import Store, survey
+from autotune.text import giga_rate
+
+MOST = 1200
+"""Trials that are looked at."""
+
+_JUDGED = 300
+"""Configurations from which the importance of parameters is estimated."""
+
+_FINALISTS = 8
+
+
+class Measured(NamedTuple):
+    """A configuration with the time that counts for it, nanoseconds."""
+
+    trial: int
+    configuration: Configuration
+    time_ns: float
+
+
+class Sample(NamedTuple):
+    """What is known of a problem: verified configurations, fastest first, and failures per configuration.
+
+    `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
+    `trials` counts all that are stored of the latest generation, `stride` above 1 says that not all were looked at.
+    """
+
+    measured: list[Measured]
+    others: list[survey.Row]
+    ranked: list[int]
+    trials: int
+    stride: int
+    driver: str
+
+    @property
+    def best(self) -> int | None:
+        """The number of the best trial by the ranking; None where nothing passed."""
+        return self.ranked[0] if self.ranked else None
+
+
+def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
+    """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
+    searches = [search.number for search in survey.latest_generation(store, problem)]
+    total = survey.total(survey.tally(store, searches))
+    found = survey.sampled(store, searches, most, total)
+    database = records.Database(store.rows)
+    ranking = database.ranking(problem, driver, whole=found.stride == 1)
+    driver = ranking.entries[0].driver if ranking.entries else driver
+    rows = {row.number: row for row in found.rows}
+    times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
+    rows |= survey.trials_of(store, [number for number in times if number not in rows])
+    if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
+        passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
+        known = {rows[number].name for number in times}
+        latest = {row.name: row for row in passed if row.name not in known}
+        times |= {row.number: row.time_ns for row in latest.values() if row.time_ns is not None and row.time_ns > 0}
+    measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
+    named = {rows[number].name for number in times}
+    failed = {row.name: row for row in found.rows if row.outcome.failed}
+    others = [row for name, row in failed.items() if name not in named]
+    shown = [entry.order[0] for entry in ranking.entries]
+    return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
+
+
+def learned(store: Store, problem: int, known: Sample, default: Configuration | None = None) -> dict[str, Any]:
+    """Return what a problem's sample teaches; `default` is the study's default configuration, where known."""
+    parameters = parameters_of(known)
+    return {
+        "trials": known.trials,
+        "configurations": len(known.measured) + len(known.others),
+        "verified": len(known.measured),
+        "sampled": known.stride > 1,
+        "stride": known.stride,
+        "driver": known.driver,
+        "parameters": parameters,
+        "importance": importance(known),
+        "judged": min(_JUDGED, len(known.measured)),
+        "values": per_value(known, parameters),
+        "finalists": finalists(store, problem, known),
+        "gain": gain(store, known, default),
+    }
+
+
+def parameters_of(known: Sample) -> dict[str, list[Value]]:
+    """Return each parameter with the values that were tried, numbers in their order and text by first use."""
+    found: dict[str, dict[Value, None]] = {}
+    for configuration in (*(one.configuration for one in known.measured), *(row.configuration for row in known.others)):
+        for name, value in configuration.items():
+            found.setdefault(name, {}).setdefault(value)
+    return {name: _in_order(values) for name, values in found.items()}
+
+
+def _in_order(values: Iterable[Value]) -> list[Value]:
+    listed = list(values)
+    if all(isinstance(value, int | float) for value in listed):
+        return sorted(listed)
+    return sorted(listed, key=str)
+
+
+def importance(known: Sample) -> list[dict[str, Any]]:
+    """Return `parameter` and `share` of what makes a configuration one of the fastest tenth, most important first.
+
+    Estimated by PED-ANOVA from at most 300 configurations, every n-th by rank; empty where too few are known.
+    """
+    whole = [one for one in known.measured if one.configuration.keys() == known.measured[0].configuration.keys()]
+    step = max(1, math.ceil(len(whole) / _JUDGED))
+    some = whole[::step]
+    found = samplers.importances([one.configuration for one in some], [one.time_ns for one in some])
+    return [{"parameter": name, "share": share} for name, share in found.items()]
+
+
+def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[str, list[dict[str, Any]]]:
+    """Return for each parameter its values: the best time with it, that of the best, trials, and how many failed."""
+    best = known.measured[0].time_ns if known.measured else math.nan
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, values in parameters.items():
+        table = {value: {"value": value, **_EMPTY} for value in values}
+        for one in known.measured:
+            if name in one.configuration:
+                _pass(table[one.configuration[name]], one, best)
+        for row in known.others:
+            if name in row.configuration:
+                table[row.configuration[name]]["failed"] += 1
+        found[name] = list(table.values())
+    return found
+
+
+def heat_maps(known: Sample, importance: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return a heat map of every pair of the parameters that vary, the `most` important of them; those two first."""
+    varying = varying_of(known, importance)[:most]
+    return [heat_map(known, across, down) for down, across in combinations(varying, 2)]
+
+
+def varying_of(known: Sample, importance: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the parameters of which more than one value was tried, most important first."""
+    places = {one["parameter"]: place for place, one in enumerate(importance)}
+    varying = [name for name, values in parameters_of(known).items() if len(values) > 1]
+    return sorted(varying, key=lambda name: places.get(name, len(places)))
+
+
+_EMPTY: Mapping[str, Any] = {"time_ns": None, "trial": None, "share": None, "verified": 0, "failed": 0}
+
+
+def _pass(entry: dict[str, Any], one: Measured, best: float) -> None:
+    """Count a verified configuration; the first that comes is the fastest."""
+    entry["verified"] += 1
+    if entry["time_ns"] is None:
+        entry |= {"time_ns": one.time_ns, "trial": one.trial, "share": best / one.time_ns}
+
+
+def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
+    """Return the best time of each pair of values of two parameters.
+
+    `cells` has a row per value of `down` and a column per value of `across`: `time_ns`, `trial` and `share` of the
+    best, None where nothing passed; `verified` and `failed` count.
+    """
+    parameters = parameters_of(known)
+    columns, rows = parameters.get(across, []), parameters.get(down, [])
+    places = [{value: place for place, value in enumerate(values)} for values in (rows, columns)]
+    cells: list[list[dict[str, Any]]] = [[dict(_EMPTY) for _ in columns] for _ in rows]
+    best = known.measured[0].time_ns if known.measured else math.nan
+
+    def cell(configuration: Configuration) -> dict[str, Any] | None:
+        row, column = places[0].get(configuration.get(down, "")), places[1].get(configuration.get(across, ""))
+        return None if row is None or column is None else cells[row][column]
+
+    for one in known.measured:
+        if (entry := cell(one.configuration)) is not None:
+            _pass(entry, one, best)
+    for row in known.others:
+        if (entry := cell(row.configuration)) is not None:
+            entry["failed"] += 1
+    return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
+
+
+def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
+    """Return what is stored of a verified trial: configuration, time, 95 % interval, rates, build options.
+
+    None where there is no such trial. Rates and options are None and empty where none are stored.
+    """
+    told = None if trial is None else survey.stored_trial(store, trial)
+    if told is None or not told["samples_ns"]:
+        return None
+    again = [entry for entry in told["retimings"] if entry["driver"] == told["driver"]]
+    samples, taken = told["samples_ns"], told["finished"] or ""
+    if again:
+        samples, taken = again[-1]["samples_ns"], again[-1]["taken"]
+    made = told["made"] or {}
+    time = median(samples)
+    stood = told["environment"].get("verified_runs", 0)
+    return {
+        "trial": trial,
+        "configuration": told["configuration"],
+        "time_ns": time,
+        "interval_ns": median_interval(samples),
+        "runs": len(samples),
+        "cache": told["cache"],
+        "verified_runs": stood if isinstance(stood, int) else 0,
+        "gflops": giga_rate(made.get("flops"), time),
+        "gbytes_per_s": giga_rate(made.get("bytes"), time),
+        "options": made.get("options") or [],
+        "driver": told["driver"],
+        "taken": taken,
+    }
+
+
+def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]:
+    """Return the configurations that were timed again last, in turns, best first: samples, median, 95 % interval."""
+    recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
+    chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
+    again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
+    return [distribution(number, rows[number], again[number]["samples_ns"]) for number in chosen if number in again]
+
+
+def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
+    """Return the samples of a trial with what `spread` tells of them."""
+    return {"trial": number, "configuration": dict(row.configuration), **spread(samples)}
+
+
+def spread(samples: Sequence[int]) -> dict[str, Any]:
+    """Return samples with their median, its 95 % interval, quartiles and the ends of an axis that they lie on."""
+    ordered = sorted(samples)
+    half = len(ordered) // 2
+    low, high = ordered[0], ordered[-1]
+    return {
+        "samples_ns": list(samples),
+        "median_ns": median(ordered),
+        "interval_ns": median_interval(ordered),
+        "quartiles_ns": (median(ordered[:half] or ordered), median(ordered[-half:] or ordered)),
+        "low": low,
+        "high": high if high > low else low + 1,
+    }
+
+
+def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str, Any]:
+    """Return how the best compares with the study's default configuration; `why` says what is missing, where it is.
+
+    `speedup` with its `interval` comes of times taken in turns; without those it stays None.
+    """
+    if not known.measured:
+        return {"why": "no configuration has passed"}
+    if default is None:
+        return {"why": "the study is not here, so that its default configuration is not known"}
+    best = known.measured[0] if not known.ranked else _first(known)
+    named = canonical(default)
+    own = next((one for one in known.measured if canonical(one.configuration) == named), None)
+    if own is None:
+        row = next((row for row in known.others if canonical(row.configuration) == named), None)
+        return {"why": f"the default ended as {row.outcome.value}" if row else "the default has no time that counts"}
+    told = {
+        "best": {"trial": best.trial, "time_ns": best.time_ns, "configuration": dict(best.configuration)},
+        "default": {"trial": own.trial, "time_ns": own.time_ns, "configuration": dict(own.configuration)},
+        "speedup": None,
+        "interval": None,
+    }
+    if own.trial == best.trial:
+        return told | {"why": "the best is the default configuration"}
+    again = survey.retimings(store, (own.trial, best.trial))
+    if len(again) < 2:
+        return told | {"why": "they were not timed in turns"}
+    ratio, low, high = speedup(again[own.trial]["samples_ns"], again[best.trial]["samples_ns"])
+    return told | {"speedup": ratio, "interval": (low, high), "why": ""}
+
+
+def _first(known: Sample) -> Measured:
+    """The best by the ranking, which is not the one with the lowest time where finalists were timed again."""
+    return next(one for one in known.measured if one.trial == known.ranked[0])

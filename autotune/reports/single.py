@@ -1,0 +1,122 @@
+"""`autotune report`: how one problem was searched and what that taught, as one HTML file that needs no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from autotune import __version__, text
+from autotune.errors import StudyError, UsageError
+from autotune.identity import Configuration, ProblemKey
+from autotune.reports import learned, page
+from autotune.reports.course import course
+from autotune.store import Store, survey
+from autotune.study import Problem, Study, StudyText, default_size, find_study, offered_choices
+from autotune.text import parse_choices, parse_size
+
+_MAPPED = 12
+"""Parameters of which every pair has a heat map: the most important."""
+
+
+class Asked(NamedTuple):
+    """What was typed after `autotune report`. `device` is a fingerprint; what is empty says nothing."""
+
+    study: str
+    device: str = ""
+    sizes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+class Written(NamedTuple):
+    """A report and what it is about."""
+
+    key: ProblemKey
+    html: str
+
+
+def written(store: Store, asked: Asked) -> Written:
+    """Return the report of the problem that fits and was searched last.
+
+    The study's file may be gone: what is stored of it is told all the same, without its default configuration. Raises
+    UsageError where nothing stored fits, StudyError where there is neither such a study nor anything stored of it.
+    """
+    page.environment()  # before any work: Jinja2 may be missing
+    try:
+        text_of: StudyText | None = find_study(asked.study)
+    except StudyError:
+        if not survey.problems(store, study=asked.study, limit=1):
+            raise
+        text_of = None
+    name = asked.study if text_of is None else text_of.name
+    fitting = [
+        problem for problem in survey.problems(store, study=name, device=asked.device) if _fits(problem, asked, text_of)
+    ]
+    if not fitting:
+        raise UsageError(
+            f"nothing is stored of {name}" + (f" on {asked.device}" if asked.device else "") + _where(asked),
+            hint=f"autotune search {asked.study} measures some, autotune history {asked.study} lists what there is",
+        )
+    order = survey.last_searched(store, [one.number for one in fitting])
+    problem = next((one for one in fitting if order[:1] == [one.number]), fitting[0])
+    notes = []
+    if text_of is None:
+        notes.append("The study's file is not here: its default configuration is not known.")
+    elif (problem.key.kernel_hash, problem.key.study_hash) != (text_of.kernel_hash, text_of.study_hash):
+        notes.append("The kernel or the study has changed since this was measured.")
+    default = default_of(store, problem, text_of)
+    return Written(problem.key, report(store, problem, default, notes))
+
+
+def _where(asked: Asked) -> str:
+    said = " ".join((*asked.sizes, *asked.choices))
+    return f" at {said}" if said else ""
+
+
+def _fits(problem: survey.Problem, asked: Asked, text_of: StudyText | None) -> bool:
+    """Whether a stored problem has the sizes and choices that were given; the rest is free."""
+    size, choices = problem.key.size, problem.key.choices
+    known = size if text_of is None else default_size(text_of)
+    if asked.sizes and parse_size(asked.sizes, {**known, **size}) != size:
+        return False
+    offered = {name: (value,) for name, value in choices.items()} if text_of is None else offered_choices(text_of)
+    given = parse_choices(asked.choices, offered)
+    named = {part.partition("=")[0].strip() for one in asked.choices for part in one.split(",")}
+    return all(choices.get(name) == value for name, value in given.items() if name in named)
+
+
+def default_of(store: Store, problem: survey.Problem, text_of: StudyText | None) -> Configuration | None:
+    """Return the study's default configuration for a problem, moved where it is not valid there; None where unknown."""
+    if text_of is None:
+        return None
+    device = survey.device(store, problem.key.device)
+    try:
+        return Problem(Study.from_text(text_of), problem.key.size, problem.key.choices, device).default
+    except UsageError:  # the study is another one today
+        return None
+
+
+def report(store: Store, problem: survey.Problem, default: Configuration | None, notes: Sequence[str] = ()) -> str:
+    """Return the file. `default` is the study's default configuration, where known; `notes` stand at the top."""
+    searches = survey.latest_generation(store, problem.number)
+    known = learned.sample(store, problem.number)
+    told = learned.learned(store, problem.number, known, default)
+    scripts = [page.static_text(name) for name in ("vendor/uPlot.js", "charts.js")]
+    styles = [page.static_text(name) for name in ("vendor/uPlot.css", "style.css")]
+    template = page.environment().get_template("report.html")
+    return template.render(
+        title=f"{problem.key.study} at {text.size(problem.key.size)}: autotune",
+        key=problem.key,
+        device_name=next((search.device_name for search in reversed(searches) if search.device_name), ""),
+        summary=learned.summary(store, known.best),
+        course=course(store, searches),
+        course_id="course",
+        learned=told,
+        maps=learned.heat_maps(known, told["importance"], _MAPPED),
+        notes=notes,
+        trials_base="",
+        version=__version__,
+        made=datetime.now(UTC),
+        scripts=scripts,
+        styles=styles,
+    )

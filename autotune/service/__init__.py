@@ -1,0 +1,46 @@
+"""The service: searches, results and pages over HTTP, for a team. It holds no logic of its own.
+
+    config.py    Config, and what a server refuses to start as
+    app.py       create_app: everything below, put together
+    guard.py     what each request passes first: names, sizes, callers, headers
+    callers.py   who asks: tokens, cookies, roles
+    routes.py    the API below /v1;  shapes.py: what may be asked;  answers.py: errors as answers
+    views.py     what is shown, as plain data: the same for JSON and for pages
+    lookups.py   GET /v1/best, a plain route
+    submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
+    runner.py    the queues, a process per search (child.py, search.py);  feeds.py: their events
+    studies.py, machine.py, state.py   what a server knows and has open
+    serving.py   serve: on its socket
+    pages/       for browsers: `pages.router`
+    client.py    the other end: `connect`, with kept.py and trust.py
+
+The names below are imported when first used: a client needs the standard library only.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotune.service.app import create_app as create_app
+    from autotune.service.client import Server as Server
+    from autotune.service.client import connect as connect
+    from autotune.service.config import Config as Config
+    from autotune.service.config import Limits as Limits
+    from autotune.service.serving import serve as serve
+    from autotune.service.state import Service as Service
+
+_HOMES = {
+    "Config": "config",
+    "Limits": "config",
+    "Server": "client",
+    "Service": "state",
+    "connect": "client",
+    "create_app": "app",
+    "serve": "serving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,113 @@
+"""What goes wrong, as answers: one shape for all, `{"error": ..., "where": ..., "hint": ..., "detail": ...}`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from autotune.errors import AutotuneError, SetupError, StoreError
+from autotune.text import line, lines
+
+
+class Problem(BaseModel):
+    """Why there is no answer, in one line: what is wrong, where, what to do next; `detail` is a log of several."""
+
+    error: str
+    where: str = ""
+    hint: str = ""
+    detail: str = ""
+
+
+class Refused(AutotuneError):
+    """An answer that is none, with the status it goes out as."""
+
+    def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
+        super().__init__(what, where=where, hint=hint, detail=detail)
+        self.status = status
+
+
+class NothingNew(Exception):
+    """The answer is 204: whoever asked has seen all there is, and need not ask again."""
+
+
+_MEANINGS = {
+    400: "The request cannot be read",
+    401: "A token is needed",
+    403: "The token does not allow it, or a form is not of this server",
+    404: "There is none",
+    409: "It contradicts what was asked before, or is not so any more",
+    413: "Too large",
+    421: "Not called by a name of this server",
+    422: "The input is wrong",
+    429: "Too much is waiting already",
+    503: "The machine or its database cannot do it now",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the entry of a route's `responses` for these statuses, besides those that every route may give."""
+    return {
+        status: {"model": Problem, "description": _MEANINGS[status]}
+        for status in sorted({400, 401, 403, 421, 422, 503, *statuses})
+    }
+
+
+def status_of(error: AutotuneError) -> int:
+    """Return the status that an error goes out as."""
+    if isinstance(error, Refused):
+        return error.status
+    return 503 if isinstance(error, StoreError | SetupError) else 422
+
+
+def problem_of(error: AutotuneError) -> dict[str, str]:
+    """Return an error as JSON has it, of visible characters only."""
+    return {
+        "error": line(error.what),
+        "where": line(error.where),
+        "hint": line(error.hint),
+        "detail": lines(error.detail),
+    }
+
+
+def answer(error: AutotuneError) -> JSONResponse:
+    """Return the answer that an error is."""
+    status = status_of(error)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
+    return JSONResponse(problem_of(error), status, headers | {"Cache-Control": "no-store"})
+
+
+def install(app: FastAPI) -> None:
+    """Have every error answered in the one shape."""
+
+    async def ours(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, AutotuneError)
+        return answer(error)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return answer(
+            Refused(422, str(first["msg"]), where=where, hint="GET /v1/openapi.json tells what may stand there")
+        )
+
+    async def http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        found = JSONResponse(
+            problem_of(Refused(error.status_code, str(error.detail))), error.status_code, dict(error.headers or {})
+        )
+        found.headers.setdefault("Cache-Control", "no-store")
+        return found
+
+    async def nothing(_request: Request, _error: Exception) -> Response:
+        return Response(status_code=204)
+
+    app.add_exception_handler(NothingNew, nothing)
+    app.add_exception_handler(AutotuneError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)

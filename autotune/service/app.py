@@ -1,0 +1,76 @@
+"""The application: `create_app(Config(...))` is what uvicorn serves, and what tests call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from autotune import __version__
+from autotune.service import answers, pages, routes
+from autotune.service.callers import Callers
+from autotune.service.config import Config, require_safe
+from autotune.service.guard import Guard
+from autotune.service.state import Service
+
+
+def create_app(config: Config) -> FastAPI:
+    """Return the application of a server; it opens the database when it starts and ends what runs when it closes.
+
+    The API lies below /v1, its document at /v1/openapi.json, the pages (`pages.router`) at /.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = app.state.service = Service(config)
+        try:
+            require_safe(config, any(token.valid for token in service.store.tokens()))
+            await service.start()
+            yield
+        finally:
+            await service.close()
+
+    def callers() -> Callers:
+        service: Service = app.state.service
+        return service.callers
+
+    async def best(request: Request) -> Response:
+        service: Service = request.app.state.service
+        return await service.lookups.best(request)
+
+    app = FastAPI(
+        title="autotune",
+        version=__version__,
+        description=__doc__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        middleware=[Middleware(Guard, config=config, callers=callers)],
+    )
+    # Before FastAPI's own route of that path, which only documents it.
+    app.router.routes.append(Route("/v1/best", best, methods=["GET"]))
+    app.include_router(routes.router)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.include_router(pages.router)
+    answers.install(app)
+    pages.install(app)
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the API's document: FastAPI's, but that errors are JSON on routes whose answers are not, too."""
+    if app.openapi_schema is None:
+        app.openapi_schema = FastAPI.openapi(app)
+        for path in app.openapi_schema["paths"].values():
+            for operation in path.values():
+                for status, told in operation["responses"].items():
+                    if status >= "400" and "content" in told:
+                        told["content"] = {"application/json": next(iter(told["content"].values()))}
+    return app.openapi_schema

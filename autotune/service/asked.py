@@ -1,0 +1,59 @@
+"""What a child process is asked for: the study, at a size; and the check of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.model import DeviceInfo
+from autotune.service import uploads
+from autotune.store import device_of
+from autotune.study import Problem, Study, confined, effects
+
+
+def check(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a study is at the size and on the device asked for. Raises AutotuneError for what is wrong."""
+    with study_of(asked) as study:
+        facts = asked.get("facts")
+        problem = problem_of(study, asked, None if facts is None else device_of(facts))
+        valid = bounded(problem, asked)
+        return {
+            "study": study.name,
+            "about": study.about,
+            "sizes": problem.size,
+            "choices": problem.choices,
+            "parameters": {name: list(one.values) for name, one in study.parameters.items()},
+            "valid_configurations": valid,
+            "default": problem.default,
+            "notes": [
+                *(f"nothing uses the parameter {name}" for name in study.unused),
+                *effects(study),
+                *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
+            ],
+        }
+
+
+def bounded(problem: Problem, asked: Mapping[str, Any]) -> int:
+    """Return the number of valid configurations. Raises UsageError for more than an uploaded study may have."""
+    valid = len(problem.space)
+    if asked.get("upload") is not None and valid > asked["space"]:
+        raise UsageError(f"{valid:,} configurations are valid, {asked['space']:,} may be", where="parameters")
+    return valid
+
+
+@contextmanager
+def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
+    """Yield the study that was asked for; within, an uploaded one sees its own files only."""
+    if asked.get("upload") is None:
+        yield Study.load(asked["study"])
+        return
+    with uploads.unpacked(asked["upload"]) as path, confined(path.parent):
+        yield uploads.read(path, allow_python=asked["allow_python"])[1]
+
+
+def problem_of(study: Study, asked: Mapping[str, Any], device: DeviceInfo | None) -> Problem:
+    """Return the study at the size, with the choices and on the device asked for. Raises AutotuneError."""
+    fix = {name: values if isinstance(values, list) else [values] for name, values in (asked.get("fix") or {}).items()}
+    return Problem(study, asked.get("size") or None, asked.get("choices") or None, device, fix=fix)

@@ -1,0 +1,162 @@
+"""Who asks, and what they may: tokens as `Authorization: Bearer`, or in the cookie of the pages.
+
+    read < write (import) < run (have kernels run) < admin (see to tokens)
+
+On loopback whoever asks without a token may read. A cookie alone changes nothing: what it allows beyond reading needs
+the header `X-CSRF-Token` (or the form's field `csrf`), which only a page of this server can know.
+
+For routes: `caller: Caller = Depends(allowed("run"))`. For pages: `csrf_token(request)` gives what a form must carry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from fastapi import Request, Response
+
+from autotune.service.answers import Refused
+from autotune.service.config import Config
+from autotune.store import CONSOLE, ROLES, ServerStore, new_token
+
+COOKIE = "autotune"
+CSRF_HEADER = "x-csrf-token"
+CSRF_FIELD = "csrf"
+
+_KNOWN_S = 1.0
+"""Seconds for which a token is known without asking the database: so a revoked one is good for a second more."""
+
+_KNOWN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `role` is None for whom nothing is open; `by_cookie` where a browser sends it by itself."""
+
+    name: str
+    role: str | None
+    by_cookie: bool = False
+    token: str = ""
+
+    def may(self, role: str) -> bool:
+        """Whether this one may do what takes that role."""
+        return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Callers:
+    """Tells who a request is from. `console` is a token of this process alone: whoever started it holds it."""
+
+    def __init__(self, store: ServerStore, config: Config) -> None:
+        self.console = new_token()
+        self._store = store
+        self._anonymous = Caller("", "read" if config.is_local else None)
+        self._read_only = config.read_only
+        self._secret = secrets.token_bytes(32)
+        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
+
+    def known(self, token: str | None) -> Caller | None:
+        """Return the caller with this token where that is known without asking; see `look_up` otherwise."""
+        if token is None:
+            return self._anonymous
+        if hmac.compare_digest(token.encode("utf-8", "replace"), self.console.encode()):
+            return Caller(CONSOLE, "read" if self._read_only else "admin", token=token)
+        until, caller = self._known.get(token, (0.0, None))
+        return caller if time.monotonic() < until else None
+
+    def look_up(self, token: str) -> Caller | None:
+        """Return the caller with this token as the database knows it; None where it is not good. Takes a moment."""
+        found = self._store.token_of(token)
+        if found is None:
+            return None
+        role = "read" if self._read_only else found.role
+        caller = Caller(found.name, role, token=token)
+        self._known[token] = (time.monotonic() + _KNOWN_S, caller)
+        while len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+        return caller
+
+    def forget(self) -> None:
+        """Ask the database again for everybody: a token was revoked."""
+        self._known.clear()
+
+    def csrf_token(self, token: str) -> str:
+        """Return what proves that a form was made by this server for the holder of a token."""
+        return hmac.new(self._secret, token.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def token_of(headers: dict[bytes, bytes]) -> tuple[str | None, bool]:
+    """Return the token that a request carries, if any, and whether in a cookie."""
+    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer" and given:
+        return given.strip(), False
+    try:
+        cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return None, False
+    return (cookie.value, True) if cookie is not None and cookie.value else (None, False)
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who a request is from, as guard.py found out."""
+    caller: Caller = request.scope["autotune.caller"]
+    return caller
+
+
+def allowed(role: str) -> Callable[[Request], Any]:
+    """Return the dependency of a route that takes a role: it gives the Caller, or answers 401 or 403."""
+
+    async def check(request: Request) -> Caller:
+        caller = caller_of(request)
+        if not caller.may(role):
+            if caller.role is None or not caller.token:
+                raise Refused(401, f"this takes a token of the role {role}", hint="send Authorization: Bearer TOKEN")
+            raise Refused(403, f"this takes the role {role}; {caller.name} has {caller.role}")
+        if caller.by_cookie and request.method not in ("GET", "HEAD"):
+            await _require_csrf(request, caller)
+        return caller
+
+    return check
+
+
+async def _require_csrf(request: Request, caller: Caller) -> None:
+    given = request.headers.get(CSRF_HEADER)
+    if given is None and request.headers.get("content-type", "").startswith(
+        ("application/x-www-form-urlencoded", "multipart/form-data")
+    ):
+        given = str((await request.form()).get(CSRF_FIELD, ""))
+    callers: Callers = request.app.state.service.callers
+    if not hmac.compare_digest((given or "").encode("utf-8", "replace"), callers.csrf_token(caller.token).encode()):
+        raise Refused(403, "the form is not of this server, or from before its last start", hint="load the page again")
+
+
+def csrf_token(request: Request) -> str:
+    """Return what a form of a page must carry in its field `csrf`; "" where nobody is logged in."""
+    caller = caller_of(request)
+    callers: Callers = request.app.state.service.callers
+    return callers.csrf_token(caller.token) if caller.token else ""
+
+
+def signed_in(request: Request, token: str) -> Caller | None:
+    """Return who the holder of a token is, for a page that asks for one; None where it is not good. Takes a moment."""
+    callers: Callers = request.app.state.service.callers
+    return callers.known(token) or callers.look_up(token)
+
+
+def remember(request: Request, response: Response, token: str) -> None:
+    """Have the browser send a token from now on, out of reach of scripts and of other sites."""
+    config: Config = request.app.state.service.config
+    response.set_cookie(
+        COOKIE, token, max_age=30 * 86400, httponly=True, samesite="strict", secure=config.is_secure, path="/"
+    )
+
+
+def forget(response: Response) -> None:
+    """Have the browser send no token any more."""
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")

@@ -1,0 +1,83 @@
+"""One piece of work in a process of its own, as `python -m autotune.service WORK PARENT`.
+
+    search    runs the search of a submission, telling its progress
+    check     says what an uploaded study is, or what is wrong with it
+    devices   lists what this machine has
+
+What is asked comes as JSON on stdin; answers go out as lines of JSON on stdout: `{"progress": ...}` any number of
+times, then `{"result": ...}` or `{"error": ...}`. SIGTERM ends a search in order; the end of the server ends this
+process at once, and what it had not stored is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import IO, Any
+
+from autotune.errors import AutotuneError
+from autotune.store import ordered
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def main(work: str) -> None:
+    """Do a piece of work."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what drivers and kernels print is no answer
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    asked = json.loads(sys.stdin.read())
+
+    def tell(told: Mapping[str, Any]) -> None:
+        _write(out, told)
+
+    try:
+        tell({"result": WORKS[work](asked, tell, stop)})
+    except AutotuneError as error:
+        tell({"error": [error.what, error.where, error.hint, error.detail, type(error).__name__]})
+
+
+def _write(out: IO[str], told: Mapping[str, Any]) -> None:
+    from autotune.text import plain
+
+    with suppress(BrokenPipeError):  # the server has gone, and takes this process along
+        out.write(ordered(plain(told, not_finite=lambda _: None)) + "\n")
+        out.flush()
+
+
+def _search(asked: Mapping[str, Any], tell: Tell, stop: threading.Event) -> Mapping[str, Any]:
+    from autotune.service import search
+
+    return search.run(asked, tell, stop)
+
+
+def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+    from autotune.service.asked import check
+
+    seconds, most = int(asked["seconds"]), int(asked["bytes"])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return check(asked)
+
+
+def _devices(_asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+    from autotune import devices
+    from autotune.pool.lock import lock_key
+
+    found = [
+        {"number": info.number, "fingerprint": info.fingerprint, "queue": lock_key(info), "facts": asdict(info)}
+        for info in devices.list_devices()
+    ]
+    return {"devices": found, "amiss": devices.diagnose()}
+
+
+WORKS = {"search": _search, "check": _check, "devices": _devices}

@@ -1,0 +1,95 @@
+"""How a server is started, and what it refuses to start as."""
+
+from __future__ import annotations
+
+import platform
+import ssl
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from autotune.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request, one search and one user may take.
+
+    Bytes and files of an upload; seconds and trials of a search; valid configurations of an uploaded study's space;
+    searches of one user that wait or run; bytes of an import; seconds and bytes of memory of a check.
+    """
+
+    upload_bytes: int = 2**20
+    upload_files: int = 64
+    seconds: float = 4 * 3600.0
+    trials: int = 100_000
+    space: int = 10**9
+    waiting: int = 50
+    import_bytes: int = 2**30
+    check_s: float = 30.0
+    check_bytes: int = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A server. `name` is what its queue is stored under: several servers may share a database.
+
+    `names` are the host names by which it may be called, besides those of loopback. `read_only` serves what is stored
+    and takes nothing. `best_age_s` is for how long a look-up may be answered as before.
+    """
+
+    database: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8080
+    certificate: Path | None = None
+    key: Path | None = None
+    behind_proxy: bool = False
+    names: tuple[str, ...] = ()
+    allow_python: bool = False
+    read_only: bool = False
+    name: str = field(default_factory=platform.node)
+    limits: Limits = field(default_factory=Limits)
+    best_age_s: float = 1.0
+    max_age_s: int = 60
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it, directly or through a proxy."""
+        return is_loopback(self.host) and not self.behind_proxy
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach it by HTTPS only."""
+        return self.certificate is not None or self.behind_proxy
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_safe(config: Config, has_tokens: bool) -> None:
+    """Raise UsageError for a server that others could reach without saying who they are, or in clear text."""
+    if (config.certificate is None) != (config.key is None):
+        raise UsageError("a certificate and its key go together", where="--tls-cert, --tls-key", hint="give both")
+    if config.certificate is not None and config.key is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certificate, config.key)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"cannot be used: {error}", where=f"--tls-cert {config.certificate}") from None
+    if config.is_local:
+        return
+    where = "--behind-proxy" if config.behind_proxy else f"--host {config.host}"
+    if not has_tokens:
+        raise UsageError("others would reach this server, and no token is there", where=where, hint=_ADD)
+    if config.certificate is None and not config.behind_proxy:
+        hint = "give --tls-cert and --tls-key, or --behind-proxy where a reverse proxy encrypts"
+        raise UsageError("others would reach this server in clear text", where=where, hint=hint)
+
+
+_ADD = "autotune token add NAME --role run"

@@ -1,0 +1,134 @@
+"""What happens to each search, told to whoever watches; who comes back goes on where they left.
+
+An event has a number and belongs to a run of the server, `EPOCH:NUMBER`. Who names one that is still kept gets what
+came after it, each once; anybody else, as after a restart of the server, first gets a `snapshot`, which stands for all
+that was before. The last event of a search is `end`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KEPT = 4096
+"""Events of a search that are kept for who comes back."""
+
+_SEARCHES = 256
+_BEAT_S = 15.0
+
+SNAPSHOT, STATE, PROGRESS, END, BEAT = "snapshot", "state", "progress", "end", "beat"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened. A `beat` says that nothing has, and has no name."""
+
+    name: str
+    kind: str
+    data: Mapping[str, Any]
+
+
+class Feed:
+    """The events of one search."""
+
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch
+        self._kept: deque[Event] = deque(maxlen=KEPT)
+        self.count = 0
+        self.latest: Mapping[str, Any] | None = None
+        self._news = asyncio.Event()
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Tell everybody who watches."""
+        self.count += 1
+        if kind == PROGRESS:
+            self.latest = data
+        self._kept.append(Event(f"{self._epoch}:{self.count}", kind, data))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def after(self, name: str | None) -> list[Event] | None:
+        """Return what came after an event; None where that cannot be told."""
+        epoch, _, number = (name or "").partition(":")
+        if epoch != self._epoch or not number.isdecimal() or len(number) > 15:
+            return None
+        missed = self.count - int(number)
+        if not 0 <= missed <= len(self._kept):
+            return None
+        return list(self._kept)[len(self._kept) - missed :]
+
+    async def wait(self, seconds: float) -> None:
+        """Return when something has happened, or after that time."""
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+class Feeds:
+    """The feeds of all searches of a server; `close` ends every stream."""
+
+    def __init__(self) -> None:
+        self.epoch = secrets.token_hex(4)
+        self._feeds: OrderedDict[str, Feed] = OrderedDict()
+        self._closed = False
+
+    def of(self, search: str) -> Feed:
+        """Return the feed of a search."""
+        feed = self._feeds.get(search)
+        if feed is None:
+            feed = self._feeds[search] = Feed(self.epoch)
+            while len(self._feeds) > _SEARCHES:
+                self._feeds.popitem(last=False)
+        self._feeds.move_to_end(search)
+        return feed
+
+    def has_seen(self, search: str, last: str | None) -> bool:
+        """Whether an event is the latest there was of a search."""
+        return search in self._feeds and self._feeds[search].after(last) == []
+
+    def close(self) -> None:
+        """End every stream."""
+        self._closed = True
+        for feed in self._feeds.values():
+            feed.tell(BEAT, {})
+
+    async def follow(
+        self, search: str, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
+    ) -> AsyncIterator[Event]:
+        """Yield the events of a search after the one named `last`, until it ends or the server does.
+
+        `snapshot` tells what the search is now, `has_ended` whether that is final.
+        """
+        feed = self.of(search)
+        if feed.after(last) is None:
+            at = feed.count
+            now = await asyncio.to_thread(snapshot)
+            last = f"{self.epoch}:{at}"
+            yield Event(last, SNAPSHOT, now)
+            if has_ended(now):
+                yield Event(last, END, now)
+                return
+        while not self._closed:
+            news = feed.after(last)
+            if news is None:  # too slow: more has come than is kept
+                at = feed.count
+                news = [Event(f"{self.epoch}:{at}", SNAPSHOT, await asyncio.to_thread(snapshot))]
+            for event in news:
+                last = event.name
+                yield event
+                if event.kind == END:
+                    return
+            if news:
+                continue
+            await feed.wait(_BEAT_S)
+            if feed.after(last) == [] and not self._closed:
+                yield Event("", BEAT, {})
+                now = await asyncio.to_thread(snapshot)
+                if has_ended(now):  # a search of another process: nobody tells of its end
+                    yield Event(last or "", END, now)
+                    return

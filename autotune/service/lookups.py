@@ -1,0 +1,162 @@
+"""Look-ups over HTTP: `GET /v1/best`, a plain route, since FastAPI would cost more than the answer.
+
+An answer stands for `best_age_s` (a second): whoever asks the same meanwhile is given the same bytes. Its ETag is that
+of its bytes, so that a client which has them is told so with 304.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from autotune.errors import AutotuneError
+from autotune.lookup import DEFAULT_STUDY, FORMATS, Asked, Best, Match, best_of, render
+from autotune.model import DeviceInfo
+from autotune.service.answers import Refused, answer
+from autotune.service.callers import Caller
+from autotune.service.config import Config
+from autotune.service.machine import Machine
+from autotune.service.studies import Studies
+from autotune.text import did_you_mean
+
+LABEL = "the server's database"
+"""What answers call the database: its path is nobody else's business."""
+
+MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
+"""Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
+
+_KEPT = 4096
+_KEYS = ("study", "device", "size", "choice", "format", "kernel_hash", "study_hash")
+_MOST_QUERY = 4096
+
+
+class Answer(NamedTuple):
+    """An answer ready to be sent."""
+
+    body: bytes
+    headers: dict[str, str]
+    until: float
+
+
+class Lookups:
+    """Answers questions for the best, each at most once in `best_age_s`."""
+
+    def __init__(self, config: Config, studies: Studies, machine: Callable[[], Machine]) -> None:
+        self._config = config
+        self._studies = studies
+        self._machine = machine
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._asked: dict[str, asyncio.Future[Answer]] = {}
+
+    async def best(self, request: Request) -> Response:
+        """Answer `GET /v1/best`; what it takes and gives stands in routes.py."""
+        try:
+            caller: Caller = request.scope["autotune.caller"]
+            if not caller.may("read"):
+                raise Refused(401, "this takes a token of the role read", hint="send Authorization: Bearer TOKEN")
+            found = await self._answer(request.scope["query_string"].decode("latin-1"))
+        except AutotuneError as error:
+            return answer(error)
+        if _has(request.headers.get("if-none-match"), found.headers["ETag"]):
+            kept = {name: value for name, value in found.headers.items() if name != "Content-Type"}
+            return Response(status_code=304, headers=kept)
+        return Response(found.body, headers=found.headers)
+
+    async def _answer(self, query: str) -> Answer:
+        known = self._kept.get(query)
+        if known is not None and time.monotonic() < known.until:
+            return known
+        asked = self._asked.get(query)
+        if asked is None:
+            asked = self._asked[query] = asyncio.ensure_future(to_thread.run_sync(self._look_up, query))
+            asked.add_done_callback(lambda _: self._asked.pop(query, None))
+        found = await asyncio.shield(asked)
+        self._kept[query] = found
+        self._kept.move_to_end(query)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def _look_up(self, query: str) -> Answer:
+        given = _parsed(query)
+        format = given["format"][-1] if given["format"] else "json"
+        if format not in FORMATS:
+            raise Refused(
+                422,
+                f"no format {format!r:.60}{did_you_mean(format[:60], FORMATS)}",
+                where="format",
+                hint=f"formats: {', '.join(FORMATS)}",
+            )
+        best, said = self.ask(
+            study=([DEFAULT_STUDY, *given["study"]])[-1],
+            device=next(iter(given["device"]), None),
+            size=given["size"],
+            choice=given["choice"],
+            kernel_hash=next(iter(given["kernel_hash"]), None),
+            study_hash=next(iter(given["study_hash"]), None),
+        )
+        body = render(best, format).encode("utf-8", "replace")
+        kind = "application/json" if format == "json" else "text/plain; charset=utf-8"
+        headers = {
+            "Content-Type": kind,
+            "ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"',
+            "Cache-Control": f"private, max-age={self._config.max_age_s if best.match is Match.EXACT else 5}",
+            "Vary": "Authorization, Cookie",
+            MATCH: best.match.value,
+            NOTES: json.dumps(said),
+        }
+        if best.flops is not None:
+            headers[FLOPS] = repr(best.flops)
+        return Answer(body, headers, time.monotonic() + self._config.best_age_s)
+
+    def ask(
+        self,
+        study: str,
+        device: str | None = None,
+        size: list[str] | tuple[str, ...] = (),
+        choice: list[str] | tuple[str, ...] = (),
+        kernel_hash: str | None = None,
+        study_hash: str | None = None,
+    ) -> tuple[Best, list[str]]:
+        """Return the best and the lines to say beside it. Raises AutotuneError; takes a moment."""
+        text = self._studies.text(study, kernel_hash, study_hash)
+        asked = Asked(study, device, tuple(size), tuple(choice), self._config.database)
+        best, said = best_of(asked, text, self._here, LABEL)
+        return best, [line for line in said if not line.startswith("to measure it:")]
+
+    def _here(self, selector: str | None) -> DeviceInfo:
+        return self._machine().find(selector)
+
+
+def _parsed(query: str) -> Mapping[str, list[str]]:
+    if len(query) > _MOST_QUERY:
+        raise Refused(422, f"the question has more than {_MOST_QUERY} characters")
+    given: dict[str, list[str]] = {name: [] for name in _KEYS}
+    try:
+        pairs: Any = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError:
+        raise Refused(400, "the question cannot be read", hint="write ?study=NAME&size=M=1024") from None
+    for name, value in pairs:
+        if name not in given:
+            raise Refused(422, f"no {name!r:.60} can be asked{did_you_mean(name[:60], _KEYS)}", hint=f"known: {_KEYS}")
+        if not value.strip(", ") or not value.isprintable():
+            raise Refused(422, "holds nothing to ask for", where=name)
+        given[name].append(value)
+    return given
+
+
+def _has(given: str | None, tag: str) -> bool:
+    """Whether a client has the answer of that tag, by its If-None-Match."""
+    if given is None:
+        return False
+    return given.strip() == "*" or tag in (one.strip().removeprefix("W/") for one in given.split(","))

@@ -1,0 +1,25 @@
+"""The pages for browsers, beside the API: `router` is mounted at `/` by `app.create_app`, after the routes of `/v1`.
+
+A page takes `service: Service = request.app.state.service` and asks `service.views` the same functions that the JSON
+routes ask. Whoever asks a page for `Accept: application/json` gets its data.
+
+    common.py    templates, static files, JSON or HTML, errors as pages
+    results.py   home, best configurations, one problem and what was learned of it, comparisons
+    searches.py  searches, one search as it goes on; trials, one trial
+    submit.py    a form for a search, checked before it runs
+    admin.py     signing in; tokens and workers
+    lessons.py   what reports tell of stored problems, kept while nothing changes
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from autotune.service.pages import admin, results, searches, submit
+from autotune.service.pages.common import install as install
+from autotune.service.pages.common import static
+
+router = APIRouter(include_in_schema=False)
+router.get("/static/{version}/{name:path}", name="static")(static)
+for part in (results, searches, submit, admin):
+    router.include_router(part.router)

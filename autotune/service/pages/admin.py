@@ -1,0 +1,138 @@
+"""Signing in with a token; tokens and workers, for admins."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Path, Query, Request, Response
+
+from autotune.errors import UsageError
+from autotune.service import submit as submitting
+from autotune.service import views
+from autotune.service.callers import forget, remember, signed_in
+from autotune.service.pages.common import Admin, Opened, go, show, wants_json
+from autotune.service.state import Service
+from autotune.store import ROLES
+from autotune.text import parse_duration
+
+router = APIRouter()
+
+Token = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/login")
+def login(
+    request: Request, service: Opened, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/"
+) -> Response:
+    """Ask for a token; the address that `autotune serve` prints brings one along."""
+    if token:
+        return _sign_in(request, token, "/")
+    return show(request, "login.html", {"to": _local(to), "error": ""})
+
+
+@router.post("/login")
+def sign_in(
+    request: Request,
+    service: Opened,
+    token: Annotated[str, Form(max_length=200)] = "",
+    to: Annotated[str, Form(max_length=300)] = "/",
+) -> Response:
+    """Sign in with a token, which the browser keeps in a cookie."""
+    return _sign_in(request, token.strip(), _local(to))
+
+
+@router.post("/logout")
+def logout(request: Request) -> Response:
+    """Forget the token."""
+    answer = go("/login")
+    forget(answer)
+    return answer
+
+
+def _sign_in(request: Request, token: str, to: str) -> Response:
+    caller = signed_in(request, token) if token else None
+    if caller is None:
+        told = {"to": to, "error": "That token is not known, has expired or was revoked."}
+        return show(request, "login.html", told, 401)
+    answer = go(to)
+    remember(request, answer, token)
+    return answer
+
+
+def _local(address: str) -> str:
+    """Return an address of this server; `//elsewhere` is none."""
+    return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
+
+
+@router.get("/admin")
+def admin(request: Request, service: Opened, caller: Admin) -> Response:
+    """Tokens, and what the server has at work."""
+    return show(request, "admin.html", _told(service), made=None, error="", roles=ROLES)
+
+
+@router.post("/admin/tokens")
+def add_token(
+    request: Request,
+    service: Opened,
+    caller: Admin,
+    name: Annotated[str, Form(max_length=200)] = "",
+    role: Annotated[str, Form(max_length=20)] = "read",
+    expires: Annotated[str, Form(max_length=20)] = "",
+) -> Response:
+    """Make a token, and show it this once."""
+    try:
+        lasts = _days(expires)
+        made = {"name": name.strip(), "token": service.store.add_token(name.strip(), role, lasts)}
+    except UsageError as error:
+        return show(request, "admin.html", _told(service), 422, made=None, error=str(error), roles=ROLES)
+    return show(
+        request,
+        "admin.html",
+        _told(service) | {"made": made if wants_json(request) else None},
+        made=made,
+        error="",
+        roles=ROLES,
+    )
+
+
+@router.post("/admin/tokens/{name}/revoke")
+def revoke(request: Request, service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]) -> Response:
+    """End a token for good."""
+    submitting.revoke(service, name)
+    return go("/admin")
+
+
+def _days(told: str) -> timedelta | None:
+    """Return how long a token lasts: `90d`, or nothing for good."""
+    told = told.strip().lower()
+    if not told:
+        return None
+    if told.endswith("d") and told[:-1].isdecimal() and 0 < int(told[:-1]) <= 36500:
+        return timedelta(days=int(told[:-1]))
+    return timedelta(seconds=parse_duration(told, where="expires"))
+
+
+def _told(service: Service) -> dict[str, Any]:
+    home = views.home(service)
+    queues = {queue: [] for queue in service.machine.queues()} | home["queued"]
+    return {
+        "tokens": views.tokens(service),
+        "workers": [
+            {
+                "queue": queue,
+                "devices": [one for one in home["devices"] if one["queue"] == queue],
+                "running": [one for one in home["running"] if one["queue"] == queue],
+                "queued": waiting,
+            }
+            for queue, waiting in queues.items()
+        ],
+        "amiss": list(service.machine.amiss),
+        "limits": {
+            "seconds": service.config.limits.seconds,
+            "trials": service.config.limits.trials,
+            "waiting": service.config.limits.waiting,
+            "upload_bytes": service.config.limits.upload_bytes,
+        },
+        "database": service.store.where,
+    }

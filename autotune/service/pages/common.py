@@ -1,0 +1,152 @@
+"""What all pages share: templates, static files, HTML or JSON, errors as pages."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from jinja2 import Environment
+from starlette.exceptions import HTTPException
+
+from autotune import __version__
+from autotune.errors import AutotuneError
+from autotune.reports import page
+from autotune.service.answers import Refused, problem_of, status_of
+from autotune.service.callers import Caller, allowed, caller_of, csrf_token
+from autotune.service.state import Service, service_of
+from autotune.text import plain
+
+FOLDER = Path(__file__).parent.parent
+STATIC = (FOLDER / "static", page.STATIC)
+
+KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+Opened = Annotated[Service, Depends(service_of)]
+Reader = Annotated[Caller, Depends(allowed("read"))]
+Submitter = Annotated[Caller, Depends(allowed("run"))]
+Admin = Annotated[Caller, Depends(allowed("admin"))]
+Word = Annotated[str, Query(max_length=200)]
+Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+
+NAVIGATION = (
+    ("/", "Home"),
+    ("/best", "Best"),
+    ("/searches", "Searches"),
+    ("/compare", "Compare"),
+    ("/trials", "Trials"),
+    ("/submit", "Submit"),
+)
+
+
+@lru_cache(maxsize=1)
+def templates() -> Environment:
+    """Return the templates of the pages, with those of reports behind them."""
+    made = page.environment(FOLDER / "templates")
+    made.globals |= {"static": static_url, "version": __version__, "navigation": NAVIGATION}
+    return made
+
+
+@lru_cache(maxsize=1)
+def static_files() -> dict[str, Path]:
+    """Return every static file by its name."""
+    return {
+        str(path.relative_to(folder)): path
+        for folder in STATIC
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in KINDS
+    }
+
+
+@lru_cache(maxsize=1)
+def static_version() -> str:
+    """Return what stands for the static files as they are: a new one is a new address, so that each may be kept."""
+    whole = hashlib.sha256()
+    for name, path in static_files().items():
+        whole.update(name.encode() + path.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def static_url(name: str) -> str:
+    """Return the address of a static file."""
+    assert name in static_files(), name
+    return f"/static/{static_version()}/{name}"
+
+
+def static(version: str, name: str) -> Response:
+    """Return a static file, which a browser may keep for good under this address."""
+    path = static_files().get(name)
+    if path is None:
+        raise Refused(404, f"no file {name!r:.100}")
+    kept = "public, max-age=31536000, immutable" if version == static_version() else "no-cache"
+    return FileResponse(path, media_type=KINDS[path.suffix], headers={"Cache-Control": kept})
+
+
+def wants_json(request: Request) -> bool:
+    """Whether a program asks, by its `Accept`: browsers name HTML first."""
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def show(request: Request, template: str, data: dict[str, Any], status: int = 200, **more: Any) -> Response:
+    """Return a page, or its `data` alone to whoever wants JSON; `more` is for the template only."""
+    if wants_json(request):
+        return JSONResponse(
+            plain(data, not_finite=lambda _: None), status, {"Cache-Control": "no-store", "Vary": "Accept"}
+        )
+    caller = caller_of(request)
+    service: Service = request.app.state.service
+    html = (
+        templates()
+        .get_template(template)
+        .render(
+            {**data, **more},
+            path=request.url.path,
+            caller=caller,
+            may_run=caller.may("run") and not service.config.read_only,
+            may_admin=caller.may("admin"),
+            csrf=csrf_token(request),
+            read_only=service.config.read_only,
+        )
+    )
+    return HTMLResponse(html, status, {"Cache-Control": "no-store", "Vary": "Accept"})
+
+
+def go(address: str) -> Response:
+    """Return the answer to a form: look there."""
+    return RedirectResponse(address, 303)
+
+
+def install(app: FastAPI) -> None:
+    """Have errors of pages answered by pages; those of the API and of programs stay as they are."""
+    handlers = dict(app.exception_handlers)
+
+    def paged(kind: Any) -> None:
+        before: Any = handlers[kind]
+
+        async def handler(request: Request, error: Exception) -> Response:
+            if request.url.path.startswith("/v1/") or wants_json(request) or "autotune.caller" not in request.scope:
+                answer: Response = await before(request, error)
+                return answer
+            return _error(request, error)
+
+        app.add_exception_handler(kind, handler)
+
+    for kind in (AutotuneError, RequestValidationError, HTTPException):
+        paged(kind)
+
+
+def _error(request: Request, error: Exception) -> Response:
+    if isinstance(error, AutotuneError):
+        status, told = status_of(error), problem_of(error)
+    elif isinstance(error, HTTPException):
+        status, told = error.status_code, problem_of(Refused(error.status_code, str(error.detail)))
+    else:
+        status, told = 422, problem_of(Refused(422, "the address holds what this page does not take"))
+    if status == 401 and not request.headers.get("hx-request"):
+        return go(f"/login?to={request.url.path}")
+    return show(request, "error.html", {"status": status, **told}, status)

@@ -1,0 +1,221 @@
+"""Home, best configurations, one problem and what was learned of it, comparisons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from autotune.errors import AutotuneError
+from autotune.identity import ProblemKey
+from autotune.lookup import Best, Records, best_in, open_records
+from autotune.reports import learned, single
+from autotune.service import views
+from autotune.service.answers import Refused
+from autotune.service.pages import snippets
+from autotune.service.pages.common import Before, Opened, Reader, Word, show
+from autotune.service.pages.lessons import Lessons, default_of
+from autotune.service.state import Service
+from autotune.store import locate, survey
+from autotune.study import StudyText, default_size, parameter_values
+from autotune.text import line
+from autotune.text import size as shown_size
+
+router = APIRouter()
+
+PAGE = 20
+Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
+_LESSONS = Lessons()
+
+
+@router.get("/")
+def home(request: Request, service: Opened, caller: Reader) -> Response:
+    """Devices, what runs, what is queued, the latest bests."""
+    return show(request, "home.html", views.home(service))
+
+
+@router.get("/now")
+def now(request: Request, service: Opened, caller: Reader) -> Response:
+    """What runs and what is queued: the part of the first page that changes."""
+    return show(request, "now.html", views.home(service, bests=False))
+
+
+@router.get("/best")
+def best(
+    request: Request, service: Opened, caller: Reader, study: Word = "", device: Word = "", before: Before = None
+) -> Response:
+    """The best configuration of every stored problem: study, device, size, match, time, ties, age, driver."""
+    problems = survey.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
+    rows: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    texts: dict[str, StudyText] = {}
+    last = None
+    with open_records(locate(service.config.database)) as records:
+        for problem in problems:
+            if len(rows) == PAGE:
+                break
+            last = problem.number
+            name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
+            if name not in seen:  # of several texts of a study the newest speaks for all
+                seen.add(name)
+                rows.append(_row(service, records, problem, texts))
+    studies, devices = survey.names(service.store)
+    more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
+    data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
+    return show(request, "best.html", data)
+
+
+def _row(service: Service, records: Records, problem: survey.Problem, texts: dict[str, StudyText]) -> dict[str, Any]:
+    key = problem.key
+    row: dict[str, Any] = {
+        "problem": problem.number,
+        "study": key.study,
+        "device": key.device,
+        "size": dict(key.size),
+        "choices": dict(key.choices),
+        "best": None,
+        "error": "",
+    }
+    try:
+        texts[key.study] = texts.get(key.study) or service.studies.text(key.study)
+        row["best"] = views.best_json(_best(service, records, key, texts[key.study]))
+        row["size"] = row["best"]["size"]
+    except AutotuneError as error:
+        row["error"] = line(error.what)
+    return row
+
+
+def _best(service: Service, records: Records, key: ProblemKey, text: StudyText) -> Best:
+    info = service.machine.of_model(key.device)
+    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
+    return best_in(records, "", text, size, key.choices, key.device, info, False)
+
+
+@router.get("/problems/{number}")
+def problem(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
+    """One problem: its best in every form to take along, and the searches it comes of."""
+    found = _problem(service, number)
+    data: dict[str, Any] = {
+        "problem": number,
+        "key": _key(found.key),
+        "best": None,
+        "error": "",
+        "forms": [],
+        "searches": [views._stored(one) for one in service.store.stored_searches(problem=number, limit=20)],
+    }
+    try:
+        text = service.studies.text(found.key.study)
+        with open_records(locate(service.config.database)) as records:
+            answer = _best(service, records, found.key, text)
+        data["best"] = views.best_json(answer)
+        data["key"]["size"] = data["best"]["size"]
+        data["forms"] = snippets.forms(
+            answer, str(request.base_url).rstrip("/"), uploaded=text.name not in service.studies.names()
+        )
+    except AutotuneError as error:
+        data["error"] = line(error.what)
+    return show(request, "problem.html", data, title=_title(found.key))
+
+
+@router.get("/problems/{number}/learned")
+def lessons(
+    request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
+) -> Response:
+    """What was learned: importance, best per value, a heat map of any two, finalists, the default against the best."""
+    found = _problem(service, number)
+    known, told = _LESSONS.of(service, number, _text(service, found.key))
+    varying = learned.varying_of(known, told["importance"])
+    data = {"problem": number, "key": _key(found.key), "learned": told, "map": _map(known, varying, down, across)}
+    return show(request, "lessons.html", data, picker=varying, trials_base="/trials/", maps=[], title=_title(found.key))
+
+
+@router.get("/problems/{number}/heat")
+def heat(
+    request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
+) -> Response:
+    """The heat map of two parameters, for the page above."""
+    found = _problem(service, number)
+    known, told = _LESSONS.of(service, number, _text(service, found.key))
+    varying = learned.varying_of(known, told["importance"])
+    data = {"problem": number, "map": _map(known, varying, down, across)}
+    return show(request, "heat.html", data, picker=varying, trials_base="/trials/")
+
+
+@router.get("/problems/{number}/report.html")
+def report(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
+    """The same as one file to keep or to send."""
+    found = _problem(service, number)
+    default = default_of(_text(service, found.key))
+    name = "".join(
+        char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
+    )
+    return HTMLResponse(
+        single.report(service.store, found, default),
+        headers={"Content-Disposition": f'attachment; filename="{name}.html"', "Cache-Control": "no-store"},
+    )
+
+
+@router.get("/compare")
+def compare(
+    request: Request,
+    service: Opened,
+    caller: Reader,
+    study: Word = "",
+    by: Word = "",
+    device: Word = "",
+    sizes: Annotated[str, Query(max_length=2000)] = "",
+) -> Response:
+    """The best per value of a parameter, per size or per device, of what is stored: table and chart."""
+    names, devices = survey.names(service.store)
+    study = study or next(iter(names), "")
+    data: dict[str, Any] = {
+        "study": study, "by": by or "size", "device": device, "sizes": sizes, "studies": names, "devices": devices,
+        "parameters": [], "cells": [], "error": "", "chart": None,
+    }  # fmt: skip
+    if study:
+        try:
+            data |= _compared(service, data)
+        except AutotuneError as error:
+            data["error"] = line(str(error))
+    return show(request, "compare.html", data)
+
+
+def _compared(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
+    text = service.studies.text(asked["study"])
+    given = [part.strip() for part in asked["sizes"].split(";") if part.strip()]
+    told = views.compare(service, text.name, asked["by"], size=given, device=asked["device"] or None)
+    cells = [{**cell, "size_text": shown_size(cell["size"])} for cell in told["cells"]]
+    device = next((cell["device"] for cell in cells), asked["device"])
+    drawn = snippets.chart(cells, asked["by"], list(default_size(text)))
+    return {"parameters": list(parameter_values(text)), "cells": cells, "device": device, "chart": drawn}
+
+
+def _problem(service: Service, number: int) -> survey.Problem:
+    found = survey.problem(service.store, number)
+    if found is None:
+        raise Refused(404, f"no problem {number}", hint="/best lists them")
+    return found
+
+
+def _text(service: Service, key: ProblemKey) -> StudyText | None:
+    try:
+        return service.studies.text(key.study)
+    except AutotuneError:
+        return None
+
+
+def _key(key: ProblemKey) -> dict[str, Any]:
+    return {**key._asdict(), "size": dict(key.size), "choices": dict(key.choices)}
+
+
+def _title(key: ProblemKey) -> str:
+    return " ".join(part for part in (key.study, shown_size(key.size)) if part)
+
+
+def _map(known: learned.Sample, varying: list[str], down: str, across: str) -> dict[str, Any] | None:
+    if len(varying) < 2:
+        return None
+    down = down if down in varying else varying[0]
+    across = across if across in varying else next(name for name in varying if name != down)
+    return learned.heat_map(known, across, down)

@@ -1,0 +1,283 @@
+"""The API below /v1: each route says what it takes and gives, and hands on to views.py or submit.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from autotune import __version__
+from autotune.lookup import DEFAULT_STUDY, FORMATS
+from autotune.model import Outcome
+from autotune.reports.told import row_json
+from autotune.service import submit as submitting
+from autotune.service import views
+from autotune.service.answers import NothingNew, documented
+from autotune.service.callers import Caller, allowed
+from autotune.service.feeds import BEAT
+from autotune.service.shapes import Check, NewToken, StudyName, Submit
+from autotune.service.state import Service, service_of
+from autotune.text import in_quotes, plain
+
+router = APIRouter(prefix="/v1")
+
+Json = dict[str, Any]
+Opened = Annotated[Service, Depends(service_of)]
+Reader = Annotated[Caller, Depends(allowed("read"))]
+Writer = Annotated[Caller, Depends(allowed("write"))]
+Submitter = Annotated[Caller, Depends(allowed("run"))]
+Admin = Annotated[Caller, Depends(allowed("admin"))]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
+Word = Annotated[str | None, Query(max_length=200)]
+Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]
+SearchId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+READ = documented()
+FOUND = documented(404)
+
+
+@router.get("/health", responses=READ, tags=["server"])
+async def health() -> dict[str, str]:
+    """Whether the server is there; open to everybody."""
+    return {"status": "ok", "version": __version__}
+
+
+@router.get("/me", responses=READ, tags=["server"])
+async def me(caller: Reader) -> dict[str, str | None]:
+    """Who this token says you are, and the role it gives."""
+    return {"name": caller.name, "role": caller.role}
+
+
+@router.get("/home", responses=READ, tags=["server"])
+def home(service: Opened, caller: Reader) -> Json:
+    """Devices, what runs, what is queued in which order, the problems searched last with their bests."""
+    return views.home(service)
+
+
+@router.get(
+    "/best",
+    responses={
+        **FOUND,
+        200: {"content": {"text/plain": {}}, "description": "The best, in the format asked for"},
+        304: {"description": "As you have it by its ETag"},
+    },
+    tags=["results"],
+)
+def best(
+    study: StudyName = DEFAULT_STUDY,
+    device: Word = None,
+    size: Words = [],  # noqa: B006
+    choice: Words = [],  # noqa: B006
+    format: Literal[tuple(FORMATS)] = "json",  # type: ignore[valid-type]
+    kernel_hash: Word = None,
+    study_hash: Word = None,
+) -> Json:
+    """The best stored configuration for a device and size, and how it matches the question.
+
+    `size=M=1024,N=512` (a plain number sets every size), `choice=T=float`; both may stand several times. The hashes
+    ask for a study of exactly that text. The headers `Autotune-Match` and `Autotune-Notes` (a list, as JSON) say what
+    the answer falls short of; it may be kept for the `max-age` of its `Cache-Control`.
+    """
+    raise AssertionError("app.py has lookups.py answer this")
+
+
+@router.get("/devices", responses=READ, tags=["results"])
+def devices(service: Opened, caller: Reader) -> Json:
+    """The devices of the server, with the numbers that select them, and every model that has results."""
+    return views.devices(service)
+
+
+@router.get("/studies", responses=READ, tags=["results"])
+def studies(service: Opened, caller: Reader) -> list[Json]:
+    """The server's own studies."""
+    return views.studies(service)
+
+
+@router.get("/studies/{name}", responses=FOUND, tags=["results"])
+def study(service: Opened, caller: Reader, name: StudyName) -> Json:
+    """One study, whole: parameters, constraints, sizes, choices, the kernel's text."""
+    return views.study(service, name)
+
+
+@router.get("/searches", responses=READ, tags=["searches"])
+def searches(
+    service: Opened, caller: Reader, study: Word = None, device: Word = None, before: Before = None, limit: Limit = 50
+) -> Json:
+    """What is queued or runs, and what is stored, newest first; `next` is `before` of the page after."""
+    return views.searches(service, study=study, device=device, before=before, limit=limit)
+
+
+@router.post("/searches", status_code=202, responses=documented(404, 409, 413, 429), tags=["searches"])
+async def submit(
+    service: Opened,
+    caller: Submitter,
+    asked: Submit,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Json:
+    """Queue a search: of a study by name, or of one that comes along with its files. 202 and its `id`.
+
+    With an `Idempotency-Key`, the same request sent again is the same search.
+    """
+    told, _ = await submitting.submit(service, caller, asked, idempotency_key)
+    response.headers["Location"] = f"/v1/searches/{told['id']}"
+    return told
+
+
+@router.get("/searches/{id}", responses=FOUND, tags=["searches"])
+def search(service: Opened, caller: Reader, id: SearchId) -> Json:
+    """One search: its state, its place in the queue, its progress, its result."""
+    return views.search(service, id)
+
+
+@router.delete("/searches/{id}", status_code=202, responses=documented(404, 409), tags=["searches"])
+async def stop(service: Opened, caller: Submitter, id: SearchId) -> Json:
+    """Stop a search in order: what it has found stays, and its finalists are not timed again."""
+    return await submitting.stop(service, id)
+
+
+@router.get("/searches/{id}/trials", responses=FOUND, tags=["searches"])
+def points(
+    service: Opened,
+    caller: Reader,
+    id: SearchId,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+    limit: Annotated[int, Query(ge=1, le=20_000)] = 5000,
+) -> Json:
+    """The trials of a search in the order they began, short: [number, outcome, time_ns, finished, configuration]."""
+    return views.points(service, id, after=after, limit=limit)
+
+
+LastEvent = Annotated[str | None, Header(max_length=100)]
+
+
+def _watchable(service: Opened, caller: Reader, id: SearchId, last_event_id: LastEvent = None) -> None:
+    """Raise Refused (404) for no search, NothingNew for one whose end the asker has seen."""
+    told = views.search(service, id)
+    if views.has_ended(told) and service.feeds.has_seen(id, last_event_id):
+        raise NothingNew
+
+
+@router.get(
+    "/searches/{id}/events",
+    responses={**FOUND, 204: {"description": "It has ended, and you have seen its end"}},
+    response_class=EventSourceResponse,
+    dependencies=[Depends(_watchable)],
+    tags=["searches"],
+)
+async def events(
+    service: Opened,
+    caller: Reader,
+    id: SearchId,
+    last_event_id: LastEvent = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events of a search: `snapshot`, `state` and `end` hold what /v1/searches/{id} gives; `progress` each trial.
+
+    Goes on after the `Last-Event-ID`. Where that is of before a restart of the server, a `snapshot` comes first.
+    """
+    stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
+    async for event in stream:
+        if event.kind == BEAT:
+            yield ServerSentEvent(comment="")
+        else:
+            yield ServerSentEvent(
+                raw_data=json.dumps(plain(event.data, not_finite=lambda _: None)), event=event.kind, id=event.name
+            )
+
+
+@router.get("/trials", responses=FOUND, tags=["results"])
+def trials(
+    service: Opened,
+    caller: Reader,
+    study: Word = None,
+    device: Word = None,
+    search: Word = None,
+    outcome: Annotated[list[Outcome], Query(max_length=20)] = [],  # noqa: B006
+    before: Before = None,
+    limit: Limit = 50,
+) -> Json:
+    """Stored trials, newest first, by filters; `next` is `before` of the page after."""
+    return views.trials(
+        service, study=study, device=device, outcomes=outcome, search=search, before=before, limit=limit
+    )
+
+
+@router.get("/trials/{number}", responses=FOUND, tags=["results"])
+def trial(service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=2**63 - 1)]) -> Json:
+    """One trial: samples, options, build log, environment."""
+    return views.trial(service, number)
+
+
+@router.get("/history", responses=READ, tags=["results"])
+def history(service: Opened, caller: Reader, study: Word = None, failed: bool = False, limit: Limit = 30) -> list[Json]:
+    """What `autotune history --json` prints: the newest trials, or the newest failures."""
+    rows = service.store.history(study, limit, failed=failed)
+    return [plain(row_json(row), not_finite=lambda _: None) for row in rows]
+
+
+@router.get("/compare", responses=FOUND, tags=["results"])
+def compare(
+    service: Opened,
+    caller: Reader,
+    by: Annotated[str, Query(max_length=64)],
+    study: StudyName = DEFAULT_STUDY,
+    size: Words = [],  # noqa: B006
+    choice: Words = [],  # noqa: B006
+    device: Word = None,
+) -> Json:
+    """The best per value of a parameter, per size or per device, of what is stored."""
+    told = views.compare(service, study, by, size=size, choice=choice, device=device)
+    return dict(plain(told, not_finite=lambda _: None))
+
+
+class Lines(StreamingResponse):
+    """Lines of JSON, as they come."""
+
+    media_type = "application/x-ndjson"
+
+
+@router.get("/export", responses=READ, response_class=Lines, tags=["results"])
+def export(service: Opened, caller: Reader) -> Lines:
+    """Every stored trial as one line of JSON each, as `autotune export` writes them."""
+
+    def lines() -> Iterator[str]:
+        for line in service.store.export_lines():
+            yield in_quotes(line.rstrip("\n"), pairs=True) + "\n"
+
+    return Lines(lines())
+
+
+@router.post("/checks", responses=documented(404, 413), tags=["searches"])
+async def check(service: Opened, caller: Submitter, asked: Check) -> Json:
+    """What a study is at a size on a device, or what is wrong with it and where; nothing is built or run."""
+    return await submitting.check(service, asked)
+
+
+@router.post("/import", responses=documented(413), tags=["results"])
+async def import_(service: Opened, caller: Writer, request: Request) -> dict[str, int]:
+    """Add the trials of exported lines (the body); those that are here already are not added again. All or none."""
+    return await submitting.take_in(service, request)
+
+
+@router.get("/tokens", responses=READ, tags=["tokens"])
+def tokens(service: Opened, caller: Admin) -> list[Json]:
+    """Every token: name, role, times; never the token itself."""
+    return views.tokens(service)
+
+
+@router.post("/tokens", status_code=201, responses=READ, tags=["tokens"])
+def add_token(service: Opened, caller: Admin, asked: NewToken) -> dict[str, str]:
+    """Make a token. It is told this once."""
+    lasts = None if asked.days is None else timedelta(days=asked.days)
+    return {"name": asked.name, "token": service.store.add_token(asked.name, asked.role, lasts)}
+
+
+@router.delete("/tokens/{name}", responses=FOUND, tags=["tokens"])
+def revoke_token(service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]) -> dict[str, str]:
+    """End a token for good."""
+    return submitting.revoke(service, name)

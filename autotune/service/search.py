@@ -1,0 +1,114 @@
+"""What a child process does: one search, or one check of a study."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from autotune import devices, tuner
+from autotune.bench import BUILD_S, FIRST_S, Limits
+from autotune.errors import DeviceError
+from autotune.model import DeviceInfo, Trial
+from autotune.pool import Settings
+from autotune.pool.lock import lock_key
+from autotune.reports.told import as_json
+from autotune.samplers import DEFAULT_SAMPLER
+from autotune.service.asked import bounded, problem_of, study_of
+from autotune.store import ServerStore
+from autotune.tuner import Budget, Progress, Request
+
+LEAST_S = 5.0
+"""Seconds that a search which goes on has left at least: its finalists are timed again."""
+
+
+def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], stop: threading.Event) -> dict[str, Any]:
+    """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError."""
+    with study_of(asked) as study:
+        problem = problem_of(study, asked, _device(asked))
+        bounded(problem, asked)
+        request = Request(
+            problem,
+            database=asked["database"],
+            sampler=asked.get("sampler") or DEFAULT_SAMPLER,
+            seed=asked.get("seed"),
+            budget=_budget(asked),
+            start=[{**problem.default, **one} for one in asked.get("start") or ()],
+            retry_failed=bool(asked.get("retry_failed")),
+            fresh=bool(asked.get("fresh")) and asked["attempt"] == 1,
+            cold=bool(asked.get("cold")),
+            settings=Settings(
+                limits=Limits(build_s=asked.get("build_limit") or BUILD_S, first_s=asked.get("run_limit") or FIRST_S),
+                allow_python=asked["allow_python"],
+            ),
+            submission=asked["submission"],
+            asked_by=asked["asked_by"],
+        )
+        for configuration in request.start:
+            problem.plan(configuration)
+        result = tuner.run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
+        return {**as_json(result), "failure": str(result.failure) if result.failure else None}
+
+
+def _device(asked: Mapping[str, Any]) -> DeviceInfo:
+    """Return the device that the queue is for, whatever its number is by now."""
+    found = [info for info in devices.list_devices() if lock_key(info) == asked["queue"]]
+    wanted = [info for info in found if info.fingerprint == asked["fingerprint"]]
+    same = [info for info in wanted if info.platform == asked["platform"]]
+    if not wanted:
+        raise DeviceError(f"{asked['fingerprint']} is not here any more", hint="GET /v1/devices lists those that are")
+    device = (same or wanted)[0]
+    devices.require_usable(device)
+    return device
+
+
+def _budget(asked: Mapping[str, Any]) -> Budget:
+    """Return what is left of the budget, after what earlier processes of the same submission have done of it."""
+    budget = asked["budget"]
+    trials, seconds = budget.get("trials"), budget["seconds"]
+    if asked["attempt"] > 1:
+        done, spent = _spent(asked)
+        trials = None if trials is None else max(0, trials - done)
+        seconds = max(LEAST_S, seconds - spent)
+    return Budget(trials, seconds, budget.get("until_stale"), budget.get("least_gain"))
+
+
+def _spent(asked: Mapping[str, Any]) -> tuple[int, float]:
+    with ServerStore.open(asked["database"]) as store:
+        numbers = store.searches_of(asked["submission"])
+        points = store.points(numbers, limit=10**6) if numbers else []
+        begun = {one.number: one.started for one in store.stored_searches(names=[asked["submission"]], limit=1000)}
+        ends = [point.finished for point in points if point.finished]
+    done = len([point for point in points if point.outcome not in ("pending", "lost")])
+    if not begun or not ends:
+        return done, 0.0
+    first, last = datetime.fromisoformat(min(begun.values())), datetime.fromisoformat(max(ends))
+    return done, max(0.0, (last - first).total_seconds())
+
+
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """Return where a search stands, as events tell it; times in nanoseconds, the rest in seconds."""
+    return {
+        "search": progress.search,
+        "phase": progress.phase,
+        "done": progress.done,
+        "total": progress.total,
+        "failures": {outcome.value: count for outcome, count in progress.failures.items()},
+        "elapsed_s": round(progress.elapsed_s, 3),
+        "rate": round(progress.rate, 3),
+        "left_s": progress.left_s,
+        "best": _short(progress.best),
+        "trial": _short(progress.trial),
+    }
+
+
+def _short(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    return {
+        "configuration": dict(trial.configuration),
+        "outcome": trial.outcome.value,
+        "time_ns": trial.time_ns,
+        "reason": trial.reason[:300],
+    }

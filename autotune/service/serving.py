@@ -1,0 +1,84 @@
+"""A server on its socket: uvicorn, with streams that end when it is asked to."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from autotune.errors import UsageError
+from autotune.service.app import create_app
+from autotune.service.config import Config, require_safe
+from autotune.service.state import Service
+from autotune.store import ServerStore
+
+_PATIENCE_S = 5
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams of events first: those who watch would keep it from ending."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, begun: Callable[[Service], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take requests, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._begun(self._app.state.service)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        service: Service | None = getattr(self._app.state, "service", None)
+        if service is not None:
+            service.feeds.close()
+        super().handle_exit(sig, frame)
+
+
+def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
+    """Serve until a signal says stop; `begun` is told the URL when requests are taken.
+
+    Raises AutotuneError where it cannot begin, in one line.
+    """
+    with ServerStore.open(config.database) as store:
+        require_safe(config, any(token.valid for token in store.tokens()))
+    app = create_app(config)
+    listening = _bound(config)
+    host, port = listening.getsockname()[:2]
+    scheme = "https" if config.certificate else "http"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    settings = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ssl_certfile=config.certificate,
+        ssl_keyfile=config.key,
+        proxy_headers=config.behind_proxy,
+        timeout_graceful_shutdown=_PATIENCE_S,
+        h11_max_incomplete_event_size=2**16,
+    )
+    server = _Server(settings, app, lambda service: begun(url, service))
+    server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(3)
+
+
+def _bound(config: Config) -> socket.socket:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((config.host.strip("[]"), config.port))
+        listening.listen(2048)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        where = f"--host {config.host} --port {config.port}"
+        raise UsageError(f"cannot be listened at: {error}", where=where, hint="choose another --port") from None
+    return listening

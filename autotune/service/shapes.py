@@ -1,0 +1,71 @@
+"""What may be asked, as the API's own document shows it; sizes and lists are bounded where they enter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from autotune.identity import STUDY_NAME
+from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
+
+Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
+Value = StrictInt | float | Annotated[StrictStr, Field(max_length=1000)]
+Whole = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Upload(_Shape):
+    """A study of the asker's: the text of its TOML file, and of each file that it names, by its name there."""
+
+    study: Annotated[StrictStr, Field(max_length=2**22, examples=['name = "blur"\nkernel = "blur.cl"\n...'])]
+    files: dict[Annotated[StrictStr, Field(max_length=400)], Annotated[StrictStr, Field(max_length=2**22)]] = Field(
+        default={}, examples=[{"blur.cl": "kernel void blur(...) {}"}]
+    )
+
+
+class Budget(_Shape):
+    """When to stop, whichever comes first. Without any, after about 40 seconds; the server has limits of its own."""
+
+    trials: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    until_stale: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+
+
+class Check(_Shape):
+    """A study by name or uploaded, at a size and with choices (the rest at their defaults), on a device."""
+
+    study: StudyName | None = Field(default=None, description="The name of a study of the server.")
+    upload: Upload | None = None
+    device: Annotated[StrictStr, Field(max_length=200)] | None = Field(
+        default=None, description="Number, fingerprint or part of the name of a device of the server; its best if none."
+    )
+    size: dict[Name, Whole] = Field(default={}, max_length=64)
+    choices: dict[Name, Value] = Field(default={}, max_length=64)
+
+
+class Submit(Check):
+    """A search to run."""
+
+    budget: Budget = Budget()
+    sampler: Literal[tuple(SAMPLERS)] = DEFAULT_SAMPLER  # type: ignore[valid-type]
+    seed: Annotated[StrictInt, Field(ge=0, le=2**32 - 1)] | None = None
+    fix: dict[Name, list[Value] | Value] = Field(default={}, max_length=256)
+    start: list[dict[Name, Value]] = Field(default=[], max_length=100)
+    retry_failed: bool = False
+    fresh: bool = False
+    cold: bool = False
+    run_limit: Annotated[float, Field(gt=0, le=3600)] | None = None
+    build_limit: Annotated[float, Field(gt=0, le=3600)] | None = None
+
+
+class NewToken(_Shape):
+    """A token to be made."""
+
+    name: Annotated[StrictStr, Field(max_length=64)]
+    role: Literal["read", "write", "run", "admin"]
+    days: Annotated[float, Field(gt=0, le=36500)] | None = None

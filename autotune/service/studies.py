@@ -1,0 +1,127 @@
+"""The studies that a server knows: its own by name, and those that were uploaded, by name and text."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotune.errors import AutotuneError, StudyError
+from autotune.identity import STUDY_NAME
+from autotune.pool.folder import RunFolder
+from autotune.service import uploads
+from autotune.service.answers import Refused
+from autotune.service.config import Config
+from autotune.store import ServerStore
+from autotune.study import Study, StudyText, find_study, study_paths, watched
+
+_KEPT = 64
+
+
+class _Own(NamedTuple):
+    """A study of the server's, with what tells whether its files have changed, looked at until an instant."""
+
+    text: StudyText
+    stamps: Mapping[Path, tuple[int, int] | None]
+    until: float
+
+
+class Studies:
+    """Finds studies by name. A name never reads as a path; the server's own come before those of others."""
+
+    def __init__(self, store: ServerStore, config: Config) -> None:
+        self._store = store
+        self._config = config
+        self._folder = RunFolder()
+        self._read: OrderedDict[str, StudyText] = OrderedDict()
+        self._own: dict[str, _Own] = {}
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._folder.remove()
+
+    def names(self) -> list[str]:
+        """Return the names of the server's own studies."""
+        return sorted(study_paths())
+
+    def text(self, name: str, kernel_hash: str | None = None, study_hash: str | None = None) -> StudyText:
+        """Return the study of that name: the server's own, else the one uploaded last; with the hashes given, if any.
+
+        Raises Refused (404) where there is none, StudyError where it cannot be read.
+        """
+        if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
+            raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
+        own = self._own_text(name)
+        if own is not None and _is(own, kernel_hash, study_hash):
+            return own
+        for upload in self._store.uploads(name):
+            text = self._text(upload)
+            if text is not None and _is(text, kernel_hash, study_hash):
+                return text
+        if own is not None:
+            hint = "a search with it uploads yours; without the hashes you are answered for the server's"
+            raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
+        hint = f"known by name: {', '.join(self.names())}; a search with yours uploads it"
+        raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
+
+    def upload(self, name: str) -> Mapping[str, Any] | None:
+        """Return the study of that name that was uploaded last; None where there is none, or the server has its own."""
+        if name in study_paths():
+            return None
+        return next((one for one in self._store.uploads(name) if self._text(one) is not None), None)
+
+    def load(self, name: str) -> Study:
+        """Return a study of that name, validated."""
+        return self.text(name).study
+
+    def _own_text(self, name: str) -> StudyText | None:
+        """Return the server's own study of that name, read again where one of its files has changed."""
+        known = self._own.get(name)
+        if known is not None and time.monotonic() < known.until:
+            return known.text
+        stamps = None if known is None else {path: _stamp(path) for path in known.stamps}
+        if known is None or stamps != known.stamps:
+            if name not in study_paths():
+                return None
+            with watched() as files:
+                text = find_study(name)
+                _ = text.study_hash
+            hiding = Path("studies") / f"{name}.toml"
+            known = _Own(text, {path: _stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
+        self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
+        return known.text
+
+    def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
+        """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""
+        name = uploads.digest(upload)
+        found = self._read.get(name)
+        if found is None:
+            folder = self._folder.path / name
+            try:
+                uploads.require_small(upload, self._config.limits)
+                folder.mkdir(exist_ok=True)
+                found, _ = uploads.read(uploads.unpack(upload, folder), allow_python=True)
+            except (AutotuneError, OSError):
+                return None
+            self._read[name] = found
+            while len(self._read) > _KEPT:
+                self._read.popitem(last=False)
+        return found
+
+
+def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> bool:
+    try:
+        return kernel_hash in (None, text.kernel_hash) and study_hash in (None, text.study_hash)
+    except StudyError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

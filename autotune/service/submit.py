@@ -1,0 +1,205 @@
+"""Takes what somebody wants searched: checks it, bounds it, and puts it in its queue."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tempfile
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
+
+from fastapi import Request
+
+from autotune.errors import StoreError
+from autotune.service import uploads, views
+from autotune.service.answers import Refused
+from autotune.service.callers import Caller
+from autotune.service.runner import Runner, work
+from autotune.service.shapes import Check, Submit, Upload
+from autotune.study import Study, StudyText
+from autotune.tuner import DEFAULT_SECONDS
+
+if TYPE_CHECKING:
+    from autotune.service.state import Service
+
+_Asked = TypeVar("_Asked", bound=Check)
+
+
+async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> tuple[views.Json, bool]:
+    """Queue a search; return what `views.search` tells of it, and whether it is new. Raises AutotuneError.
+
+    The study is read here, and its space is built by the process of the search: what is wrong with that fails there.
+    `once` is an idempotency key: what this caller asked with it before is what is returned.
+    """
+    runner = _runner(service)
+    device = service.machine.require(asked.device)
+    asked = await asyncio.to_thread(_completed, service, asked)
+    study = await _static(service, asked)
+    request = asked.model_dump(exclude={"study", "upload", "device"}) | {
+        "budget": _bounded(service, asked),
+        "fingerprint": device.fingerprint,
+        "platform": device.platform,
+        "device_name": device.name,
+    }
+    queue = service.machine.queue_of(device)
+    upload = None if asked.upload is None else asked.upload.model_dump()
+    found, is_new = await asyncio.to_thread(
+        lambda: service.store.submit(
+            service.config.name,
+            queue,
+            study,
+            request,
+            caller.name,
+            upload=upload,
+            once=once,
+            most=service.config.limits.waiting,
+        )
+    )
+    if found is None:
+        what = f"{service.config.limits.waiting} of your searches wait or run already"
+        raise Refused(429, what, hint="wait for one to end, or stop it: DELETE /v1/searches/ID")
+    if not is_new and (found.study, dict(found.request), found.upload) != (study, _plain(request), upload):
+        raise Refused(409, "something else was asked with this key before", where="Idempotency-Key")
+    runner.wake(queue)
+    return await asyncio.to_thread(views.search, service, found.uuid), is_new
+
+
+async def check(service: Service, asked: Check) -> views.Json:
+    """Return what a study is at a size on a device: its valid configurations, its default, what is odd about it.
+
+    Nothing is built or run. Raises AutotuneError for what is wrong, with the place in the file.
+    """
+    _runner(service)
+    device = service.machine.require(asked.device)
+    asked = await asyncio.to_thread(_completed, service, asked)
+    await _static(service, asked)
+    limits = service.config.limits
+    told = {
+        "study": asked.study,
+        "upload": None if asked.upload is None else asked.upload.model_dump(),
+        "size": asked.size,
+        "choices": asked.choices,
+        "facts": asdict(device),
+        "fix": getattr(asked, "fix", {}),
+        "allow_python": service.config.allow_python,
+        "space": limits.space,
+        "seconds": limits.check_s,
+        "bytes": limits.check_bytes,
+    }
+    async with service.checking:
+        return dict(await work("check", told, limits.check_s))
+
+
+async def stop(service: Service, name: str) -> views.Json:
+    """Have a search stopped, in order; return what it is then. Raises Refused (404, 409)."""
+    runner = _runner(service)
+    found = await asyncio.to_thread(service.store.ask_to_stop, name)
+    if found is None:
+        told = await asyncio.to_thread(views.search, service, name)  # raises 404
+        if views.has_ended(told):
+            raise Refused(409, "it has ended already")
+        raise Refused(409, "this server does not run it", hint="Ctrl-C where it was started")
+    runner.stop(found)
+    return await asyncio.to_thread(views.search, service, name)
+
+
+def _runner(service: Service) -> Runner:
+    if service.runner is None:
+        raise Refused(403, "this server only shows what is stored", hint="autotune serve runs searches")
+    return service.runner
+
+
+async def _static(service: Service, asked: Check) -> str:
+    """Return the name of the study. Raises AutotuneError for what can be told to be wrong by reading it."""
+    if (asked.study is None) == (asked.upload is None):
+        raise Refused(422, "give either the name of a study, or one with its files", where="study, upload")
+    study = await asyncio.to_thread(_loaded, service, asked)
+    for what, given, known in (("size", asked.size, study.sizes), ("choices", asked.choices, study.choices)):
+        for name in given:
+            if name not in known:
+                raise Refused(422, f"{study.name} has no {name!r}", where=what, hint=f"known: {', '.join(known)}")
+    for name, value in asked.choices.items():
+        if value not in study.choices[name]:
+            raise Refused(422, f"{name} cannot be {value!r:.60}", where="choices", hint=f"{study.choices[name]}")
+    if isinstance(asked, Submit):
+        _require_values(study, asked)
+    return study.name
+
+
+def _require_values(study: Study, asked: Submit) -> None:
+    named = {name: values if isinstance(values, list) else [values] for name, values in asked.fix.items()}
+    for where, given in [("fix", named), *(("start", {n: [v] for n, v in one.items()}) for one in asked.start)]:
+        for name, values in given.items():
+            if name not in study.parameters:
+                raise Refused(422, f"no parameter {name!r}", where=where, hint=f"known: {', '.join(study.parameters)}")
+            for value in values:
+                if value not in study.parameters[name].values:
+                    known = study.parameters[name].values
+                    raise Refused(422, f"{name} cannot be {value!r:.60}", where=where, hint=f"it can be {known!s:.200}")
+
+
+def _loaded(service: Service, asked: Check) -> Study:
+    if asked.upload is None:
+        return _own(service, str(asked.study)).study
+    upload = asked.upload.model_dump()
+    uploads.require_small(upload, service.config.limits)
+    with uploads.unpacked(upload) as path:
+        return uploads.read(path, allow_python=service.config.allow_python)[1]
+
+
+def _completed(service: Service, asked: _Asked) -> _Asked:
+    """Return what is asked with the study that was uploaded under its name, where it is none of the server's own."""
+    if asked.study is None or asked.upload is not None:
+        return asked
+    upload = service.studies.upload(asked.study)
+    return asked if upload is None else asked.model_copy(update={"study": None, "upload": Upload(**upload)})
+
+
+def _own(service: Service, name: str) -> StudyText:
+    if name not in service.studies.names():
+        hint = f"known: {', '.join(service.studies.names())}; or send yours as upload"
+        raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
+    return service.studies.text(name)
+
+
+def _bounded(service: Service, asked: Submit) -> views.Json:
+    """Return the budget with the server's limits. Raises Refused for one beyond them."""
+    budget, limits = asked.budget.model_dump(), service.config.limits
+    for name, most in (("trials", limits.trials), ("seconds", limits.seconds)):
+        if budget[name] is not None and budget[name] > most:
+            raise Refused(422, f"{budget[name]:,} {name}: this server allows {most:,}", where=f"budget.{name}")
+    if budget["seconds"] is None:
+        bounded = budget["trials"] is not None or budget["until_stale"] is not None
+        budget["seconds"] = limits.seconds if bounded else DEFAULT_SECONDS
+    return dict(budget)
+
+
+def _plain(request: views.Json) -> views.Json:
+    plain: views.Json = json.loads(json.dumps(request))
+    return plain
+
+
+async def take_in(service: Service, request: Request) -> dict[str, int]:
+    """Import the lines of a request's body, which waits in a file meanwhile. Raises StoreError as `autotune import`."""
+    if service.config.read_only:
+        raise Refused(403, "this server only shows what is stored")
+    with tempfile.TemporaryFile("w+b") as waiting:
+        async for part in request.stream():
+            await asyncio.to_thread(waiting.write, part)
+        waiting.seek(0)
+        with io.TextIOWrapper(waiting, encoding="utf-8", errors="replace") as lines:
+            try:
+                return {"imported": await asyncio.to_thread(service.store.import_lines, lines, "body")}
+            except StoreError as error:
+                if error.where != service.store.where:  # a line of the body
+                    raise Refused(422, error.what, where=error.where, hint=error.hint) from None
+                raise
+
+
+def revoke(service: Service, name: str) -> dict[str, str]:
+    """Revoke a token. Raises Refused (404)."""
+    if not service.store.revoke_token(name):
+        raise Refused(404, f"no token named {name!r:.80}", hint="GET /v1/tokens lists them")
+    service.callers.forget()
+    return {"name": name}

@@ -1,0 +1,95 @@
+"""What a server said, checked before it becomes a `-D`, a line of a header or a variable of a shell."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.identity import STUDY_NAME, name_fault, value_fault
+from autotune.lookup import Best, Match
+from autotune.text import line
+
+
+def line_of(text: object) -> str:
+    """Return what a server said as one line of visible characters, and not too long a one."""
+    return line(str(text))[:2000]
+
+
+def best_from(body: bytes, headers: Mapping[str, str], where: str) -> tuple[Best, list[str]]:
+    """Return the best that an answer to /v1/best tells, and the lines to say beside it.
+
+    Raises UsageError for what no server of autotune says.
+    """
+    try:
+        told = json.loads(body)
+        best = _best(told, headers.get("autotune-flops"))
+        notes = [line_of(note) for note in json.loads(headers.get("autotune-notes", "[]"))][:100]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = f"answers what cannot be believed: {line(str(error))[:200]}"
+        raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None
+    return best._replace(database=where), notes
+
+
+def _best(told: Mapping[str, Any], flops: str | None) -> Best:
+    size, interval = _size(told["size"]), told["interval_ns"]
+    measured_size = None if told["measured_size"] is None else _size(told["measured_size"])
+    return Best(
+        study=_matching(told["study"], STUDY_NAME),
+        configuration=_values(told["configuration"]),
+        match=Match(told["match"]),
+        notes=tuple(line_of(note) for note in told["notes"]),
+        device=_matching(told["device"], "[a-z0-9-]{1,200}"),
+        size=size,
+        choices=_values(told["choices"]),
+        time_ns=None if told["time_ns"] is None else _number(told["time_ns"]),
+        interval_ns=None if interval is None else (_number(interval[0]), _number(interval[1])),
+        measured_on=line_of(told["measured_on"] or ""),
+        device_name=line_of(told["device_name"] or ""),
+        measured_size=measured_size,
+        driver=line_of(told["driver"] or ""),
+        measured=line_of(told["measured"] or ""),
+        ties=int(told["ties"]),
+        trials=int(told["trials"]),
+        options=tuple(_option(option) for option in told["options"]),
+        flops=None if flops is None else _number(float(flops)),
+    )
+
+
+def _values(told: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in told.items():
+        if fault := name_fault(name) or value_fault(value):
+            raise ValueError(f"{name!r:.60} {fault}")
+    return dict(told)
+
+
+def _size(told: Mapping[str, Any]) -> dict[str, int]:
+    for name, value in told.items():
+        if (fault := name_fault(name)) or type(value) is not int or not 1 <= value < 2**31:
+            raise ValueError(f"{name!r:.60} {fault or 'is no size'}")
+    return dict(told)
+
+
+def _number(told: object) -> float:
+    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told) or told < 0:
+        raise ValueError(f"{told!r:.60} is no time")
+    return told
+
+
+def _option(told: object) -> str:
+    if not isinstance(told, str) or not told.isprintable() or len(told) > 4096:
+        raise ValueError(f"{told!r:.60} is no build option")
+    if told.startswith("-D"):
+        name, _, value = told[2:].partition("=")
+        if fault := name_fault(name) or value_fault(value):
+            raise ValueError(f"{told!r:.60} {fault}")
+    return told
+
+
+def _matching(told: object, pattern: str) -> str:
+    if not isinstance(told, str) or not re.fullmatch(pattern, told):
+        raise ValueError(f"{told!r:.60} is no name")
+    return told

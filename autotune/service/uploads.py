@@ -1,0 +1,117 @@
+"""A study that came with a request: a TOML text and the files it names, nothing else.
+
+It is unpacked into a folder of its own and read confined to that: neither the server's files nor the bundled kernels
+are there for it. Nothing of it is executed to find out what it is; a reference in Python needs `--allow-python`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import StudyError
+from autotune.pool.folder import RunFolder
+from autotune.service.answers import Refused
+from autotune.service.config import Limits
+from autotune.study import Study, StudyText, confined, read_study
+
+STUDY_FILE = "study.toml"
+
+_NAME = re.compile(r"(?!\.)[A-Za-z0-9_.+-]{1,100}")
+_MOST_LEVELS = 4
+
+
+def require_small(upload: Mapping[str, Any], limits: Limits) -> None:
+    """Raise Refused for an upload of too many or too large files, or with a name that no file should have."""
+    files: Mapping[str, str] = upload["files"]
+    if len(files) > limits.upload_files:
+        raise Refused(413, f"{len(files)} files came, {limits.upload_files} may", where="upload.files")
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in (upload["study"], *files.values()))
+    if size > limits.upload_bytes:
+        raise Refused(413, f"{size:,} bytes came, {limits.upload_bytes:,} may", where="upload")
+    seen: set[str] = set()
+    for name in files:
+        parts = name.split("/")
+        if len(parts) > _MOST_LEVELS or not all(_NAME.fullmatch(part) for part in parts) or name == STUDY_FILE:
+            hint = "write letters, digits, _ . + - and at most 3 folders before; neither .. nor /"
+            raise Refused(422, f"{name!r:.120} is no name of a file", where="upload.files", hint=hint)
+        folders = {"/".join(parts[:place]) for place in range(1, len(parts))}
+        if name in seen or folders & files.keys():
+            raise Refused(422, f"{name!r:.120} is a file and a folder", where="upload.files")
+        seen |= {name, *folders}
+    for text in (upload["study"], *files.values()):
+        if "\0" in text or re.search("[\ud800-\udfff]", text):
+            raise Refused(422, "holds what no text file does", where="upload", hint="send UTF-8 without NUL")
+
+
+def unpack(upload: Mapping[str, Any], folder: Path) -> Path:
+    """Write an upload into an empty folder; return the path of its study file."""
+    for name, text in {**upload["files"], STUDY_FILE: upload["study"]}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    return folder / STUDY_FILE
+
+
+@contextmanager
+def unpacked(upload: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the path of an upload's study file, in a folder that lasts for this context."""
+    run = RunFolder()
+    try:
+        folder = run.path / "upload"
+        folder.mkdir()
+        with clear_of(str(folder)):
+            yield unpack(upload, folder)
+    finally:
+        run.remove()
+
+
+@contextmanager
+def clear_of(folder: str) -> Iterator[None]:
+    """Have errors name the files of an upload as its author does."""
+    try:
+        yield
+    except StudyError as error:
+        raise _without(error, folder) from None
+
+
+def _without(error: StudyError, folder: str) -> StudyError:
+    def told(text: str) -> str:
+        return text.replace(f"{folder}/", "").replace(folder, "the upload")
+
+    return type(error)(told(error.what), where=told(error.where), hint=told(error.hint), detail=told(error.detail))
+
+
+def read(path: Path, *, allow_python: bool) -> tuple[StudyText, Study]:
+    """Return an unpacked study, all of it read. Raises StudyError for what is wrong, or not to be run here."""
+    with confined(path.parent):
+        text = read_study(path)
+        if not allow_python and (where := _python_in(text.table)):
+            hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
+            raise StudyError("this server runs no Python of others", where=where, hint=hint)
+        study = Study.from_text(text)
+        if study.name != text.name or callable(study.reference.function):
+            raise StudyError("holds what only a caller in Python can give", where="reference")
+        _ = text.kernel_hash, text.study_hash  # read while only its own files can be
+        return text, study
+
+
+def _python_in(table: Mapping[str, Any]) -> str:
+    """Return the key of a study that names Python to be run; "" where none does."""
+    arguments = table.get("arguments")
+    entries = {"reference": table.get("reference")}
+    if isinstance(arguments, Mapping):
+        entries |= {
+            f"arguments.{name}.data": one.get("data") for name, one in arguments.items() if isinstance(one, dict)
+        }
+    return next((f"{key}.python" for key, one in entries.items() if isinstance(one, Mapping) and "python" in one), "")
+
+
+def digest(upload: Mapping[str, Any]) -> str:
+    """Return what stands for an upload's text."""
+    return hashlib.sha256(json.dumps([upload["study"], upload["files"]], sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,201 @@
+"""Kills a server while searches run and wait: no finished trial is lost, the queue is whole, nothing is left.
+
+    python benchmarks/serve_sigkill.py [--kills 50] [--minutes 120] [--seed 1]
+
+Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
+while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
+later, the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that
+was answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from autotune.service import Server
+from autotune.store import ServerStore
+from benchmarks.sigkill import KERNEL, MARK, STUDY, alive, finished
+
+USERS = 10
+TRIALS = 8
+
+
+class Place:
+    """A database with ten users, and what is known to be in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.database, self.kept = root, root / "a.db", 0
+        self.study = root / "victim.toml"
+        self.study.write_text(
+            STUDY.replace('"GOOD", "SLOW", "WRONG", "SEGFAULT", "ENDLESS"', '"GOOD", "SLOW", "WRONG"')
+        )
+        (root / "victim.cl").write_text(KERNEL)
+        with ServerStore.open(str(self.database)) as store:
+            self.users = {f"user{number}": store.add_token(f"user{number}", "run", None) for number in range(USERS)}
+        self.sent: dict[str, list[str]] = {user: [] for user in self.users}
+
+    def start(self, mark: str) -> tuple[subprocess.Popen[str], str]:
+        """Start a server; return it and its URL when it takes requests."""
+        environment = {**os.environ, MARK: mark, "TMPDIR": str(self.root), "AUTOTUNE_LOCKS": str(self.root)}
+        words = [
+            sys.executable,
+            "-m",
+            "autotune",
+            "serve",
+            "--port",
+            "0",
+            "--name",
+            "bench",
+            "--db",
+            str(self.database),
+        ]
+        server = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+        assert server.stderr is not None
+        for line in server.stderr:
+            if found := re.search(r" at (http://\S+)", line):
+                threading.Thread(target=server.stderr.read, daemon=True).start()
+                return server, found[1]
+        raise AssertionError(f"the server ended with {server.wait()}")
+
+    def send(self, url: str, user: str, seed: int) -> None:
+        """Send a search; it counts as sent once it is answered."""
+        server = Server(url, self.users[user], cache=False)
+        told = server.submit(self.study, budget={"trials": TRIALS}, sampler="random", seed=seed)
+        self.sent[user].append(told["id"])
+
+    def check(self, mark: str, announced: int) -> float:
+        """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
+        began = time.monotonic()
+        while left := alive(mark):
+            assert time.monotonic() - began < 5.0, f"processes {left} outlived {mark}"
+            time.sleep(0.01)
+        gone_s = time.monotonic() - began
+        stored = finished(self.database)
+        assert stored >= self.kept + announced, f"{mark}: {self.kept} + {announced} finished, {stored} stored"
+        self.kept = stored
+        with sqlite3.connect(self.database) as connection:
+            rows = connection.execute("SELECT uuid, asked_by, state FROM submissions ORDER BY id").fetchall()
+        connection.close()
+        for user, sent in self.sent.items():
+            there = [uuid for uuid, asked_by, _ in rows if asked_by == user]
+            assert [uuid for uuid in there if uuid in sent] == sent, f"{mark}: of {user}'s searches some are gone"
+        return gone_s
+
+
+class Watch(threading.Thread):
+    """Counts the trials of which events of a search tell."""
+
+    def __init__(self, url: str, token: str, search: str) -> None:
+        super().__init__(daemon=True)
+        self.server, self.search, self.trials = Server(url, token, cache=False, tell=lambda _: None), search, 0
+        self.first = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for kind, told in self.server.events(self.search):
+                if kind == "progress" and told["trial"] is not None and told["phase"] == "search":
+                    self.trials += 1
+                    self.first.set()
+        except Exception:  # the server was killed, which is what this is for
+            return
+        finally:
+            self.first.set()
+
+
+def running(url: str, token: str) -> str | None:
+    """Return the search that runs."""
+    home = Server(url, token, cache=False)._json("GET", "/v1/home")
+    return next((str(one["id"]) for one in home["running"]), None)
+
+
+def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
+    """Start the server, send something, kill it, and look at what is left."""
+    mark = f"{os.getpid()}-{number}"
+    server, url = place.start(mark)
+    token = place.users["user0"]
+    if number == 0:
+        senders = [threading.Thread(target=place.send, args=(url, user, 0)) for user in place.users]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+    elif number % 3 == 0:
+        place.send(url, draw.choice(list(place.users)), number)
+    watch = None
+    if draw.random() < 0.6:
+        until = time.monotonic() + 90
+        while (search := running(url, token)) is None and time.monotonic() < until:
+            time.sleep(0.1)
+        if search is not None:
+            watch = Watch(url, token, search)
+            watch.first.wait(90)
+    time.sleep(draw.uniform(0.0, 2.0))
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    announced = watch.trials if watch is not None else 0
+    return {"gone_s": place.check(mark, announced), "announced": announced}
+
+
+def settle(place: Place) -> dict[str, int]:
+    """Leave a server alone until all has ended; return how many ended how."""
+    server, url = place.start(f"{os.getpid()}-last")
+    client = Server(url, place.users["user0"], cache=False)
+    states: dict[str, int] = {}
+    for search in (search for sent in place.sent.values() for search in sent):
+        while (state := client.find(search)["state"]) in ("queued", "running", "stopping"):
+            time.sleep(0.5)
+        states[state] = states.get(state, 0) + 1
+    server.send_signal(signal.SIGTERM)
+    server.wait(60)
+    place.check(f"{os.getpid()}-last", 0)
+    return states
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=120, help="no kill begins later than this")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve_sigkill.json")
+    asked = parser.parse_args()
+    draw = random.Random(asked.seed)
+    with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder:
+        place, kills = Place(Path(folder)), []
+        until = time.monotonic() + 60 * asked.minutes
+        for number in range(asked.kills):
+            if time.monotonic() > until:
+                break
+            kills.append(kill(place, number, draw))
+            print(number, kills[-1], place.kept, flush=True)
+        states = settle(place)
+        sent = sum(map(len, place.sent.values()))
+        result = {
+            "kills": len(kills),
+            "users": USERS,
+            "searches": sent,
+            "ended": states,
+            "trials_stored": place.kept,
+            "trials_announced": sum(one["announced"] for one in kills),
+            "slowest_gone_s": round(max(one["gone_s"] for one in kills), 3),
+        }
+        assert states == {"done": sent}, states
+    print(json.dumps(result, indent=2))
+    asked.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""The pages in a real browser, served by `autotune serve`: a search from form to end, errors, restarts, keys."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
+pytest.importorskip("fastapi", reason="pip install '.[serve]'")
+
+from autotune.store import Store  # noqa: E402
+from tests.stored import DEVICE, ok, put  # noqa: E402
+from tests.studies import SOURCE  # noqa: E402
+from tests.test_cli import STUDY  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PAGES = (
+    "/", "/best", "/searches", "/compare", "/trials", "/trials/1", "/problems/1", "/problems/1/learned", "/submit",
+    "/admin", "/login",
+)  # fmt: skip
+LONG_MS = 90_000
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.device,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
+]
+
+
+class Server:
+    """`autotune serve` on a database of its own; `kill` and `start` go on with the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self.process: subprocess.Popen[str]
+        self.start()
+
+    def start(self) -> None:
+        words = ["serve", "--db", str(self.folder / "a.db"), "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "autotune", *words], stderr=subprocess.PIPE, text=True, cwd=self.folder
+        )
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if found := re.search(r"(http://127\.0\.0\.1:(\d+))/login\?token=(\S+)", line):
+                self.url, self.port, self.token = found[1], int(found[2]), found[3]
+                return
+        raise AssertionError("the server has not begun")
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        self.process.send_signal(how)
+        self.process.wait(30)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with Store.open(str(folder / "a.db")) as store:
+        known = [ok({"WPT": n % 4, "WG": 2**n, "FAST": n % 2}, *range(1000 - n, 1010 - n)) for n in range(12)]
+        put(store, known, device=DEVICE)
+    found = Server(folder)
+    yield found
+    found.kill(signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Window:
+    """A page of a browser that is signed in, and what its console said."""
+
+    def __init__(self, browser: Any, server: Server, **options: Any) -> None:
+        self.context = browser.new_context(accept_downloads=True, **options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(LONG_MS)
+        self.said: list[str] = []
+        self.page.on("console", lambda message: self.said.append(f"{self.page.url} {message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"{self.page.url} {error}"))
+        self.page.goto(f"{server.url}/login?token={server.token}")
+        self.url = server.url
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+
+@pytest.fixture
+def window(browser: Any, server: Server) -> Iterator[Window]:
+    found = Window(browser, server, viewport={"width": 1200, "height": 900})
+    yield found
+    found.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (400, "light"), (400, "dark")])
+def test_every_page_is_quiet_and_fits(browser: Any, server: Server, width: int, scheme: str) -> None:
+    window = Window(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    for path in PAGES:
+        window.go(path)
+        window.page.wait_for_load_state("networkidle")
+        assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert window.page.locator("h1").count() == 1, path
+        paper = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(255, 255, 255)") is (scheme == "light"), path
+    assert window.said == []
+    window.context.close()
+
+
+def test_every_page_is_walked_by_keys(window: Window) -> None:
+    for path in PAGES:
+        window.go(path)
+        window.page.keyboard.press("Tab")
+        assert window.page.evaluate("document.activeElement.className") == "skip", path
+        reachable = window.page.evaluate(
+            "[...document.querySelectorAll("
+            "'main a[href], main button:not(:disabled), main input:not([aria-hidden]), main select')]"
+            ".filter(e => e.offsetParent !== null && e.tabIndex < 0 && e.role !== 'tab').map(e => e.outerHTML)"
+        )
+        assert reachable == [], path
+    window.go("/problems/1")
+    tabs = window.page.locator('[role="tab"]')
+    if tabs.count():
+        tabs.first.focus()
+        window.page.keyboard.press("ArrowRight")
+        assert tabs.nth(1).get_attribute("aria-selected") == "true"
+
+
+def fill_own(window: Window, **changes: str) -> None:
+    """Fill the form in with a study of one's own."""
+    window.go("/submit")
+    window.page.select_option("#study", "own")
+    window.page.locator("#toml").fill(changes.get("toml", STUDY))
+    window.page.locator("#kernel").fill(SOURCE)
+    window.page.locator("#kernel_name").fill("saxpy.cl")
+    for name in ("trials", "timeout"):
+        window.page.locator(f"#{name}").fill(changes.get(name, ""))
+
+
+def test_a_search_is_submitted_watched_to_its_end_and_taken_along(window: Window) -> None:
+    page = window.page
+    fill_own(window, trials="4")
+    page.get_by_role("button", name="Check").click()
+    page.get_by_text("6 valid configurations").wait_for()
+    page.get_by_role("button", name="Search").click()
+    page.locator('[data-state="done"]').wait_for()  # no reload: the page follows the events
+    page.locator("figure .plot canvas").wait_for()
+    assert page.locator(".status").inner_text().startswith("done")
+    data = page.evaluate("JSON.parse(document.getElementById('course').textContent).dots.outcome")
+    assert data == ["ok"] * 4 or set(data) <= {"ok", "stopped"}
+
+    plot = page.locator("figure .plot")
+    plot.focus()
+    page.keyboard.press("End")
+    assert "trial 4" in page.locator(".readout").inner_text()
+    page.get_by_role("button", name="by time").click()
+    assert page.get_by_role("button", name="by time").get_attribute("aria-pressed") == "true"
+    plot.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/trials/*")
+    page.get_by_role("heading", name="Samples").wait_for()
+    page.go_back()
+
+    page.get_by_role("link", name="What was learned").click()
+    page.get_by_role("heading", name="Best per value").wait_for()
+    page.locator("#across").select_option(index=1)
+    page.locator("table.heat").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="Best", exact=True).last.click()
+    page.get_by_role("tab", name="Header").click()
+    assert "#define WPT" in page.locator("#form-header pre").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Report as a file").click()
+    assert "Best so far" in Path(download.value.path()).read_text(encoding="utf-8")
+    assert window.said == []
+
+
+def test_the_report_stands_alone(window: Window, tmp_path: Path) -> None:
+    with window.page.expect_download() as download:
+        window.go("/problems/1")
+        window.page.get_by_role("link", name="Report as a file").click()
+    path = tmp_path / "report.html"
+    download.value.save_as(path)
+    requests: list[str] = []
+    window.page.on("request", lambda request: requests.append(request.url))
+    window.page.goto(path.as_uri())
+    window.page.locator("figure .plot canvas").wait_for()
+    assert requests == [path.as_uri()]
+    window.page.locator("#heat-down").select_option("WG")
+    window.page.locator("#heat-across").select_option("FAST")
+    assert window.page.locator("[data-pair]:visible").count() == 1
+    assert window.said == []
+
+
+def test_what_is_wrong_is_shown_at_its_line(window: Window) -> None:
+    page = window.page
+    fill_own(window, toml=STUDY.replace("values = [1, 2, 4]", "values = [1, 2,, 4]"))
+    page.get_by_role("button", name="Check").click()
+    line = STUDY.split("\n").index("values = [1, 2, 4]") + 1
+    page.get_by_role("button", name=f"Go to line {line}").click()
+    chosen = page.evaluate(
+        "(() => { const e = document.getElementById('toml');"
+        " return e.value.slice(e.selectionStart, e.selectionEnd) })()"
+    )
+    assert chosen == "values = [1, 2,, 4]"
+    page.locator("#toml").fill(STUDY)
+    page.locator("#timeout").fill("soon")
+    page.get_by_role("button", name="Check").click()
+    page.get_by_text("is no duration").wait_for()
+    assert [line for line in window.said if "422" not in line] == []
+
+
+def test_a_search_is_stopped(window: Window) -> None:
+    fill_own(window, toml=STUDY.replace("N = 1000", "N = 100000"), timeout="10m", trials="10000")
+    window.page.get_by_role("button", name="Search").click()
+    window.page.locator('[data-state="running"], [data-state="done"]').first.wait_for()
+    window.page.get_by_role("button", name=re.compile("Stop")).click()
+    window.page.locator('[data-state="stopped"], [data-state="done"]').first.wait_for()
+    assert window.said == []
+
+
+def test_a_page_recovers_by_itself_after_the_server_was_killed(window: Window, server: Server) -> None:
+    fill_own(window, toml=STUDY.replace("N = 1000", "N = 200000"), trials="3")
+    window.page.get_by_role("button", name="Search").click()
+    window.page.locator('[data-state="running"], [data-state="queued"]').first.wait_for()
+    server.kill()
+    window.page.get_by_text("does not answer").wait_for()
+    server.start()
+    window.page.locator('[data-state="done"]').wait_for()
+    errors = [line for line in window.said if not re.search(r"ERR_|Failed to load|htmx|EventSource|object Event", line)]
+    assert errors == []
+
+
+def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> None:
+    window = Window(browser, server)
+    window.go("/admin")
+    window.page.locator("#name").fill("ann")
+    window.page.get_by_role("button", name="Add token").click()
+    token = window.page.locator(".made pre").inner_text()
+    window.page.get_by_role("button", name="Sign out").click()
+    window.go("/submit")
+    assert window.page.get_by_role("button", name="Search").is_disabled()
+    window.go("/login")
+    window.page.locator("#token").fill(token)
+    window.page.get_by_role("button", name="Sign in").click()
+    window.page.get_by_text("ann").wait_for()
+    assert window.page.get_by_role("link", name="Admin").count() == 0
+    window.context.close()

@@ -1,0 +1,286 @@
+"""The client of a server: what it believes, what it keeps, what it does while the server is away."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import autotune
+from autotune.cli import app
+from autotune.errors import UsageError
+from autotune.service.client import Server, ServerAway, ServerRefuses
+from autotune.service.kept import Kept, KeptAnswers
+from tests.studies import SOURCE
+
+BEST: dict[str, Any] = {
+    "study": "blur", "match": "exact", "configuration": {"WG": 64, "MODE": "FAST"},
+    "options": ["-DWG=64", "-DMODE=FAST"], "time_ns": 1000.0, "interval_ns": [990, 1010], "notes": [],
+    "device": "nvidia-h200-132cu-140g", "size": {"N": 64},
+    "choices": {"T": "float"}, "measured_on": "nvidia-h200-132cu-140g", "device_name": "NVIDIA H200",
+    "measured_size": {"N": 64}, "driver": "550.1", "measured": "2026-01-01T00:00:00+00:00", "ties": 0, "trials": 9,
+    "database": "the server's database",
+}  # fmt: skip
+
+Answers = list[tuple[int, Mapping[str, str], Any]]
+
+
+class Fake:
+    """A server that says what it is told to, and remembers what it was asked."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str, Mapping[str, str], bytes]] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                fake.asked.append((self.command, self.path, dict(self.headers), body))
+                status, headers, told = fake.answers[min(len(fake.asked), len(fake.answers)) - 1]
+                data = told if isinstance(told, bytes) else json.dumps(told).encode()
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data if status != 304 else b"")
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+
+
+@contextmanager
+def server(*answers: tuple[int, Mapping[str, str], Any]) -> Iterator[Fake]:
+    fake = Fake(list(answers))
+    thread = threading.Thread(target=fake.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield fake
+    finally:
+        fake.http.shutdown()
+        fake.http.server_close()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("AUTOTUNE_TOKEN", raising=False)
+
+
+def best(**changes: Any) -> dict[str, Any]:
+    return {**BEST, **changes}
+
+
+def test_the_best_of_a_server_is_as_that_of_a_database() -> None:
+    with server((200, {"Autotune-Flops": "128000"}, BEST)) as fake:
+        found = autotune.connect(fake.url, "at_x").best("blur", size={"N": 64}, choices={"T": "float"})
+        assert found.configuration == {"WG": 64, "MODE": "FAST"}
+        assert (found.match, found.flops, found.database) == ("exact", 128000.0, fake.url)
+        ((method, path, headers, _),) = fake.asked
+        assert (method, path) == ("GET", "/v1/best?study=blur&size=N%3D64&choice=T%3Dfloat")
+        assert headers["Authorization"] == "Bearer at_x"
+
+
+def test_an_answer_is_not_asked_for_again_while_it_is_fresh() -> None:
+    with server((200, {"Cache-Control": "private, max-age=60"}, BEST)) as fake:
+        for _ in range(3):
+            assert Server(fake.url).best("blur").trials == 9
+        Server(fake.url, cache=False).best("blur")
+        Server(fake.url, "at_other").best("blur")  # another's answers are not mine
+        assert len(fake.asked) == 3
+
+
+def test_an_answer_that_is_no_longer_fresh_is_asked_for_by_its_tag() -> None:
+    fresh = {"ETag": '"a"', "Cache-Control": "max-age=0"}
+    with server((200, fresh, BEST), (304, {"ETag": '"a"', "Cache-Control": "max-age=60"}, {})) as fake:
+        assert [Server(fake.url).best("blur").trials for _ in range(3)] == [9, 9, 9]
+        assert [entry[2].get("If-None-Match") for entry in fake.asked] == [None, '"a"']
+
+
+@pytest.mark.parametrize("away", [502, 503, 504, None])
+def test_the_last_good_answer_stands_in_for_a_server_that_is_away(away: int | None) -> None:
+    said: list[str] = []
+    with server((200, {"Cache-Control": "max-age=0"}, BEST), (away or 502, {}, b"<html>")) as fake:
+        client = Server(fake.url, tell=said.append)
+        first = client.best("blur")
+        if away is not None:
+            assert client.best("blur") == first
+    if away is None:
+        assert client.best("blur") == first
+    assert "warning" in said[0]
+    assert "its answer of 20" in said[0]
+    with pytest.raises(ServerAway):
+        Server(fake.url, tell=said.append).best("another")
+
+
+def test_what_a_server_refuses_is_not_answered_from_the_cache() -> None:
+    problem = {"error": "no study\x1b[2J named 'x'", "where": "study", "hint": "known: blur", "detail": ""}
+    with server((200, {"Cache-Control": "max-age=0"}, BEST), (404, {}, problem)) as fake:
+        Server(fake.url).best("blur")
+        with pytest.raises(ServerRefuses, match=r"no study\\x1b\[2J named") as error:
+            Server(fake.url).best("blur")
+        assert error.value.status == 404
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"<html>", b"[]", b"null", b"{}", b"\xff", b"[" * 100_000,
+        best(configuration={"LD_PRELOAD": "x.so"}),
+        best(configuration={"A": "1\nexit"}),
+        best(configuration={"A": "*/ system()"}),
+        best(configuration={"A": [1]}),
+        best(configuration="WG=1"),
+        best(options=["-DPATH=1"]),
+        best(options=["-DA=1\n-DB=2"]),
+        best(options=[5]),
+        best(size={"N": -1}),
+        best(size={"N": 1.5}),
+        best(time_ns="fast"),
+        best(time_ns=-1),
+        best(match="perfect"),
+        best(study="../x"),
+        best(device="$(reboot)"),
+        best(notes=5),
+        json.dumps(BEST).replace("1000.0", "NaN").encode(),
+        json.dumps(BEST).replace("1000.0", "1e999").encode(),
+    ],
+)  # fmt: skip
+def test_what_no_server_of_autotune_says_is_not_believed(told: Any) -> None:
+    with server((200, {"Cache-Control": "max-age=60"}, told)) as fake:
+        for _ in range(2):  # nor kept
+            with pytest.raises(UsageError, match="cannot be believed"):
+                Server(fake.url).best("blur")
+
+
+def test_notes_are_lines_of_visible_characters() -> None:
+    notes = {"Autotune-Notes": json.dumps(["a\x1b]0;x\x07", "b\nerror: c"])}
+    with server((200, notes, BEST)) as fake:
+        assert Server(fake.url).best_and_notes("blur")[1] == ["a\\x1b]0;x\\x07", "b error: c"]
+
+
+@pytest.mark.parametrize(
+    "url", ["tune", "ftp://x", "http://", "https://x?y=1", "https://u:p@x", "http://[::1", "http://x:99999"]
+)
+def test_what_is_no_server_is_said_so(url: str) -> None:
+    with pytest.raises(UsageError, match="is no server"):
+        Server(url)
+
+
+def test_a_token_does_not_travel_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_TOKEN", "at_x")
+    with pytest.raises(UsageError, match="clear text"):
+        Server("http://tune.example.org")
+    with pytest.raises(UsageError, match="no token"):
+        Server("https://tune.example.org", "at\nx")
+    Server("http://localhost:1")
+    Server("https://tune.example.org")
+
+
+def test_a_server_that_sends_elsewhere_is_not_followed() -> None:
+    with server((302, {"Location": "http://127.0.0.1:1/"}, {})) as fake, pytest.raises(ServerRefuses, match="302"):
+        Server(fake.url, "at_x").devices()
+
+
+def test_a_study_goes_along_with_all_that_it_reads(tmp_path: Path) -> None:
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "kernels").mkdir()
+    study = tmp_path / "studies" / "saxpy.toml"
+    study.write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "kernels" / "saxpy.cl").write_text('#include "inc/a.h"\n' + SOURCE)
+    (tmp_path / "kernels" / "inc").mkdir()
+    (tmp_path / "kernels" / "inc" / "a.h").write_text("#define A\n")
+    (tmp_path / "kernels" / "other.h").write_text("not of it\n")
+    with server((202, {}, {"id": "x"})) as fake:
+        Server(fake.url).submit(study, budget={"trials": 3}, device=None)
+        body = json.loads(fake.asked[0][3])
+    assert set(body) == {"upload", "budget"}
+    assert set(body["upload"]["files"]) == {"saxpy.cl", "inc/a.h"}
+    assert body["upload"]["study"] == study.read_text()
+
+
+def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
+    with server((502, {}, b""), (202, {}, {"id": "x"})) as fake:
+        assert Server(fake.url).submit("blur") == {"id": "x"}
+        keys = [entry[2]["Idempotency-Key"] for entry in fake.asked]
+        assert keys[0] == keys[1]
+
+
+EVENTS = (
+    b'event: snapshot\ndata: {"state": "running"}\nid: e:0\n\n: ping\n\nevent: progress\ndata: {"done": 1}\nid: e:1\n\n'
+)
+END = b'event: end\ndata: {"state": "done", "reason": "done", "result": null}\nid: e:2\n\n'
+
+
+def test_events_go_on_where_they_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
+    with server((200, {}, EVENTS), (502, {}, b""), (200, {}, END)) as fake:
+        seen: list[Any] = []
+        ended = Server(fake.url, tell=lambda _: None).wait("x", seen.append)
+        assert [entry[2].get("Last-Event-ID") for entry in fake.asked][1:] == ["e:1"] * (len(fake.asked) - 1)
+    assert seen == [{"done": 1}]
+    assert ended["state"] == "done"
+
+
+def test_what_is_kept_is_checked_when_it_is_read(tmp_path: Path) -> None:
+    answers = KeptAnswers("s")
+    answers.keep("q", Kept.of({"cache-control": "max-age=60", "etag": "e"}, b"body"))
+    assert answers.find("q").body == b"body"
+    (file,) = (path for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    for damaged in (file.read_bytes()[:-1], b"", b"{}\nbody", b"[]\n", b"\xff"):
+        file.write_bytes(damaged)
+        assert answers.find("q") is None
+
+
+def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = CliRunner()
+    with server((200, {"Autotune-Notes": '["note: x"]'}, BEST)) as fake:
+        found = runner.invoke(app, ["best", "blur", "--server", fake.url, "--format", "defines"])
+        assert (found.exit_code, found.stdout) == (0, "-DT=float -DWG=64 -DMODE=FAST\n".replace("-DT=float ", ""))
+        assert "note: x" in found.stderr
+    row = {
+        "study": "blur", "size": {"N": 64}, "choices": {}, "device": "d", "device_name": "D", "driver": "1",
+        "sampler": "random", "configuration": {"WG": 64}, "outcome": "ok", "reason": "", "time_ns": 10.0,
+        "interval_ns": [9, 11], "samples_ns": [9, 10, 11], "started": "2026-01-01T00:00:00+00:00", "finished": None,
+        "kernel_hash": "k", "study_hash": "s",
+    }  # fmt: skip
+    with server((200, {}, [row])) as fake:
+        told = runner.invoke(app, ["history", "blur", "--server", fake.url])
+        assert told.exit_code == 0
+        assert "WG=64" in told.stdout
+    refused = runner.invoke(app, ["best", "--server", fake.url, "--db", "x.db"])
+    assert refused.exit_code == 2
+    away = runner.invoke(app, ["best", "other", "--server", fake.url])
+    assert away.exit_code == 3
+    assert "does not answer" in away.stderr
+
+
+def test_a_search_on_a_server_from_the_command_line() -> None:
+    queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
+        words = ["search", "blur", "--server", fake.url, "--size", "N=64", "--trials", "3", "--fix", "WG=32,64"]
+        found = CliRunner().invoke(app, words)
+        assert found.exit_code == 0, found.output
+        body = json.loads(fake.asked[0][3])
+    assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
+    assert body["budget"] == {"trials": 3}
+
+
+PROGRESS = (
+    b'"done": 1, "total": 3, "failures": {"crash": 1}, "elapsed_s": 1, "rate": 1, "left_s": null, "phase": "search",'
+    b' "best": {"configuration": {"WG": 32}, "outcome": "ok", "time_ns": 10.0, "reason": ""}'
+)

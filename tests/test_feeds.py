@@ -1,0 +1,104 @@
+"""Events reach whoever watches, each once, in their order, whenever they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="pip install '.[serve]'")
+
+from autotune.service.feeds import BEAT, END, KEPT, PROGRESS, SNAPSHOT, STATE, Feeds
+
+
+def follow(feeds: Feeds, last: str | None = None, state: str = "running") -> Any:
+    return feeds.follow("s", last, lambda: {"state": state}, lambda told: told["state"] == "done")
+
+
+async def take(stream: Any, count: int) -> list[Any]:
+    return [await anext(stream) for _ in range(count)]
+
+
+def test_who_comes_first_gets_a_snapshot_and_then_what_happens() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        stream = follow(feeds)
+        (first,) = await take(stream, 1)
+        for number in range(3):
+            feeds.of("s").tell(PROGRESS, {"done": number})
+        feeds.of("s").tell(END, {"state": "done"})
+        assert [first.kind] + [event.kind async for event in stream] == [SNAPSHOT, PROGRESS, PROGRESS, PROGRESS, END]
+
+    asyncio.run(main())
+
+
+def test_who_comes_back_misses_nothing_and_gets_nothing_twice() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        one = follow(feeds)
+        await take(one, 1)
+        feeds.of("s").tell(PROGRESS, {"done": 1})
+        (seen,) = await take(one, 1)
+        for number in (2, 3):
+            feeds.of("s").tell(PROGRESS, {"done": number})
+        assert [event.data["done"] for event in await take(follow(feeds, seen.name), 2)] == [2, 3]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("last", [None, "", "x", "other:1", "{}:99", "{}:-1", "{}:x", "{}:" + "9" * 5000])
+def test_who_names_what_is_not_known_gets_a_snapshot(last: str | None) -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        feeds.of("s").tell(PROGRESS, {"done": 1})
+        named = None if last is None else last.replace("{}", feeds.epoch)
+        assert [event.kind for event in await take(follow(feeds, named), 1)] == [SNAPSHOT]
+
+    asyncio.run(main())
+
+
+def test_who_is_too_slow_gets_a_snapshot_instead_of_a_gap() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        stream = follow(feeds)
+        await take(stream, 1)
+        for number in range(KEPT + 1):
+            feeds.of("s").tell(PROGRESS, {"done": number})
+        feeds.of("s").tell(STATE, {})
+        assert (await take(stream, 1))[0].kind == SNAPSHOT
+
+    asyncio.run(main())
+
+
+def test_what_has_ended_says_so_at_once_and_is_known_to_have_been_seen() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        events = [event async for event in follow(feeds, state="done")]
+        assert [event.kind for event in events] == [SNAPSHOT, END]
+        assert feeds.has_seen("s", events[-1].name)
+        assert not feeds.has_seen("s", None)
+        assert not feeds.has_seen("other", events[-1].name)
+
+    asyncio.run(main())
+
+
+def test_streams_end_with_the_server() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        stream = follow(feeds)
+        await take(stream, 1)
+        feeds.close()
+        assert [event.kind async for event in stream] in ([], [BEAT])
+
+    asyncio.run(main())
+
+
+def test_a_search_of_another_process_is_looked_at_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("autotune.service.feeds._BEAT_S", 0.001)
+        feeds, states = Feeds(), ["running", "running", "done"]
+        stream = feeds.follow("s", None, lambda: {"state": states.pop(0)}, lambda told: told["state"] == "done")
+        assert [event.kind async for event in stream] == [SNAPSHOT, BEAT, BEAT, END]
+
+    asyncio.run(main())

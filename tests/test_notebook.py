@@ -1,0 +1,49 @@
+"""A result in a notebook: rows that a data frame takes, and HTML that runs nothing."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from autotune.model import Outcome
+from autotune.store import Store
+from autotune.study import Problem
+from autotune.tuner import ReplayEvaluator
+from tests.test_loop import recorded, run
+
+
+def test_the_trials_of_a_result_are_their_number_and_their_rows(problem: Problem, store: Store) -> None:
+    result = run(problem, store, ReplayEvaluator(recorded(problem, [Outcome.COMPILE_ERROR])))
+    rows = result.trials()
+    assert len(rows) == result.trials == len(problem.space)
+    assert {"WPT", "WG", "FAST", "outcome", "reason", "time_ns", "low_ns", "high_ns"} <= rows[0].keys()
+    assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
+    failed = next(row for row in rows if row["outcome"] == "compile_error")
+    assert (failed["time_ns"], failed["reason"]) == (None, "because compile_error")
+    assert all(row["low_ns"] <= row["time_ns"] <= row["high_ns"] for row in rows if row["outcome"] == "ok")
+    assert pickle.loads(pickle.dumps(result.trials))() == rows
+
+
+def test_a_result_shows_itself(problem: Problem, store: Store) -> None:
+    result = run(problem, store)
+    shown = ElementTree.fromstring(result._repr_html_())
+    told = " ".join(shown.itertext())
+    for word in (
+        "saxpy N=1000 T=float",
+        "WPT=4 WG=32 FAST=0",
+        "1.320 µs",
+        "x as fast (95 % interval",
+        "space exhausted",
+    ):
+        assert word in told
+    assert len(shown.findall(".//circle")) == len(problem.space)
+    assert shown.find(".//script") is None
+
+
+def test_what_others_wrote_stays_text(problem: Problem, store: Store) -> None:
+    result = run(problem, store)
+    nasty = replace(result, reason="<script>\x1b[31m", best=None)
+    shown = ElementTree.fromstring(nasty._repr_html_())
+    assert "<script>\\x1b[31m" in " ".join(shown.itertext())
+    assert "no configuration passed" in " ".join(shown.itertext())

@@ -1,0 +1,273 @@
+"""Every page as HTML and as JSON, for each role; forms with their tokens; hostile text stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotune.model import Measurement, Outcome, Trial
+from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
+from tests.serving import UPLOAD, Client, serving
+from tests.stored import DEVICE, KEY, ok, put
+
+from autotune.service.pages.submit import line_of  # isort: skip  after tests.serving, which skips without FastAPI
+
+OWN = str(UPLOAD["study"])
+NASTY = "<script>alert(1)</script> \x1b[31m \u202e </pre> ' onload='x"
+HTML = {"Accept": "text/html"}
+PAGES = {
+    "/": "read",
+    "/now": "read",
+    "/best": "read",
+    "/searches": "read",
+    "/compare": "read",
+    "/compare?study=matmul&by=VARIANT": "read",
+    "/compare?study=matmul&by=device": "read",
+    "/trials": "read",
+    "/trials?outcome=crash&study=matmul": "read",
+    "/trials/1": "read",
+    "/problems/1": "read",
+    "/problems/1/learned": "read",
+    "/problems/1/heat?down=TILE&across=UNROLL": "read",
+    "/submit": "read",
+    "/submit/study?study=matmul": "read",
+    "/admin": "admin",
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server with a search of matmul, one of hostile text, and tokens."""
+    with serving(tmp_path_factory.mktemp("server")) as found:
+        study = find_study("matmul")
+        key = problem_key(study, default_size(study), default_choices(study), DEVICE.fingerprint)
+        values = parameter_values(study)
+        trials = [
+            Trial(
+                {name: listed[(place // (at + 1)) % len(listed)] for at, (name, listed) in enumerate(values.items())},
+                Outcome.OK,
+                measurement=Measurement(tuple(10**6 + 10**4 * place + noise for noise in range(7))),
+            )
+            for place in range(12)
+        ]
+        crash = Trial(trials[0].configuration | {"UNROLL": 1}, Outcome.CRASH, reason="signal 11", build_log="warned")
+        put(found.service.store, [*trials, crash], key=key, environment={"space": space_hash(study)})
+        failed = Trial({"WPT": NASTY}, Outcome.COMPILE_ERROR, reason=NASTY, build_log=NASTY)
+        put(found.service.store, [ok({"WPT": 1}, 5), failed], key=KEY, device=DEVICE)
+        yield found
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_answers_whom_it_may(client: Client, path: str) -> None:
+    roles = {None: "read", "read": "read", "run": "run", "admin": "admin"}
+    for role, has in roles.items():
+        found = client.ask(role, "GET", path, headers=HTML, follow_redirects=False)
+        allowed = has == "admin" or PAGES[path] == "read"
+        assert found.status_code == (200 if allowed else 303 if role is None else 403), (role, found.text)
+        assert found.status_code == 303 or found.headers["content-type"].startswith("text/html")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_to_be_had_as_json(client: Client, path: str) -> None:
+    found = client.ask("admin", "GET", path, headers={"Accept": "application/json"})
+    assert found.status_code == 200
+    assert isinstance(found.json(), dict)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_hold_nothing_that_the_policy_forbids(client: Client, path: str) -> None:
+    text = client.ask("admin", "GET", path, headers=HTML).text
+    assert not re.search(r"<[a-z][^>]*\s(style|on\w+)\s*=|<style|=.javascript:", text)
+    scripts = re.findall(r"<script(?![^>]*type=.application/json)(?![^>]*\bsrc=)", text)
+    assert scripts == []
+
+
+def test_hostile_text_stays_text(client: Client) -> None:
+    for path in ("/trials", "/trials/15", "/problems/2", "/problems/2/learned", "/", "/problems/2/report.html"):
+        text = client.ask(None, "GET", path, headers=HTML).text
+        assert "<script>alert" not in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "&lt;script&gt;alert(1)" in client.ask(None, "GET", "/trials/15", headers=HTML).text
+
+
+def test_a_stored_search_is_shown_with_its_course(client: Client) -> None:
+    first = client.ask(None, "GET", "/v1/searches").json()["searches"][-1]
+    page = client.ask(None, "GET", f"/searches/{first['id']}", headers=HTML).text
+    data = json.loads(re.search(r'<script type="application/json" id="course">(.*?)</script>', page)[1])
+    assert len(data["dots"]["trial"]) == 13
+    assert data["best"]["time_ns"] == [1_000_003.0]
+    assert "signal 11" in page
+    assert "sse-connect" not in page  # it has ended: nothing to follow
+    told = client.ask(None, "GET", f"/searches/{first['id']}", headers={"Accept": "application/json"}).json()
+    assert told["course"]["outcomes"] == {"ok": 12, "crash": 1}
+    assert told["problem"] == 1
+
+
+def test_a_best_is_taken_along_in_every_form(client: Client) -> None:
+    told = client.ask(None, "GET", "/problems/1", headers={"Accept": "application/json"}).json()
+    forms = {form["name"]: form["text"] for form in told["forms"]}
+    assert {"command", "python", "defines", "header", "shell", "toml", "json"} == set(forms)
+    assert "#define" in forms["header"]
+    assert "autotune best matmul -d nvidia-h200-132cu-140g" in forms["command"]
+    compile(forms["python"], "form", "exec")
+    address = re.search(r"'(http://[^']+)'", forms["command"])[1]
+    answer = client.ask(None, "GET", address.removeprefix("http://127.0.0.1")).text
+    assert answer.partition("#ifndef")[2] == forms["header"].partition("#ifndef")[2]
+
+
+def test_the_report_is_one_file(client: Client) -> None:
+    found = client.ask(None, "GET", "/problems/1/report.html", headers=HTML)
+    assert "attachment" in found.headers["content-disposition"]
+    assert not re.search(r"(src|href)=\"(?!#)", found.text)
+
+
+def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:
+    for path in ("/nowhere", "/trials/999", "/problems/999", f"/searches/{'0' * 32}"):
+        found = client.ask(None, "GET", path, headers=HTML)
+        assert found.status_code == 404
+        assert "<h1>" in found.text
+    assert (
+        client.ask(None, "GET", "/trials/999", headers={"Accept": "application/json"}).json()["error"] == "no trial 999"
+    )
+    assert client.ask(None, "GET", "/trials/x", headers=HTML).status_code == 422
+    assert client.ask(None, "GET", "/compare?study=matmul&by=nope", headers=HTML).text.count("cannot compare by") == 1
+
+
+def test_static_files_are_kept_for_good(client: Client) -> None:
+    page = client.ask(None, "GET", "/", headers=HTML).text
+    addresses = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))
+    assert len(addresses) >= 8
+    for address in addresses:
+        found = client.ask(None, "GET", address)
+        assert found.status_code == 200
+        assert "immutable" in found.headers["cache-control"]
+    assert client.ask(None, "GET", "/static/old/style.css").headers["cache-control"] == "no-cache"
+    assert client.ask(None, "GET", "/static/x/../../pages/common.py").status_code == 404
+    assert client.ask(None, "GET", "/static/x/vendor/htmx.LICENSE").status_code == 404
+
+
+# Forms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def signed_in(client: Client) -> Iterator[Client]:
+    """The same with the cookie of an admin."""
+    client.headers("admin")
+    found = client.http.post("/login", data={"token": client.tokens["admin"], "to": "/best"}, follow_redirects=False)
+    assert (found.status_code, found.headers["location"]) == (303, "/best")
+    cookie = found.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    yield client
+    client.http.cookies.clear()
+
+
+def csrf(client: Client) -> str:
+    return re.search(r'name="csrf" value="([0-9a-f]+)"', client.ask(None, "GET", "/submit", headers=HTML).text)[1]
+
+
+def test_a_token_that_is_not_known_signs_nobody_in(client: Client) -> None:
+    found = client.http.post("/login", data={"token": "at_nope"})
+    assert found.status_code == 401
+    assert "set-cookie" not in found.headers
+    for address in ("//evil.example", "https://evil.example", "/\\evil"):
+        page = client.ask(None, "GET", "/login", params={"to": address}, headers=HTML).text
+        assert 'name="to" value="/"' in page
+
+
+def test_a_form_of_another_site_changes_nothing(signed_in: Client) -> None:
+    for path in ("/submit", "/admin/tokens", "/admin/tokens/admin/revoke", f"/searches/{'0' * 32}/stop"):
+        assert signed_in.http.post(path, data={"csrf": "0" * 64, "name": "x"}, headers=HTML).status_code == 403
+
+
+def test_tokens_are_made_shown_once_and_revoked(signed_in: Client) -> None:
+    made = signed_in.http.post(
+        "/admin/tokens", data={"csrf": csrf(signed_in), "name": "bo", "role": "run"}, headers=HTML
+    )
+    token = re.search(r"at_[\w-]+", made.text)[0]
+    assert token not in signed_in.ask(None, "GET", "/admin", headers=HTML).text
+    assert signed_in.http.get("/v1/me", headers={"Authorization": f"Bearer {token}"}).json()["role"] == "run"
+    signed_in.http.post("/admin/tokens/bo/revoke", data={"csrf": csrf(signed_in)}, headers=HTML)
+    assert signed_in.http.get("/v1/me", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+    again = signed_in.http.post(
+        "/admin/tokens", data={"csrf": csrf(signed_in), "name": "bo", "role": "run"}, headers=HTML
+    )
+    assert again.status_code == 422
+    assert "a token named bo is there" in again.text
+
+
+def own(**changes: str) -> dict[str, str]:
+    """A form with a study of one's own, as a browser sends it."""
+    files = UPLOAD["files"]
+    text = OWN.replace("\n", "\r\n")
+    return {"study": "own", "toml": text, "kernel": files["blur.cl"], "kernel_name": "blur.cl"} | changes
+
+
+def test_a_study_of_ones_own_is_checked(signed_in: Client) -> None:
+    form = own(csrf=csrf(signed_in), do="check", size="N=500")
+    page = signed_in.http.post("/submit", data=form, headers=HTML).text
+    assert "2 valid configurations" in page
+    part = signed_in.http.post("/submit", data=form, headers=HTML | {"HX-Request": "true"}).text
+    assert "2 valid configurations" in part
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"toml": OWN.replace("values = [32, 64]", "values = [32,, 64]")}, '<span class="here">   7'),
+        ({"toml": OWN.replace("values = [32, 64]", "values = []")}, '<span class="here">   7'),
+        ({"toml": OWN.replace('"round_up(N, WG)"', '"round_up(M, WG)"')}, '<span class="here">  14'),
+        ({"size": "Q=5"}, "has no &#39;Q&#39;"),
+        ({"size": "N=x"}, "is no size"),
+        ({"timeout": "soon"}, "is no duration"),
+        ({"trials": "-3"}, "is no whole number"),
+        ({"toml": ""}, "name"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_line(signed_in: Client, changes: dict[str, str], said: str) -> None:
+    found = signed_in.http.post("/submit", data=own(csrf=csrf(signed_in), do="check") | changes, headers=HTML)
+    assert found.status_code in (422, 404)
+    assert said in found.text
+    assert "blur.cl" in found.text  # what was filled in stands there still
+
+
+def test_a_form_is_submitted_watched_and_stopped(signed_in: Client) -> None:
+    form = {"csrf": csrf(signed_in), "do": "search", "study": "matmul", "size": "64", "trials": "5", "once": "a" * 32}
+    found = signed_in.http.post("/submit", data=form, follow_redirects=False)
+    assert found.status_code == 303
+    assert signed_in.http.post("/submit", data=form, follow_redirects=False).headers == found.headers
+    page = signed_in.ask(None, "GET", found.headers["location"], headers=HTML).text
+    assert "sse-connect" in page
+    stopped = signed_in.http.post(f"{found.headers['location']}/stop", data={"csrf": csrf(signed_in)}, headers=HTML)
+    assert stopped.status_code == 200
+    assert signed_in.work.begun or "stopped before it began" in stopped.text
+
+
+def test_who_may_not_run_is_told_so_before_filling_in(client: Client) -> None:
+    page = client.ask("read", "GET", "/submit", headers=HTML).text
+    assert "takes a token of the role run" in page
+    assert page.count(" disabled") >= 2
+
+
+def test_a_server_that_only_shows_has_no_forms(tmp_path: Path) -> None:
+    with serving(tmp_path, read_only=True) as shown:
+        page = shown.ask(None, "GET", "/", headers=HTML).text
+        assert "read only" in page
+        assert "/submit" not in page
+
+
+def test_the_line_of_a_key_is_found() -> None:
+    text = 'name = "a"\n[parameters.A]\nvalues = [1]\n[parameters.B]\nvalues = [2]\n[[launch]]\nentry = "x"\n'
+    at = {"error": "is wrong", "hint": "", "detail": ""}
+    assert line_of(text, at | {"where": "study.toml: parameters.B.values"}) == 5
+    assert line_of(text, at | {"where": "study.toml: launch[0].entry"}) == 7
+    assert line_of(text, at | {"where": "study.toml", "error": "not valid TOML: x (at line 3, column 1)"}) == 3
+    assert line_of(text, at | {"where": "study.toml", "error": "parameters.A.values.0: is none"}) == 3
+    assert line_of(text, at | {"where": "budget.trials"}) is None
+    assert line_of("", at | {"where": "study.toml"}) is None

@@ -1,0 +1,202 @@
+"""Who may do what with a server, and by which name it is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import UsageError
+from autotune.store import ROLES, ServerStore
+from tests.serving import SMALL, UPLOAD, Client, serving
+
+from autotune.service import Config  # isort: skip  after tests.serving, which skips where it cannot be imported
+from autotune.service.config import require_safe  # isort: skip
+
+NOBODY = "0" * 32
+ROUTES: dict[tuple[str, str], tuple[str, int]] = {
+    # method and path: the role it takes ("" for none), and the status for who has it
+    ("GET", "/v1/health"): ("", 200),
+    ("GET", "/v1/openapi.json"): ("", 200),
+    ("GET", "/v1/me"): ("read", 200),
+    ("GET", "/v1/home"): ("read", 200),
+    ("GET", "/v1/best?study=matmul"): ("read", 200),
+    ("GET", "/v1/devices"): ("read", 200),
+    ("GET", "/v1/studies"): ("read", 200),
+    ("GET", "/v1/studies/matmul"): ("read", 200),
+    ("GET", "/v1/searches"): ("read", 200),
+    ("GET", f"/v1/searches/{NOBODY}"): ("read", 404),
+    ("GET", f"/v1/searches/{NOBODY}/trials"): ("read", 404),
+    ("GET", f"/v1/searches/{NOBODY}/events"): ("read", 404),
+    ("GET", "/v1/trials"): ("read", 200),
+    ("GET", "/v1/trials/1"): ("read", 404),
+    ("GET", "/v1/history"): ("read", 200),
+    ("GET", "/v1/compare?study=matmul&by=size"): ("read", 200),
+    ("GET", "/v1/export"): ("read", 200),
+    ("POST", "/v1/import"): ("write", 200),
+    ("POST", "/v1/checks"): ("run", 200),
+    ("POST", "/v1/searches"): ("run", 202),
+    ("DELETE", f"/v1/searches/{NOBODY}"): ("run", 404),
+    ("GET", "/v1/tokens"): ("admin", 200),
+    ("POST", "/v1/tokens"): ("admin", 201),
+    ("DELETE", "/v1/tokens/nobody"): ("admin", 404),
+}
+BODIES = {
+    "/v1/searches": SMALL,
+    "/v1/checks": {"study": "matmul"},
+    "/v1/tokens": {"name": "new", "role": "read"},
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with serving(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server that others reach: nobody without a token is told anything."""
+    folder = tmp_path_factory.mktemp("proxied")
+    with ServerStore.open(str(folder / "a.db")) as store:
+        store.add_token("first", "admin", None)
+    with serving(folder, url="http://tune.example.org", behind_proxy=True) as found:
+        yield found
+
+
+def ask(client: Client, role: str | None, method: str, path: str) -> int:
+    body = BODIES.get(path) if method == "POST" else None
+    return int(client.ask(role, method, path, json=body).status_code)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_each_route_takes_its_role_and_no_less(proxied: Client, method: str, path: str) -> None:
+    needed, status = ROUTES[method, path]
+    assert ask(proxied, None, method, path) == (401 if needed else status)
+    for role in ROLES:
+        may = not needed or ROLES.index(role) >= ROLES.index(needed)
+        if path == "/v1/tokens" and may and method == "POST":
+            continue  # the next test's
+        assert ask(proxied, role, method, path) == (status if may else 403), role
+
+
+def test_the_table_has_every_route_of_the_document(client: Client) -> None:
+    document = client.ask(None, "GET", "/v1/openapi.json").json()
+    known = {(method.upper(), path) for path, entry in document["paths"].items() for method in entry}
+    told = {
+        (method, re.sub(r"/[0-9a-f]{32}", "/{id}", path.partition("?")[0]))
+        for method, path in ROUTES
+        if path != "/v1/openapi.json"
+    }
+    named = {("GET", "/v1/studies/matmul"): "/v1/studies/{name}", ("GET", "/v1/trials/1"): "/v1/trials/{number}"}
+    named["DELETE", "/v1/tokens/nobody"] = "/v1/tokens/{name}"
+    assert {(method, named.get((method, path), path)) for method, path in told} == known
+
+
+def test_on_loopback_reading_is_open_and_nothing_else(client: Client) -> None:
+    for (method, path), (needed, status) in ROUTES.items():
+        assert ask(client, None, method, path) == (status if needed in ("", "read") else 401), path
+
+
+def test_a_token_is_good_until_it_expires_or_is_revoked(client: Client) -> None:
+    store = client.service.store
+    gone = store.add_token("gone", "read", timedelta(microseconds=1))
+    assert client.http.get("/v1/me", headers={"Authorization": f"Bearer {gone}"}).status_code == 401
+    assert client.ask("read", "GET", "/v1/me", name="bob").json() == {"name": "bob", "role": "read"}
+    assert client.ask("admin", "DELETE", "/v1/tokens/bob").status_code == 200
+    assert client.ask("read", "GET", "/v1/me", name="bob").status_code == 401
+    assert "hash" not in client.ask("admin", "GET", "/v1/tokens").text
+
+
+def test_a_new_token_is_told_once_and_kept_as_a_hash(client: Client) -> None:
+    token = client.ask("admin", "POST", "/v1/tokens", json={"name": "ci", "role": "write", "days": 1}).json()["token"]
+    assert client.http.get("/v1/me", headers={"Authorization": f"Bearer {token}"}).json()["role"] == "write"
+    assert client.ask("admin", "POST", "/v1/tokens", json={"name": "ci", "role": "read"}).status_code == 422
+    database = Path(client.service.store.where)
+    files = [database, *database.parent.glob("a.db-wal")]
+    assert not any(token.encode() in file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("header", ["Bearer x", "Bearer \xe9", "Basic eA==", "Bearer", "bearer at_" + "x" * 5000])
+def test_a_token_that_is_none_is_refused_or_not_seen(client: Client, header: str) -> None:
+    answer = client.http.get("/v1/me", headers={b"Authorization": header.encode("latin-1")})
+    assert answer.status_code == (401 if header.lower().startswith("bearer ") else 200)
+
+
+def test_a_cookie_reads_and_changes_nothing_without_the_token_of_a_form(client: Client) -> None:
+    token = client.headers("run")["Authorization"].partition(" ")[2]
+    cookie = {"Cookie": f"autotune={token}"}
+    assert client.http.get("/v1/me", headers=cookie).json() == {"name": "run", "role": "run"}
+    assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=cookie).status_code == 403
+    form = client.service.callers.csrf_token(token)
+    forged = {**cookie, "X-CSRF-Token": client.service.callers.csrf_token("another")}
+    assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=forged).status_code == 403
+    sent = {**cookie, "X-CSRF-Token": form}
+    assert client.http.post("/v1/checks", json={"study": "matmul"}, headers=sent).status_code == 200
+    assert client.http.get("/v1/me", headers={"Cookie": "autotune=old"}).json()["role"] == "read"
+
+
+@pytest.mark.parametrize("host", ["evil.example.org", "127.0.0.1.evil.org", "", "localhost.evil", "[::2]"])
+def test_a_page_of_another_name_reaches_no_server_on_loopback(client: Client, host: str) -> None:
+    assert client.http.get("/v1/health", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:80"])
+def test_loopback_is_called_by_its_names(client: Client, host: str) -> None:
+    assert client.http.get("/v1/health", headers={"Host": host}).status_code == 200
+
+
+def test_what_came_through_a_proxy_that_was_not_announced_is_refused(client: Client) -> None:
+    answer = client.http.get("/v1/health", headers={"X-Forwarded-For": "10.0.0.1"})
+    assert answer.status_code == 421
+    assert "--behind-proxy" in answer.json()["hint"]
+
+
+def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
+    for path in ("/v1/health", "/v1/nothing", "/v1/best?format=x"):
+        headers = client.http.get(path).headers
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("config", "has_tokens", "said"),
+    [
+        (Config(host="0.0.0.0"), False, "autotune token add"),
+        (Config(host="0.0.0.0"), True, "--tls-cert"),
+        (Config(host="::"), True, "clear text"),
+        (Config(host="tune.example.org"), True, "clear text"),
+        (Config(behind_proxy=True), False, "no token"),
+        (Config(certificate=Path("nothing.pem")), True, "give both"),
+        (Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")), True, "cannot be used"),
+    ],
+)
+def test_an_open_door_is_refused_in_one_line(config: Config, has_tokens: bool, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)) as error:
+        require_safe(config, has_tokens)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("config", [Config(), Config(host="::1"), Config(host="localhost"), Config(behind_proxy=True)])
+def test_a_closed_door_is_not(config: Config) -> None:
+    require_safe(config, has_tokens=True)
+    assert replace(config, behind_proxy=False).is_local
+
+
+def test_a_server_that_only_shows_takes_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, read_only=True) as client:
+        assert client.ask("admin", "POST", "/v1/searches", json=SMALL).status_code == 403
+        assert client.ask("admin", "POST", "/v1/import", content=b"").status_code == 403
+        assert client.ask(None, "GET", "/v1/home").status_code == 200
+
+
+def test_a_request_that_is_too_large_is_refused_before_it_is_read(client: Client) -> None:
+    large = {"upload": {"study": "x" * 3 * 2**20, "files": {}}}
+    assert client.ask("run", "POST", "/v1/checks", json=large).status_code == 413
+    many = {"upload": {"study": UPLOAD["study"], "files": {f"{n}.h": "" for n in range(100)}}}
+    assert client.ask("run", "POST", "/v1/checks", json=many).status_code == 413

@@ -1,0 +1,299 @@
+"""What a server answers: look-ups, searches from the queue to their end, errors in one shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.study import find_study, problem_key, space_hash
+from tests.serving import SMALL, UPLOAD, Client, serving
+from tests.stored import DEVICE, ok, put
+
+from autotune.lookup.formats import FORMATS  # isort: skip
+
+CONFIGURATION = {
+    "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
+}  # fmt: skip
+SIZE = {"M": 64, "N": 64, "K": 64}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with serving(tmp_path, best_age_s=0.0) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One server for the tests that leave nothing behind."""
+    with serving(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+def store_one(client: Client, *samples: int, **more: Any) -> int:
+    """Store a trial of matmul as `autotune search` would have."""
+    text = find_study("matmul")
+    key = problem_key(text, SIZE, {"T": "float"}, DEVICE.fingerprint)
+    trial = ok({**CONFIGURATION, **more}, *samples)
+    return put(client.service.store, [trial], key=key, environment={"space": space_hash(text)})
+
+
+def submit(client: Client, role: str = "run", **more: Any) -> Any:
+    return client.ask(role, "POST", "/v1/searches", json={**SMALL, **more.pop("body", {})}, **more)
+
+
+def ended(client: Client, search: str) -> Any:
+    """Follow the events of a search to its end; return their kinds and what the last one tells."""
+    kinds = []
+    with client.http.stream("GET", f"/v1/searches/{search}/events", headers=client.headers("read")) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                kinds.append(line.removeprefix("event: "))
+            elif line.startswith("data: "):
+                last = json.loads(line.removeprefix("data: "))
+    return kinds, last
+
+
+# Look-ups --------------------------------------------------------------------------------------------------
+
+
+def test_the_best_in_every_format_and_how_it_matches(client: Client) -> None:
+    store_one(client, 1000, 1010, 1020)
+    asked = "/v1/best?study=matmul&size=64"
+    for format in FORMATS:
+        answer = client.ask(None, "GET", f"{asked}&format={format}")
+        assert answer.status_code == 200
+        assert answer.headers["autotune-match"] == "exact"
+        assert "max-age=60" in answer.headers["cache-control"]
+        assert "TILE" in answer.text
+    told = client.ask(None, "GET", asked).json()
+    assert told["configuration"] == CONFIGURATION
+    assert told["database"] == "the server's database"
+    assert client.ask(None, "GET", "/v1/best?study=matmul&size=128").headers["autotune-match"] == "nearest size"
+
+
+def test_who_has_the_answer_is_told_so_until_it_is_another(client: Client) -> None:
+    store_one(client, 1000, 1010, 1020)
+    asked = "/v1/best?study=matmul&size=64&device=" + DEVICE.fingerprint
+    tag = client.ask(None, "GET", asked).headers["etag"]
+    for given in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        again = client.ask(None, "GET", asked, headers={"If-None-Match": given})
+        assert (again.status_code, again.content) == (304, b"")
+    store_one(client, 500, 510, 520, PAD=1)
+    answer = client.ask(None, "GET", asked, headers={"If-None-Match": tag})
+    assert answer.status_code == 200
+    assert answer.json()["configuration"]["PAD"] == 1
+
+
+def test_an_answer_stands_for_as_long_as_it_may(tmp_path: Path) -> None:
+    with serving(tmp_path, best_age_s=1e6) as client:
+        first = client.ask(None, "GET", "/v1/best?study=matmul&size=64").json()
+        store_one(client, 1000, 1010, 1020)
+        assert client.ask(None, "GET", "/v1/best?study=matmul&size=64").json() == first
+        assert client.ask(None, "GET", "/v1/best?study=matmul&size=M=64,N=64,K=64").json()["match"] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("study=nope", 404, "no study named"),
+        ("study=../matmul", 422, "no name of a study"),
+        ("study=./matmul.toml", 422, "no name of a study"),
+        ("study=matmul.toml", 422, "no name of a study"),
+        ("study=matmul&size=X=1", 422, "no size named"),
+        ("study=matmul&size=", 422, "nothing to ask"),
+        ("study=matmul&choice=T=half", 422, "cannot be"),
+        ("study=matmul&device=nothing", 422, "no device"),
+        ("study=matmul&format=exe", 422, "no format"),
+        ("study=matmul&stduy=x", 422, "did you mean"),
+        ("study=matmul&kernel_hash=" + "0" * 32, 404, "another text"),
+        ("study", 400, "cannot be read"),
+        ("study=%ff", 400, "cannot be read"),
+        ("study=matmul&device=%1b", 422, "nothing to ask"),
+        ("x" * 5000, 422, "more than"),
+    ],
+)
+def test_a_wrong_question_is_told_what_is_wrong(shared: Client, query: str, status: int, said: str) -> None:
+    answer = shared.ask(None, "GET", f"/v1/best?{query}")
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]
+    assert str(Path.cwd()) not in answer.text
+
+
+# Searches --------------------------------------------------------------------------------------------------
+
+
+def test_a_search_from_the_queue_to_its_end(client: Client) -> None:
+    answer = submit(client)
+    assert answer.status_code == 202
+    told = answer.json()
+    assert answer.headers["location"] == f"/v1/searches/{told['id']}"
+    assert (told["asked_by"], told["device"]) == ("run", DEVICE.fingerprint)
+    client.work.ends = True
+    kinds, last = ended(client, told["id"])
+    assert kinds[0] == "snapshot"
+    assert kinds[-1] == "end"
+    assert (last["state"], last["reason"]) == ("done", "4 trials done")
+    assert client.work.begun[0].asked_by == "run"
+
+
+def test_what_is_asked_reaches_the_process_of_the_search(client: Client) -> None:
+    body = {"seed": 7, "fix": {"TILE": [16, 32]}, "start": [{"PAD": 1}], "choices": {"T": "int"}, "fresh": True}
+    client.work.ends = True
+    search = submit(client, body=body).json()["id"]
+    ended(client, search)
+    (asked,) = client.work.asked
+    assert {name: asked[name] for name in body} == body
+    assert asked["budget"] == {"trials": 4, "seconds": 4 * 3600.0, "until_stale": None}
+    assert (asked["submission"], asked["asked_by"], asked["attempt"]) == (search, "run", 1)
+    assert asked["allow_python"] is False
+
+
+def test_one_search_at_a_time_and_the_rest_know_their_place(client: Client) -> None:
+    searches = [submit(client, name=name).json()["id"] for name in ("ann", "ann", "bob")]
+    places = [client.ask("read", "GET", f"/v1/searches/{one}").json()["place"] for one in searches[1:]]
+    assert sorted(places) in ([0, 1], [1, 2])  # the first may have begun or not
+    home = client.ask("read", "GET", "/v1/home").json()
+    assert len(home["running"]) + sum(map(len, home["queued"].values())) == 3
+    client.work.ends = True
+    for search in searches:
+        assert ended(client, search)[1]["state"] == "done"
+    assert {one.uuid for one in client.work.begun} == set(searches)
+
+
+def test_stopping_what_waits_and_what_runs(client: Client) -> None:
+    first, second = (submit(client).json()["id"] for _ in range(2))
+    for search in (second, first):
+        assert client.ask("run", "DELETE", f"/v1/searches/{search}").status_code == 202
+        assert ended(client, search)[1]["state"] == "stopped"
+        assert client.ask("run", "DELETE", f"/v1/searches/{search}").status_code == 409
+
+
+def test_the_same_key_is_the_same_search(client: Client) -> None:
+    one, two = (submit(client, headers={"Idempotency-Key": "k"}).json()["id"] for _ in range(2))
+    assert one == two
+    assert submit(client, body={"seed": 1}, headers={"Idempotency-Key": "k"}).status_code == 409
+    assert submit(client, name="bob", headers={"Idempotency-Key": "k"}).json()["id"] != one
+
+
+def test_ten_at_once_are_all_taken(client: Client) -> None:
+    found = [submit(client, name=f"user{number}").json()["id"] for number in range(10)]
+    client.work.ends = True
+    assert {ended(client, search)[1]["state"] for search in found} == {"done"}
+
+
+def test_who_has_seen_the_end_is_told_to_come_no_more(client: Client) -> None:
+    client.work.ends = True
+    search = submit(client).json()["id"]
+    ended(client, search)
+    path = f"/v1/searches/{search}/events"
+    with client.http.stream("GET", path, headers=client.headers("read")) as stream:
+        last = [line.removeprefix("id: ") for line in stream.iter_lines() if line.startswith("id: ")][-1]
+    assert client.ask("read", "GET", path, headers={"Last-Event-ID": last}).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "where"),
+    [
+        ({"study": "nope"}, 404, "study"),
+        ({"study": "../x"}, 422, "study"),
+        ({"study": None}, 422, "study, upload"),
+        ({"upload": UPLOAD}, 422, "study, upload"),
+        ({"device": "0,1"}, 422, "device"),
+        ({"device": "nothing"}, 422, ""),
+        ({"size": {"X": 1}}, 422, "size"),
+        ({"size": {"M": 0}}, 422, "size.M"),
+        ({"size": {"M": 1.5}}, 422, "size.M"),
+        ({"choices": {"T": "half"}}, 422, "choices"),
+        ({"fix": {"TILE": 3}}, 422, "fix"),
+        ({"fix": {"TIEL": 32}}, 422, "fix"),
+        ({"start": [{"PAD": 99}]}, 422, "start"),
+        ({"budget": {"trials": 10**8}}, 422, "budget.trials"),
+        ({"budget": {"seconds": 1e8}}, 422, "budget.seconds"),
+        ({"budget": {"seconds": -1}}, 422, "budget.seconds"),
+        ({"sampler": "magic"}, 422, "sampler"),
+        ({"allow_python": True}, 422, "allow_python"),
+        ({"seed": -1}, 422, "seed"),
+    ],
+)
+def test_a_wrong_search_is_told_what_is_wrong(shared: Client, body: dict[str, Any], status: int, where: str) -> None:
+    answer = submit(shared, body=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["where"].startswith(where)
+    assert shared.work.begun == []
+
+
+def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Client) -> None:
+    client.work.ends = True
+    first = submit(client, body={"study": None, "upload": UPLOAD, "size": {}}).json()
+    assert (first["study"], first["uploaded"]) == ("blur", True)
+    ended(client, first["id"])
+    assert client.ask(None, "GET", "/v1/best?study=blur").json()["match"] == "default"
+    again = submit(client, body={"study": "blur", "size": {"N": 500}}).json()
+    ended(client, again["id"])
+    assert [one["upload"] for one in client.work.asked] == [UPLOAD, UPLOAD]
+
+
+def test_an_uploaded_study_never_stands_for_one_of_the_servers(client: Client) -> None:
+    client.work.ends = True
+    upload = {**UPLOAD, "study": UPLOAD["study"].replace('"blur"', '"matmul"', 1)}
+    ended(client, submit(client, body={"study": None, "upload": upload, "size": {}}).json()["id"])
+    assert client.ask(None, "GET", "/v1/studies/matmul").json()["sizes"] == {"M": 256, "N": 256, "K": 256}
+    assert client.ask(None, "GET", "/v1/best?study=matmul").json()["size"] == {"M": 256, "N": 256, "K": 256}
+
+
+def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client) -> None:
+    told = shared.ask("run", "POST", "/v1/checks", json={"upload": UPLOAD}).json()
+    assert (told["study"], told["valid_configurations"], told["default"]) == ("blur", 2, {"WG": 32})
+    wrong = {**UPLOAD, "study": UPLOAD["study"] + '[[constraints]]\nrequire = "WG > 64"\n'}
+    answer = shared.ask("run", "POST", "/v1/checks", json={"upload": wrong})
+    assert answer.status_code == 422
+    assert "WG > 64" in answer.text
+
+
+# What is stored --------------------------------------------------------------------------------------------
+
+
+def test_what_is_stored_page_by_page(client: Client) -> None:
+    for number in range(5):
+        store_one(client, 1000 + number, 1010 + number, 1020 + number, PAD=number % 2)
+    page = client.ask(None, "GET", "/v1/trials?limit=2").json()
+    assert [one["number"] for one in page["trials"]] == [5, 4]
+    rest = client.ask(None, "GET", f"/v1/trials?limit=9&before={page['next']}").json()
+    assert [one["number"] for one in rest["trials"]] == [3, 2, 1]
+    assert rest["next"] is None
+    assert client.ask(None, "GET", "/v1/trials?outcome=crash").json()["trials"] == []
+    one = client.ask(None, "GET", "/v1/trials/3").json()
+    assert (one["time_ns"], one["samples_ns"]) == (1012, [1002, 1012, 1022])
+    search = client.ask(None, "GET", f"/v1/searches/{one['search']}").json()
+    assert (search["state"], search["outcomes"], search["asked_by"]) == ("done", {"ok": 1}, "")
+    points = client.ask(None, "GET", f"/v1/searches/{one['search']}/trials").json()
+    assert points["trials"][0][:3] == [3, "ok", 1012.0]
+    assert len(client.ask(None, "GET", "/v1/searches?limit=3").json()["searches"]) == 3
+    assert len(client.ask(None, "GET", "/v1/history").json()) == 5
+    assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
+    cells = client.ask(None, "GET", "/v1/compare?study=matmul&by=PAD&size=64").json()["cells"]
+    assert {str(cell["value"]) for cell in cells} >= {"0", "1"}
+
+
+def test_what_is_exported_can_be_imported_elsewhere(client: Client, tmp_path: Path) -> None:
+    store_one(client, 1000, 1010, 1020)
+    lines = client.ask(None, "GET", "/v1/export").content
+    with serving(tmp_path / "other" if (tmp_path / "other").mkdir() is None else tmp_path) as other:
+        assert other.ask("write", "POST", "/v1/import", content=lines).json() == {"imported": 1}
+        assert other.ask("write", "POST", "/v1/import", content=lines).json() == {"imported": 0}
+        wrong = other.ask("write", "POST", "/v1/import", content=b"{}\n")
+        assert (wrong.status_code, wrong.json()["where"]) == (422, "body:1")
+
+
+def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
+    for path, status in (("/v1/nothing", 404), ("/v1/trials/x", 422), ("/v1/trials?limit=0", 422)):
+        answer = shared.ask(None, "GET", path)
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error", "where", "hint", "detail"}
+    assert shared.ask(None, "PUT", "/v1/trials").status_code == 405

@@ -1,0 +1,179 @@
+"""A server's queue and its tokens, as they are stored: SQLite here, PostgreSQL where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.errors import UsageError
+from autotune.store import ServerStore, Submission
+from autotune.store.submissions import _in_turns
+from tests.stored import DEVICE, KEY, ok
+
+REQUEST = {"budget": {"seconds": 40.0}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServerStore]:
+    with ServerStore.open(str(tmp_path / "a.db")) as opened:
+        yield opened
+
+
+def send(store: ServerStore, user: str, queue: str = "gpu", **more: object) -> Submission:
+    found, _ = store.submit("here", queue, "blur", REQUEST, user, **more)
+    assert found is not None
+    return found
+
+
+def claimed(store: ServerStore) -> Submission:
+    found = store.claim("here", "gpu")
+    assert found is not None
+    return found
+
+
+def test_users_take_turns_and_each_keeps_its_own_order(store: ServerStore) -> None:
+    sent = [send(store, user) for user in ("ann", "ann", "ann", "bob", "cid", "bob")]
+    order = ["ann0", "bob3", "cid4", "ann1", "bob5", "ann2"]
+    names = {one.uuid: f"{one.asked_by}{place}" for place, one in enumerate(sent)}
+    assert [names[name] for name in store.waiting("here")["gpu"]] == order
+    ran = []
+    while (one := store.claim("here", "gpu")) is not None:
+        ran.append(names[one.uuid])
+        store.end(one.uuid, "done", "")
+    assert ran == order
+
+
+def test_who_has_just_had_a_turn_comes_after_who_has_not(store: ServerStore) -> None:
+    send(store, "ann")
+    store.end(claimed(store).uuid, "done", "")
+    late = [send(store, "ann"), send(store, "bob")]
+    assert store.waiting("here")["gpu"] == [late[1].uuid, late[0].uuid]
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_turns_keep_everything_and_leave_nobody_behind(sent: list[str]) -> None:
+    users: dict[str, list[str]] = {}
+    for place, user in enumerate(sent):
+        users.setdefault(user, []).append(f"{user}{place}")
+    order = _in_turns(users, dict.fromkeys(users, ""))
+    assert sorted(order) == sorted(name for names in users.values() for name in names)
+    for names in users.values():
+        assert [name for name in order if name in names] == names
+    rounds = [users[name[0]].index(name) for name in order]
+    assert rounds == sorted(rounds)  # nobody has a second before everybody had a first
+
+
+def test_each_queue_and_each_server_has_its_own(store: ServerStore) -> None:
+    here, other = send(store, "ann"), send(store, "ann", "gpu2")
+    assert store.waiting("here") == {"gpu": [here.uuid], "gpu2": [other.uuid]}
+    assert store.waiting("there") == {}
+    assert store.claim("there", "gpu") is None
+
+
+def test_what_is_sent_again_with_its_key_is_the_same(store: ServerStore) -> None:
+    first = send(store, "ann", once="k")
+    again, is_new = store.submit("here", "gpu", "blur", REQUEST, "ann", once="k")
+    assert (again, is_new) == (first, False)
+    assert send(store, "bob", once="k").uuid != first.uuid
+    assert send(store, "ann").uuid != first.uuid
+
+
+def test_nobody_fills_the_queue(store: ServerStore) -> None:
+    send(store, "ann", most=1)
+    assert store.submit("here", "gpu", "blur", REQUEST, "ann", most=1) == (None, False)
+    assert send(store, "bob", most=1)
+
+
+def test_a_restart_keeps_the_queue_and_goes_on_with_what_ran(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    with ServerStore.open(path) as store:
+        sent = [send(store, user) for user in ("ann", "bob", "cid")]
+        assert claimed(store).uuid == sent[0].uuid
+    with ServerStore.open(path) as store:
+        assert store.recover("there", 3) == []
+        assert store.recover("here", 3) == []
+        assert store.waiting("here")["gpu"] == [one.uuid for one in sent]  # first: it had begun
+        one = claimed(store)
+        assert (one.uuid, one.attempts) == (sent[0].uuid, 2)
+
+
+def test_what_takes_the_server_down_each_time_is_not_begun_again(store: ServerStore) -> None:
+    send(store, "ann")
+    for _ in range(2):
+        claimed(store)
+        assert store.recover("here", 3) == []
+    claimed(store)
+    (lost,) = store.recover("here", 3)
+    told = store.submission(lost.uuid)
+    assert told is not None
+    assert told.state == "failed"
+    assert "3 times" in told.reason
+
+
+def test_what_comes_on_is_begun_as_often_as_it_takes(store: ServerStore) -> None:
+    sent = send(store, "ann")
+    for number in range(5):
+        claimed(store)
+        search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=sent.uuid)
+        store.finish(store.begin(search, {"A": number}), ok({"A": number}, 10, 11, 12))
+        assert store.recover("here", 2) == []
+    assert len(store.searches_of(sent.uuid)) == 5
+    assert len(store.points(store.searches_of(sent.uuid))) == 5
+
+
+def test_stopping_ends_what_waits_and_asks_what_runs(store: ServerStore) -> None:
+    first, second = send(store, "ann"), send(store, "ann")
+    claimed(store)
+    states = [store.ask_to_stop(one.uuid).state for one in (first, second)]
+    assert states == ["stopping", "stopped"]
+    assert store.ask_to_stop("0" * 32) is None
+    store.recover("here", 3)  # killed meanwhile
+    assert store.submission(first.uuid).state == "stopped"
+    store.end(first.uuid, "done", "too late")
+    assert store.submission(first.uuid).state == "stopped"
+
+
+def test_the_latest_upload_of_a_name_comes_first_and_each_once(store: ServerStore) -> None:
+    one, two = {"study": "1", "files": {}}, {"study": "2", "files": {}}
+    for upload in (one, two, one):
+        send(store, "ann", upload=upload)
+    assert store.uploads("blur") == [one, two]
+    assert store.uploads("other") == []
+
+
+def test_tokens_are_good_for_as_long_as_they_should(store: ServerStore) -> None:
+    token, short = store.add_token("ann", "run", timedelta(days=1)), store.add_token("bob", "read", timedelta(0))
+    assert store.token_of(token).name == "ann"
+    assert store.token_of(short) is None
+    assert store.token_of(token + "x") is None
+    assert store.revoke_token("ann")
+    assert store.token_of(token) is None
+    assert not store.revoke_token("nobody")
+    assert [one.valid for one in store.tokens()] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("ann", "run"), ("", "run"), ("a b", "run"), ("console", "run"), ("x", "boss")]
+)
+def test_a_name_is_given_once_and_a_role_is_one_of_four(store: ServerStore, name: str, role: str) -> None:
+    store.add_token("ann", "read", None)
+    with pytest.raises(UsageError):
+        store.add_token(name, role, None)
+
+
+def test_a_server_of_postgresql_keeps_the_same(postgres_url: str) -> None:
+    with ServerStore.open(postgres_url) as store:
+        sent = [send(store, user) for user in ("ann", "ann", "bob")]
+        assert store.waiting("here")["gpu"] == [sent[0].uuid, sent[2].uuid, sent[1].uuid]
+        assert claimed(store).uuid == sent[0].uuid
+        assert store.recover("here", 1)
+        assert send(store, "ann", once="k") == send(store, "ann", once="k")
+        assert store.token_of(store.add_token("ann", "run", None)).role == "run"
+        assert store.stored_searches() == []
+        assert store.page() == []
