@@ -30,7 +30,6 @@ def as_json(result: Result) -> dict[str, Any]:
         "default_chosen": problem.study.chose_default,
         "why_no_default": result.why_no_default,
         "ranked": result.is_ranked,
-        "ranked": result.is_ranked,
         "ties": [trial.configuration for trial in result.ties],
         "failures": {
             outcome.value: {"count": count, "example": _example(result.examples.get(outcome))}

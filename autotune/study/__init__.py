@@ -63,7 +63,7 @@ __all__ = [
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
-    from autotune.study.confined import confined, watched
+    "confined": "confined watched",
     "drafting": "Sketch draft",
     "imports": "files_of",
     "includes": "inline",
