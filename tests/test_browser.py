@@ -18,7 +18,8 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
 from autotune.store import Store  # noqa: E402
 from tests.stored import DEVICE, ok, put  # noqa: E402
-from tests.test_cli import SOURCE, STUDY  # noqa: E402
+from tests.studies import SOURCE  # noqa: E402
+from tests.test_cli import STUDY  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = (

@@ -26,9 +26,7 @@ def dashboard(
       autotune dashboard --port 0 --db team.db
     """
     try:
-        from autotune.service import Config
-        from autotune.service.serving import serve
-        from autotune.service.state import Service
+        from autotune.service import Config, Service, serve
     except ImportError as error:
         raise SetupError(f"pages take {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
 
