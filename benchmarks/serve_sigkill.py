@@ -1,6 +1,6 @@
 """Kills a server while searches run and wait: no finished trial is lost, the queue is whole, nothing is left.
 
-    python benchmarks/serve_sigkill.py [--kills 50] [--seed 1]
+    python benchmarks/serve_sigkill.py [--kills 50] [--minutes 120] [--seed 1]
 
 Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
 while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
@@ -142,7 +142,7 @@ def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
             time.sleep(0.1)
         if search is not None:
             watch = Watch(url, token, search)
-            watch.first.wait(30)
+            watch.first.wait(90)
     time.sleep(draw.uniform(0.0, 2.0))
     server.send_signal(signal.SIGKILL)
     server.wait()
@@ -168,19 +168,23 @@ def settle(place: Place) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=120, help="no kill begins later than this")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve_sigkill.json")
     asked = parser.parse_args()
     draw = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder:
         place, kills = Place(Path(folder)), []
+        until = time.monotonic() + 60 * asked.minutes
         for number in range(asked.kills):
+            if time.monotonic() > until:
+                break
             kills.append(kill(place, number, draw))
             print(number, kills[-1], place.kept, flush=True)
         states = settle(place)
         sent = sum(map(len, place.sent.values()))
         result = {
-            "kills": asked.kills,
+            "kills": len(kills),
             "users": USERS,
             "searches": sent,
             "ended": states,

@@ -82,6 +82,6 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_readme_names_every_command_and_picture() -> None:
-    commands = {command.name or "" for command in app.registered_commands}
+    commands = {entry.name or "" for entry in (*app.registered_commands, *app.registered_groups)}
     assert commands == set(re.findall(r"`autotune ([a-z]+)", README))
     assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)

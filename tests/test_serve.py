@@ -1,0 +1,94 @@
+"""The server as it is started: a search on this machine, killed in between and gone on with."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from autotune.service.client import Server
+from autotune.store import ServerStore
+from tests.serving import UPLOAD
+
+pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
+
+
+@contextmanager
+def started(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Yield a server's process, its URL and the token of whoever started it."""
+    command = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={folder / 'a.db'}", *words]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "AUTOTUNE_TOKEN": ""})
+    assert server.stderr is not None
+    said = ""
+    for line in server.stderr:
+        said += line
+        if "token=" in line:
+            break
+    drain = threading.Thread(target=server.stderr.read)
+    drain.start()
+    try:
+        found = re.search(r" at (http://\S+)", said), re.search(r"token=(\S+)", said)
+        assert found[0] and found[1], said
+        yield server, found[0][1], found[1][1]
+    finally:
+        server.kill()
+        server.wait()
+        drain.join()
+        server.stderr.close()
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started and that are there."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(number) for number in listed]
+
+
+def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(UPLOAD["study"].replace("[32, 64]", "[1, 2, 4, 8, 16, 32, 64, 128]"))
+    (tmp_path / "blur.cl").write_text(
+        "kernel void blur(const int N, global float *x) { if (get_global_id(0) < N) x[get_global_id(0)] *= 2; } // WG\n"
+    )
+    with started(tmp_path) as (server, url, token):
+        client = Server(url, token, cache=False)
+        asked = {"budget": {"trials": 8}, "sampler": "random", "seed": 1}
+        once = client.submit(tmp_path / "study.toml", once="k", **asked)
+        assert client.submit(tmp_path / "study.toml", once="k", **asked)["id"] == once["id"]
+        waiting = client.submit("matmul", size={"M": 16, "N": 16, "K": 16}, budget={"trials": 1})["id"]
+        for kind, told in client.events(once["id"]):
+            if kind == "progress" and told["done"] >= 2:
+                break
+        (child, *_) = children(server.pid)
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        while Path(f"/proc/{child}").exists():
+            os.sched_yield()
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        before = len(store.points(store.searches_of(once["id"])))
+        assert [one.state for one in store.submitted()] == ["queued", "running"]
+    with started(tmp_path) as (server, url, token):
+        client = Server(url, token, cache=False, tell=lambda _: None)
+        ended = client.wait(once["id"])
+        assert ended["state"] == "done", ended["reason"]
+        assert sum(ended["outcomes"].values()) >= max(8, before)
+        assert client.stop(waiting)["state"] in ("stopping", "stopped")
+        assert client.wait(waiting)["state"] == "stopped"
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+
+
+def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(UPLOAD["study"] + '[[constraints]]\nrequire = "WG > 64"\n')
+    (tmp_path / "blur.cl").write_text(UPLOAD["files"]["blur.cl"])
+    with started(tmp_path) as (_, url, token):
+        client = Server(url, token, cache=False)
+        ended = client.wait(client.submit(tmp_path / "study.toml")["id"])
+    assert ended["state"] == "failed"
+    assert "WG > 64" in ended["reason"]
