@@ -3,6 +3,7 @@
     import autotune
     result = autotune.search("sgemm", size={"M": 4096, "N": 4096, "K": 4096}, trials=100)
     autotune.best("sgemm", size={"M": 4096, "N": 4096, "K": 4096}).configuration
+    autotune.tuned("sgemm", M=4096, N=4096, K=4096)(queue, A=a, B=b, C=c)
 
 The names below are imported when first used: `autotune best` must start without NumPy, OpenCL and Optuna.
 """
@@ -12,14 +13,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.api import best, search
     from autotune.errors import AutotuneError
+    from autotune.runtime import tuned
     from autotune.service import connect
     from autotune.study import Study
 
-__all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search"]
+__all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search", "tuned"]
 
 __version__ = "0.2.0"
 
-_HOMES = {"search": "api", "best": "api", "connect": "service", "Study": "study.study", "AutotuneError": "errors"}
+_HOMES = {
+    "search": "api",
+    "best": "api",
+    "connect": "service",
+    "tuned": "runtime",
+    "Study": "study.study",
+    "AutotuneError": "errors",
+}
 
 
 def __getattr__(name: str) -> Any:

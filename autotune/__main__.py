@@ -33,11 +33,11 @@ def main() -> None:
 
 def _run(words: list[str]) -> None:
     if words[:1] == ["best"]:
-        from autotune.lookup.asking import parse, run
+        from autotune.lookup import asking
 
-        asked = parse(words[1:])
+        asked = asking.parse(words[1:])
         if asked is not None:
-            sys.exit(run(asked))
+            sys.exit(asking.run(asked))
     from autotune.cli import app
 
     app()

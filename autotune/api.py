@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from autotune import devices, lookup, tuner
+from autotune import cluster, devices, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
-from autotune.lookup import Best, asking
+from autotune.lookup import Best, warm
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
-from autotune.study import Problem, Study, default_choices, default_size, find_study
+from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
 
@@ -35,6 +36,7 @@ def search(
     run_limit: float | None = None,
     build_limit: float | None = None,
     allow_python: bool = False,
+    on: str | None = None,
     database: str | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> Result:
@@ -46,7 +48,8 @@ def search(
     runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known, `build_limit`
     how many a build may take: both by default 60.
     `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
-    needs no permission.
+    needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the model
+    that `device` names, by default its best, run the trials.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
@@ -56,7 +59,12 @@ def search(
     _require_whole("trials", budget.trials)
     _require_seconds("seconds", budget.seconds)
     _require_seconds("run_limit", run_limit)
-    chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
+    run: Callable[..., Result] = tuner.run
+    if on is not None:
+        address = cluster.Address.parse(on)
+        chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
+    else:
+        chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
     kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
@@ -78,7 +86,7 @@ def search(
         cold=cold,
         settings=settings,
     )
-    return tuner.run(request, on_progress=on_progress)
+    return run(request, on_progress=on_progress)
 
 
 def _require_seconds(name: str, value: object) -> None:
@@ -104,13 +112,8 @@ def best(
     """Return the best stored configuration of a study for a device and size, and how it matches the question.
 
     Arguments as for `search`, but that a stored device's fingerprint or part of its name needs no OpenCL. Nothing
-    is compiled or run. Where nothing is stored, the study's default
-    configuration is returned and its match says `default`. Raises AutotuneError for bad input.
+    is compiled or run. Where nothing is stored, the study's default configuration is returned and its match says
+    `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
+    neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
     """
-    text = study.text if isinstance(study, Study) else find_study(str(study))
-    meant = asking.device_meant(device, database)
-    whole_size = {**default_size(text), **(size or {})}
-    whole_choices = {**default_choices(text), **(choices or {})}
-    return lookup.best(
-        text, whole_size, whole_choices, meant.fingerprint, database=database, device=meant.info, rated=True
-    )
+    return warm.best_again(study.text if isinstance(study, Study) else str(study), device, size, choices, database)

@@ -9,7 +9,6 @@ much to import as sqlite3.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,14 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.text import clean, plain
+
+try:  # as the standard library's random does: hashlib loads OpenSSL, which takes longer than the rest of a look-up
+    from _sha2 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
 
 Value = int | float | str
 """One value of a parameter or a choice."""
@@ -71,7 +78,8 @@ def digest(value: Any) -> str:
 
 def text_digest(text: str) -> str:
     """Return 32 hexadecimal digits that stand for a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    found: str = sha256(text.encode()).hexdigest()
+    return found[:32]
 
 
 STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"

@@ -80,6 +80,9 @@ class DeviceInfo:
     max_allocation: int = 0
     compute_capability: str = ""  # NVIDIA's, e.g. "9.0"
     backend: str = "opencl"
+    constant_memory: int = 65536  # the least that OpenCL asks for
+    sub_group_size: int = 0  # 0: the driver does not tell
+    images: bool = True
 
     @property
     def number(self) -> str:

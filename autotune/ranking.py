@@ -13,6 +13,7 @@ from typing import NamedTuple
 NAN = float("nan")
 
 _arrival = attrgetter("order")
+_latest = attrgetter("latest")
 _time = attrgetter("time_ns", "configuration")  # equal times are ranked alike wherever they are known from
 
 MEASURED, RETIMED, FAILED, WRONG = "measured", "retimed", "failed", "wrong"
@@ -42,6 +43,19 @@ class Event(NamedTuple):
     time_ns: float = NAN
 
 
+class Standing(NamedTuple):
+    """What counts of one configuration under one driver in one generation.
+
+    `event` is the time that ranks it: its latest re-timing, else its latest measurement. `first_ns` is its latest first
+    measurement, by which a re-timed one is compared with those that never were. `latest` is the number of the latest
+    trial that counts.
+    """
+
+    event: Event
+    first_ns: float
+    latest: int
+
+
 def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
     """Return the events whose times count, one per verified configuration, best first.
 
@@ -54,20 +68,35 @@ def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
       configuration that was never re-timed comes before them only where its first median is below all of theirs, so
       that it would have been a finalist had it been known.
     """
-    sound = _sound(list(events))
-    if not any(event.driver == driver for event in sound):
-        driver = max(sound, key=_arrival).driver if sound else ""
-    own = [event for event in sound if event.driver == driver]
-    latest = max((event.generation for event in own), default=0)
-    own = sorted((event for event in own if event.generation == latest), key=_arrival)
-    first = {event.configuration: event for event in own if event.kind == MEASURED}
-    again = {event.configuration: event for event in own if event.kind == RETIMED}
-    bar = min((first.get(name, event).time_ns for name, event in again.items()), default=inf)
-    rest = sorted((event for name, event in first.items() if name not in again), key=_time)
+    found = standings(events)
+    if not any(one.event.driver == driver for one in found):
+        driver = max(found, key=_latest).event.driver if found else ""
+    own = [one for one in found if one.event.driver == driver]
+    generation = max((one.event.generation for one in own), default=0)
+    own = [one for one in own if one.event.generation == generation]
+    once, again = ([one for one in own if one.event.kind == kind] for kind in (MEASURED, RETIMED))
+    measured, retimed = (sorted((one.event for one in some), key=_time) for some in (once, again))
+    return merged(measured, retimed, min((one.first_ns for one in again), default=inf))
+
+
+def merged(measured: Sequence[Event], again: Sequence[Event], bar: float) -> list[Event]:
+    """Return what was measured once and what was re-timed, each in its order, in one.
+
+    `bar` is the least `first_ns` of the re-timed. The first so many of each give the first so many of all.
+    """
+    before = [event for event in measured if event.time_ns < bar]
+    return [*before, *again, *measured[len(before) :]]
+
+
+def standings(events: Iterable[Event]) -> list[Standing]:
+    """Return what counts of each configuration, per driver and generation. Each depends on its own events alone."""
+    first: dict[tuple[str, str, int], Event] = {}
+    again: dict[tuple[str, str, int], Event] = {}
+    for event in sorted(_sound(list(events)), key=_arrival):
+        (first if event.kind == MEASURED else again)[event.configuration, event.driver, event.generation] = event
     return [
-        *(event for event in rest if event.time_ns < bar),
-        *sorted(again.values(), key=_time),
-        *(event for event in rest if event.time_ns >= bar),
+        Standing(event, first.get(place, event).time_ns, max(event.order[0], first.get(place, event).order[0]))
+        for place, event in {**first, **again}.items()
     ]
 
 

@@ -1,6 +1,6 @@
 """How long a cold `autotune best -d FINGERPRINT` takes, in each format, beside `python -c "import sqlite3"`.
 
-    python benchmarks/best.py [STUDY] [--runs 21] [--trials 500 100000] [--json]
+    python benchmarks/best.py [STUDY] [--runs 21] [--trials 500 100000 1000000] [--json]
 
 Builds a database with so many trials of the study, as a search stores them: valid values of its lists, with what they
 were built as, some failed, some timed again. Then runs the commands by turns, each a new process, and prints the
@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -28,8 +29,9 @@ from autotune.identity import digest
 from autotune.lookup.asking import DEFAULT_STUDY
 from autotune.lookup.formats import FORMATS
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.store import Store
+from autotune.store import Store, standings
 from autotune.store.fields import trial_columns
+from autotune.store.records import ordered
 from autotune.store.schema import trials as table
 from autotune.study import Problem, Study, find_study, made_of, space_hash
 from benchmarks.tables import save
@@ -54,47 +56,56 @@ def configurations(problem: Problem, count: int) -> Iterator[Configuration]:
     )
 
 
-def fill(place: Path, study: str, count: int) -> None:
-    """Store trials of a study at its default size, each with 30 samples; every tenth has failed."""
+def fill(place: Path, study: str, count: int, first: int = 0) -> None:
+    """Store trials of a study at its default size, each with 30 samples; every tenth has failed.
+
+    They are numbered from `first` on: equal numbers are equal trials.
+    """
     text = find_study(study)
     problem = Problem(Study.load(study), device=DEVICE)
     made = made_of(problem, problem.plan(problem.default), problem.default)
     known = dict(problem.choices)
     computed = made["options"][len(known) + len(problem.default) :]
     drawn = random.Random(1)
+    samples = Measurement(tuple(range(1_000_000, 1_000_030)))
+    failed = trial_columns(Trial(problem.default, Outcome.TIMEOUT, driver=DEVICE.driver, made=made))
+    passed = trial_columns(Trial(problem.default, Outcome.OK, measurement=samples, driver=DEVICE.driver, made=made))
+    fastest: list[tuple[int, Configuration]] = []
     with Store.open(str(place)) as store:
         search = store.start_search(
             problem.key, DEVICE, sampler="random", seed=1, environment={"space": space_hash(text)}
         )
-        rows = []
-        fastest: list[tuple[float, Configuration]] = []
-        for number, configuration in enumerate(configurations(problem, count)):
-            begun = {**known, **configuration}
-            options = [*(f"-D{name}={value}" for name, value in begun.items()), *computed]
-            start = drawn.randrange(1_000_000, 9_000_000)
-            measured = Measurement(tuple(range(start, start + 30)))
-            outcome = Outcome.OK if number % 10 else Outcome.TIMEOUT
-            trial = Trial(
-                configuration,
-                outcome,
-                measurement=measured if outcome is Outcome.OK else None,
-                driver=DEVICE.driver,
-                made={**made, "options": options},
-            )
-            if outcome is Outcome.OK:
-                fastest = sorted([*fastest, (start, configuration)], key=lambda pair: pair[0])[:RETIMED]
-            uuid = digest([study, number])
-            moment = f"2026-11-22T00:00:00.{number % 10**6:06d}+00:00"
-            rows.append(
-                trial_columns(trial) | {"uuid": uuid, "search_id": search, "started": moment, "finished": moment}
-            )
-            if len(rows) == PAGE or number == count - 1:
-                with store._writing() as connection:
-                    connection.execute(table.insert(), rows)
+        with store._writing() as connection:
+            for page in _pages(enumerate(configurations(problem, count))):
                 rows = []
+                for number, configuration in page:
+                    options = [f"-D{name}={value}" for name, value in {**known, **configuration}.items()]
+                    moment = f"2026-11-22T00:00:00.{number % 10**6:06d}+00:00"
+                    row = passed if number % 10 else failed
+                    row = row | {
+                        "uuid": f"{first + number:032x}",
+                        "search_id": search,
+                        "started": moment,
+                        "finished": moment,
+                    }
+                    row |= {"configuration": ordered(configuration), "configuration_hash": digest(configuration)}
+                    row["made"] = ordered({**made, "options": [*options, *computed]})
+                    if number % 10:
+                        start = drawn.randrange(1_000_000, 9_000_000)
+                        row |= {"time_ns": start + 14.5, "samples_ns": ordered(range(start, start + 30))}
+                        fastest.append((start, configuration))
+                    rows.append(row)
+                connection.execute(table.insert(), rows)
+                fastest = sorted(fastest, key=lambda pair: pair[0])[:RETIMED]
+            standings.build(connection)
         for at, configuration in fastest:
-            store.retime(search, configuration, Measurement(tuple(range(int(at) + 100, int(at) + 130))))
+            store.retime(search, configuration, Measurement(tuple(range(at + 100, at + 130))))
         store.end_search(search, "done")
+
+
+def _pages(items: Iterator[Any]) -> Iterator[list[Any]]:
+    while page := list(islice(items, PAGE)):
+        yield page
 
 
 def seconds(words: list[str], environment: dict[str, str]) -> float:
@@ -128,7 +139,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("study", nargs="?", default=DEFAULT_STUDY)
     parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--trials", type=int, nargs="+", default=[500, 100_000])
+    parser.add_argument("--trials", type=int, nargs="+", default=[500, 100_000, 1_000_000])
     parser.add_argument("--json", action="store_true", help="write results/best.json")
     options = parser.parse_args()
     rows = []

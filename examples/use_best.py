@@ -12,10 +12,9 @@ SIZE = {"M": 256, "N": 256, "K": 256}
 
 best = autotune.best("matmul", size=SIZE)
 print(f"{best.configuration} ({best.match.value})")
-defines = [f"-D{name}={value}" for name, value in {**best.choices, **best.configuration}.items()]
 
 context = cl.create_some_context(interactive=False)
 queue = cl.CommandQueue(context)
-program = cl.Program(context, autotune.Study.load("matmul").text.source).build(defines)
+program = cl.Program(context, autotune.Study.load("matmul").text.source).build(list(best.options))
 kernel = program.all_kernels()[0]
 print(f"built {kernel.function_name} for {np.prod(list(SIZE.values())):,} multiplications")

@@ -23,10 +23,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_locks() -> Iterator[None]:
-    """Devices are locked for these tests alone: others may be run beside them."""
+    """Devices are locked, and built kernels kept, for these tests alone: others may be run beside them."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTUNE_LOCKS", folder)
+        patch.setenv("AUTOTUNE_CACHE", folder)
         yield
+
+
+@pytest.fixture(autouse=True)
+def untraced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that a test marked `untraced` starts are bare, also where coverage would start with them."""
+    if request.node.get_closest_marker("untraced"):
+        for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+            monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

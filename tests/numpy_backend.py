@@ -2,12 +2,13 @@
 
 `-DNAME=VALUE` defines a name. A kernel is a function of its arguments: a buffer is given as an array of its bytes
 (`.view(np.float32)`), a scalar as a NumPy number, local memory as a number of bytes. `geometry()` tells it the global
-and the local size.
+and the local size. The device is called NumPy, or as NUMPY_DEVICE says: another model.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
@@ -21,9 +22,10 @@ from autotune.devices import ArgumentError, BackendError, BuildError, KernelLimi
 from autotune.model import DeviceInfo
 
 INFO = DeviceInfo(
-    index=0, name="NumPy", vendor="Tests", platform="NumPy", driver=np.__version__, kind="accelerator",
-    opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
+    index=0, name=os.environ.get("NUMPY_DEVICE", "NumPy"), vendor="Tests", platform="NumPy", driver=np.__version__,
+    kind="accelerator", opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
     max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy",
+    images=False,
 )  # fmt: skip
 
 
@@ -99,16 +101,22 @@ class Session(devices.Session):
             raise BuildError("the text is no module", name=type(error).__name__, detail=log) from None
         return Program(code, names)
 
-    def set_arguments(self, kernel: Kernel, arguments: Sequence[Any]) -> None:
-        for position, argument in enumerate(arguments):
+    def set_arguments(self, kernel: Kernel, arguments: Sequence[Any], first: int = 0) -> None:
+        for position, argument in enumerate(arguments, first):
             if not isinstance(argument, np.ndarray | np.generic | int):
                 raise ArgumentError("nothing that a kernel takes", position)
-        kernel.arguments = list(arguments)
+        kernel.arguments[first : first + len(arguments)] = arguments
 
-    def launch(self, kernel: Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> tuple[int, int]:
+    def launch(
+        self,
+        kernel: Kernel,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> tuple[int, int]:
         if len(kernel.arguments) != kernel.num_args:
             raise BackendError(f"{kernel.num_args} arguments, not {len(kernel.arguments)}")
-        self._geometry = tuple(global_size), local_size and tuple(local_size)
+        self._geometry = tuple(global_size), local_size and tuple(local_size), offset and tuple(offset)
         began = time.perf_counter_ns()
         try:
             kernel.run(*kernel.arguments)

@@ -17,22 +17,34 @@ import pytest
 def server(folder: Path) -> Iterator[str]:
     """Start a server in an empty folder and yield its URL; skip the test where there is none to start."""
     pytest.importorskip("psycopg")
-    # Debian keeps the programs of each version in a folder of their own, which is on nobody's PATH.
-    places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
-    initdb, postgres = (shutil.which(name, path=places) for name in ("initdb", "postgres"))
-    if initdb is None or postgres is None:
+    initdb = _program("initdb")
+    if initdb is None or _program("postgres") is None:
         pytest.skip("needs PostgreSQL's initdb and postgres")
-    identity = _ordinary_user(folder)
-    common: dict[str, Any] = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **identity}
-    data = folder / "data"
-    subprocess.run([initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync"], check=True, **common)
-    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
-    with subprocess.Popen([postgres, "-D", data, *options], **common) as process:
+    command = [initdb, "-D", folder / "data", "-A", "trust", "-U", "tester", "--no-sync"]
+    subprocess.run(command, check=True, **_common(folder))
+    with start(folder) as process:
         try:
             _wait(folder)
             yield f"postgresql://tester@/postgres?host={folder}"
         finally:
             process.terminate()
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a server, a first time or again, in the folder of `server`."""
+    options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
+    return subprocess.Popen([_program("postgres") or "", "-D", folder / "data", *options], **_common(folder))
+
+
+def _program(name: str) -> str | None:
+    """Debian keeps the programs of each version in a folder of their own, which is on nobody's PATH."""
+    places = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
+    return shutil.which(name, path=places)
+
+
+def _common(folder: Path) -> dict[str, Any]:
+    identity = _ordinary_user(folder)
+    return {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **identity}
 
 
 def clear(url: str) -> None:

@@ -28,7 +28,7 @@ TOLD = {
     "devices": [{"number": "0", "fingerprint": DEVICE.fingerprint, "queue": "u0", "facts": asdict(DEVICE)}],
     "amiss": [],
 }
-UPLOAD = {
+UPLOAD: dict[str, Any] = {
     "study": """
 name = "blur"
 kernel = "blur.cl"

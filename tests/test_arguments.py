@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 
 from autotune.errors import StudyError
-from autotune.study import Argument, Buffer, Local, Scalar, numpy_type
-from autotune.study.arguments import KINDS
+from autotune.study import Argument, Buffer, Image, Local, Sampler, Scalar, numpy_type
+from autotune.study.arguments import KINDS, Members
 from autotune.study.schema import ArgumentTable, Scope
 
 NAMES = {"N": 5, "T": "float", "WG": 4}
 TABLES: dict[str, dict[str, Any]] = {
     "shape": {"type": "{T}4", "shape": ["N"], "allocate": ["round_up(N, WG)"], "access": "inout"},
+    "image": {"type": "T", "image": ["N", "4"], "channels": "RG", "access": "in"},
+    "sampler": {"sampler": {"filter": "linear"}},
     "value": {"type": "T", "value": "N / 2"},
     "local": {"type": "{T}2", "local": "WG * 2"},
 }
 CONCRETE: dict[str, Argument] = {
     "shape": Buffer("x", "float4", (5,), (8,), "inout"),
+    "image": Image("x", "float2", (5, 4), (5, 4), order="RG"),
+    "sampler": Sampler("x", "sampler_t", "clamp_to_edge", "linear", False),
     "value": Scalar("x", "float", 2.5),
     "local": Local("x", "float2", 8),
 }
@@ -31,6 +35,12 @@ class Memory:
 
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} bytes"
+
+    def image(self, *kind: object) -> object:
+        return kind
+
+    def sampler(self, *kind: object) -> object:
+        return kind
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.key)
@@ -52,10 +62,14 @@ def test_what_is_declared_becomes_concrete_and_travels(kind: type[Argument]) -> 
 
 
 def test_what_does_not_fit_is_told_with_its_place(kind: type[Argument]) -> None:
+    if kind is Sampler:
+        with pytest.raises(ValueError, match='addressing = "repeat" needs normalized = true'):
+            declared(kind, sampler={"addressing": "repeat"})
+        return
     for type_, message in (("flaot", "unknown type 'flaot'"), ("float{NOPE}", "names 'NOPE'")):
         with pytest.raises(StudyError, match=rf"^arguments\.x\.type: {message}"):
             declared(kind, type=type_)
-    given: Any = {"shape": ["NOPE"], "value": "NOPE", "local": "NOPE"}[kind.key]
+    given: Any = {"shape": ["NOPE"], "image": ["NOPE"], "value": "NOPE", "local": "NOPE"}[kind.key]
     with pytest.raises(StudyError, match=rf"^arguments\.x\.{kind.key}: names 'NOPE'"):
         declared(kind, **{kind.key: given})
 
@@ -68,6 +82,9 @@ def test_what_is_on_the_device() -> None:
     half = Scalar("x", "half", 2).create(session)
     assert (half, half.dtype) == (2, np.float16)
     assert Scalar("x", "int3", 7).create(session).tolist() == [7, 7, 7, 7]
+    assert Scalar("x", "int3", (7, 8, 9)).create(session).tolist() == [7, 8, 9, 0]
+    assert CONCRETE["image"].create(session) == ((5, 4), "RG", "float", False)
+    assert CONCRETE["sampler"].create(session) == ("clamp_to_edge", "linear", False)
 
 
 def test_what_an_access_reads_and_writes() -> None:
@@ -112,3 +129,65 @@ def test_other_types_are_refused(name: str) -> None:
 def test_what_c_calls_it_is_suggested_as_opencl_does(name: str, meant: str) -> None:
     with pytest.raises(StudyError, match=f"did you mean '{meant}'"):
         numpy_type(name)
+
+
+PAIR = "struct Pair { float3 place; int tag[2]; }"
+
+
+def test_a_struct_is_passed_as_c_lays_it_out() -> None:
+    value = Members((("tag", (1, 2)), ("place", (3.0, 4.0, 5.0))))
+    found = Scalar("x", PAIR, value).create(Memory())
+    assert found.dtype.itemsize == 32
+    assert found["place"].tolist() == [3, 4, 5, 0]
+    assert found["tag"].tolist() == [1, 2]
+    assert Scalar("x", PAIR, value).named["tag"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (PAIR, {"place": "0"}, "value: lacks tag"),
+        (PAIR, {"place": "0", "tag": "0", "tagg": "0"}, "value: the struct has no 'tagg' \\(did you mean 'tag'"),
+        (PAIR, {"place": "0", "tag": ["0", "1", "2"]}, r"value: x\.tag has \[2\], the value \[3\]"),
+        (PAIR, "1", "the value of Pair is { MEMBER"),
+        ("float4", ["1", "2"], r"value: x has \[4\], the value \[2\]"),
+        ("float", ["1", "2"], r"value: x has one number, the value \[2\]"),
+        ("float4", {"x": "1"}, "the value of float4 is a list"),
+        ("float4", ["1", "2", "3", "'4'"], "gives the text '4', not a number"),
+    ],
+)
+def test_values_that_do_not_fit_a_vector_or_a_struct(kind: str, value: Any, message: str) -> None:
+    table = ArgumentTable(type=kind, value=value)
+    with pytest.raises(StudyError, match=message):
+        Scalar.declare("x", table, Scope(()), Scope(())).concrete({})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"type": "float4"}, "'float4' is no type of a channel"),
+        ({"type": "double"}, "'double' is no type of a channel"),
+        ({"type": "float", "normalized": True}, "a channel of float is not normalized"),
+    ],
+)
+def test_images_that_opencl_does_not_have(changes: dict[str, Any], message: str) -> None:
+    table = ArgumentTable(**({"type": "uchar", "image": ["4", "4"], "access": "in"} | changes))
+    with pytest.raises(StudyError, match=message):
+        Image.declare("x", table, Scope(()), Scope(())).concrete({})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"type": "float", "value": "1", "channels": "R"}, "belong to images"),
+        ({"type": "float", "image": ["4"], "access": "in", "allocate": ["8"]}, "an image has no padding"),
+        ({"type": "float", "image": ["4"]}, "an image needs access"),
+        ({"type": "float", "sampler": {}}, "a sampler has no type"),
+        ({"value": "1"}, "needs a type"),
+        ({"type": "float", "value": []}, "is empty"),
+        ({"type": "float", "value": {"a b": "1"}}, "a b"),
+    ],
+)
+def test_tables_of_no_kind(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ArgumentTable(**table)

@@ -108,7 +108,7 @@ def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) ->
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE retimings SET time_ns = 1",
+        "UPDATE standings SET time_ns = 1",
         "UPDATE retimings SET samples_ns = '[1]'",
         """UPDATE trials SET configuration = replace(configuration, '"GROUP_SIZE":64', '"GROUP_SIZE":128')""",
     ],

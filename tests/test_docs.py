@@ -1,4 +1,4 @@
-"""What the pages say is so: the README's Python runs, docs/studies.md has every key of study files and no other."""
+"""What the pages say is so: the README's Python runs, the reference has every key of study files and no other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
 import pytest
 
 import autotune
@@ -13,7 +16,9 @@ from autotune.cli import app
 from autotune.study import Study, schema
 
 ROOT = Path(__file__).parent.parent
-README, STUDIES = ((ROOT / page).read_text() for page in ("README.md", "docs/studies.md"))
+README, STUDIES, KEYS = (
+    (ROOT / page).read_text() for page in ("README.md", "docs/studies.md", "docs/studies-reference.md")
+)
 
 SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
     "Top level": (schema.StudyTable,),
@@ -21,16 +26,16 @@ SECTIONS: dict[str, tuple[type[schema.Table], ...]] = {
     "`[[constraints]]`": (schema.ConstraintTable,),
     "`[requires]`": (schema.RequiresTable,),
     "`[defines]` and `[[options]]`": (schema.OptionTable,),
-    "`[arguments.NAME]`": (schema.ArgumentTable, schema.DataTable),
+    "`[arguments.NAME]`": (schema.ArgumentTable, schema.DataTable, schema.SizeTable),
     "`[[launch]]`": (schema.LaunchTable,),
     "`[reference]`": (schema.ReferenceTable,),
     "`[tolerance]`": (schema.ToleranceTable,),
     "`[work]`": (schema.WorkTable,),
     "`[timing]`": (schema.TimingTable,),
 }
-"""The sections of docs/studies.md that list the keys of a table, or of several."""
+"""The sections of docs/studies-reference.md that list the keys of a table, or of several."""
 
-UNTOLD = {"function"}  # what Study() writes for a function of Python: a file cannot
+UNTOLD = {"function", "given"}  # what Study() writes for an array or a function of Python: a file cannot
 
 
 def keys(*tables: type[schema.Table]) -> set[str]:
@@ -44,7 +49,7 @@ def code(text: str) -> str:
 
 def sections() -> dict[str, str]:
     """The text below each heading of the third level."""
-    parts = re.split(r"^###? (.*)$", STUDIES, flags=re.MULTILINE)
+    parts = re.split(r"^###? (.*)$", KEYS, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -65,7 +70,7 @@ def test_every_key_on_the_page_is_one_of_a_study() -> None:
 
 def test_the_study_on_the_page_can_be_read(tmp_path: Path) -> None:
     for name, language in (("saxpy.cl", "c"), ("saxpy.toml", "toml")):
-        (block,) = re.findall(rf"```{language}\n(.*?)```", STUDIES, re.DOTALL)
+        block, *_ = re.findall(rf"```{language}\n(.*?)```", STUDIES, re.DOTALL)
         (tmp_path / name).write_text(block)
     assert list(Study.load(str(tmp_path / "saxpy.toml")).parameters) == ["WPT", "WG"]
 
@@ -75,13 +80,15 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     small = block.replace("4096", "16").replace("trials=100", "trials=1")
-    names: dict[str, Any] = {}
+    queue = cl.CommandQueue(cl.Context([device for one in cl.get_platforms() for device in one.get_devices()][:1]))
+    names: dict[str, Any] = {name: cla.zeros(queue, (16, 16), np.float32) for name in "abc"} | {"queue": queue}
     exec(compile(small, "README.md", "exec"), names)
     assert names["result"].best is not None
     assert autotune.best("sgemm", size={"M": 16, "N": 16, "K": 16}).match == "exact"
 
 
 def test_the_readme_names_every_command_and_picture() -> None:
-    commands = {entry.name or "" for entry in (*app.registered_commands, *app.registered_groups)}
+    commands = {command.name or "" for command in app.registered_commands}
+    commands |= {group.name or "" for group in app.registered_groups}
     assert commands == set(re.findall(r"`autotune ([a-z]+)", README))
     assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)

@@ -48,14 +48,14 @@ def test_it_gets_what_it_needs_and_its_own_files(folder: Path) -> None:
     ],
 )
 def test_what_no_hash_covers_is_not_read(folder: Path, body: str) -> None:
-    with pytest.raises(StudyError, match=r"^ref\.py: the reference function reads .*; put the file beside it"):
+    with pytest.raises(StudyError, match=r"^ref\.py: the function reads .*; put the file beside it"):
         run(folder, body)
 
 
 def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> None:
     before = "import subprocess, time"
     body = "p = subprocess.Popen(['sleep', '1000']); open('pid', 'w').write(str(p.pid)); time.sleep(1e3)"
-    with pytest.raises(StudyError, match=r"^ref\.py: the reference function took more than 6 s; allow .* --run-limit"):
+    with pytest.raises(StudyError, match=r"^ref\.py: the function took more than 6 s; allow .* --run-limit"):
         run(folder, body, limit_s=6.0, before=before)
     pid = (folder / "author" / "pid").read_text()
     state = Path(f"/proc/{pid}/stat")
@@ -66,10 +66,10 @@ def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("raise KeyError('no')", r"^ref\.py:4: the reference function failed: KeyError: 'no'"),
-        ("raise SystemExit(3)", r"^ref\.py:4: the reference function failed: SystemExit: 3"),
-        ("import os; os._exit(3)", r"^ref\.py: the reference function left no answer \(exit code 3\)"),
-        ("import os; os.abort()", r"^ref\.py: the reference function left no answer \(killed by SIGABRT\)"),
+        ("raise KeyError('no')", r"^ref\.py:4: the function failed: KeyError: 'no'"),
+        ("raise SystemExit(3)", r"^ref\.py:4: the function failed: SystemExit: 3"),
+        ("import os; os._exit(3)", r"^ref\.py: the function left no answer \(exit code 3\)"),
+        ("import os; os.abort()", r"^ref\.py: the function left no answer \(killed by SIGABRT\)"),
         ("return 3", "returned int; return a dict"),
         ("return {'y': [object()]}", "returned no numbers"),
         ("return {'y': [[1], [1, 2]]}", "returned no numbers"),

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def text_of(kernel: str, *folders: str) -> str:
     Path("k.cl").write_text(kernel)
-    return inline(Path("k.cl"), [Path(each) for each in folders])
+    return inline("k.cl", folders)
 
 
 def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
@@ -109,13 +109,13 @@ def test_an_include_bomb_stops_while_it_expands(folder: Path, monkeypatch: pytes
     assert len(counted) < library.MAX_TEXT / 1000 * 1.3  # of 8**18
 
 
-def options(*entries: dict[str, Any]) -> list[Path]:
+def options(*entries: dict[str, Any]) -> list[str]:
     return includes.folders_of({"options": list(entries)}, Path("studies/x.toml"))
 
 
 def test_the_folders_are_those_of_the_options() -> None:
     flags = [{"flag": "-Iinc"}, {"flag": '-I "my inc"'}, {"flag": "-cl-mad-enable", "when": "FAST == 1"}]
-    assert options(*flags) == [Path("studies/inc"), Path("studies/my inc")]
+    assert options(*flags) == ["studies/inc", "studies/my inc"]
 
 
 @pytest.mark.parametrize(

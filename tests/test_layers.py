@@ -21,10 +21,11 @@ HOMES = {
     "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},
+    "distributed": {"cluster"},
 }
 """Third-party libraries that one room has to itself."""
 
-SIDE_DOORS = {"bench", "devices", "expression", "lookup", "pool", "reports", "samplers", "store", "study", "tuner"}
+SIDE_DOORS = {"bench", "devices", "expression", "pool", "reports", "samplers", "tuner"}
 """Rooms into whose files others still reach: to be emptied."""
 
 
@@ -91,8 +92,8 @@ def test_no_file_needs_itself() -> None:
     list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the files
 
 
-def test_the_house_has_at_most_24_rooms() -> None:
-    assert len(rooms()) <= 24
+def test_the_house_has_at_most_25_rooms() -> None:
+    assert len(rooms()) <= 25
 
 
 def test_a_room_is_entered_by_its_door() -> None:

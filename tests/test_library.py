@@ -53,7 +53,7 @@ def test_an_own_study_shadows_a_bundled_one_and_says_so(folder: Path) -> None:
     found = find_study("matmul")
     assert found.path == Path("studies/matmul.toml")
     assert found.shadows is not None
-    assert found.shadows.name == "matmul.toml"
+    assert Path(found.shadows).name == "matmul.toml"
 
 
 def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:

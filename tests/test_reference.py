@@ -106,7 +106,7 @@ def fails(**_: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (fails, r"test_reference\.py:\d+: the reference function failed: ValueError: boo"),
+        (fails, r"test_reference\.py:\d+: the function failed: ValueError: boo"),
         (lambda **_: 3, "returned int; return a dict"),
         (lambda **_: {}, "returned nothing for it"),
     ],

@@ -35,9 +35,9 @@ def started(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
     drain = threading.Thread(target=server.stderr.read)
     drain.start()
     try:
-        found = re.search(r" at (http://\S+)", said), re.search(r"token=(\S+)", said)
-        assert found[0] and found[1], said
-        yield server, found[0][1], found[1][1]
+        found = re.search(r" at (http://\S+)\n[\s\S]*token=(\S+)", said)
+        assert found is not None, said
+        yield server, found[1], found[2]
     finally:
         server.kill()
         server.wait()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.devices import Memory, Session
-from autotune.study import Buffer, Plan, numpy_type
+from autotune.study import Buffer, Image, Plan, numpy_type
 
 POISON = 0x7FFFA5A5
 """Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
@@ -32,7 +32,9 @@ def round_up(value: int, multiple: int) -> int:
 class Guarded:
     """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`.
 
-    `guard` is the word that fills what lies around it.
+    `guard` is the word that fills what lies around it. Where the kernel sees an `image`, the buffer holds its pixels:
+    what is written there is pushed into the image, and pulled from it to be checked. Guards cannot surround an image;
+    the hardware drops what a kernel writes beside one.
     """
 
     buffer: Buffer
@@ -44,6 +46,22 @@ class Guarded:
     guard: int
     pristine: Memory | None = None
     checksum: int | None = None
+    image: Memory | None = None
+
+    @property
+    def argument(self) -> Memory:
+        """What the kernel is given."""
+        return self.view if self.image is None else self.image
+
+    def push(self, session: Session) -> None:
+        """Bring the image, if it is one, to what lies in the buffer."""
+        if self.image is not None:
+            session.copy(self.whole, self.image, self.nbytes, self.start, 0)
+
+    def pull(self, session: Session) -> None:
+        """Bring the buffer to what the image holds."""
+        if self.image is not None:
+            session.copy(self.image, self.whole, self.nbytes, 0, self.start)
 
     @property
     def restored(self) -> bool:
@@ -81,13 +99,16 @@ class Arena:
     def poison(self, guarded: Guarded) -> None:
         """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
         self._session.fill(guarded.whole, POISON, guarded.start, guarded.nbytes)
+        guarded.push(self._session)
 
     def restore(self, guarded: Guarded) -> None:
         """Put an `inout` or `zeroed` buffer back to what it holds before a run; nothing for the others."""
         if guarded.buffer.access == "zeroed":
             self._session.fill(guarded.whole, 0, guarded.start, guarded.nbytes)
+            guarded.push(self._session)
         elif guarded.pristine is not None:
-            self._session.copy(guarded.pristine, guarded.whole, guarded.nbytes, 0, guarded.start)
+            start, target = (guarded.start, guarded.whole) if guarded.image is None else (0, guarded.image)
+            self._session.copy(guarded.pristine, target, guarded.nbytes, 0, start)
 
     def _create(self, buffer: Buffer) -> Guarded:
         start = round_up(GUARD, self._session.alignment)
@@ -97,12 +118,16 @@ class Arena:
         guard = POISON if buffer.access == "in" else FENCE
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
-        if buffer.reads and buffer.name in self._inputs:
-            data = padded(self._inputs[buffer.name], buffer)
+        name = buffer.filled or buffer.name
+        if buffer.reads and name in self._inputs:
+            data = padded(self._inputs[name], buffer)
             self._session.write(whole, data, start)
             if buffer.access == "inout":
                 guarded.pristine = self._session.allocate(buffer.nbytes)
                 self._session.write(guarded.pristine, data)
+        if isinstance(buffer, Image):
+            guarded.image = buffer.create(self._session)
+            guarded.push(self._session)
         return guarded
 
 

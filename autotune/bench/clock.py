@@ -118,6 +118,8 @@ class QueueClock:
         self._longest_ns = run_ns
         self._aim_ns = aim_ns
         self._commands = len(built.kernels) + sum(guarded.restored for guarded in built.buffers)
+        # A loop of more launches than a driver takes ahead is handed over while it runs, as by any program.
+        self._holds = self._commands <= MOST_COMMANDS
         self._bases_ns: deque[int] = deque(maxlen=9)
         self._count, self._lost = 0, 0
         self._hold_ns, self._enqueued_ns = 0.0, 5000.0 * self._commands * self._most
@@ -153,10 +155,12 @@ class QueueClock:
         self._bases_ns.clear()
 
     def _batch(self, built: Built) -> int:
-        hold = partial(self._holder.hold, self._hold_ns)
+        hold = partial(self._holder.hold, self._hold_ns) if self._holds else _hold_nothing
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
         self._enqueued_ns = batch.enqueued_ns
-        if batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS:  # the device had to wait for the host: hold it longer
+        if (
+            self._holds and batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS
+        ):  # the device had to wait for the host: hold it longer
             self._hold_ns = min(_LONGEST_HOLD_NS, 2.0 * batch.enqueued_ns)
             self._bases_ns.clear()
             return self._batch(built)
@@ -173,6 +177,10 @@ class QueueClock:
         self._lost += 1
         # On a host that is never there for long, what is known is an upper bound.
         return self._batch(built) if self._lost < _MOST_LOST else whole_ns
+
+
+def _hold_nothing() -> None:
+    """What holds the device for a run that is too long to be queued behind anything."""
 
 
 class Clocks:

@@ -57,18 +57,18 @@ COMPARE = (
 #endif
 
 /* Four words: wrong values, NaNs, ~(index of the first wrong one), largest error as a share of what is allowed. */
-kernel void compare(global const TYPE *found, global const TYPE *expected, ulong count, ulong4 extent,
+kernel void compare(global const TYPE *found, global const TYPE *expected, ulong start, ulong count, ulong4 extent,
                     ulong4 stride, REAL relative, REAL absolute, global uint *results, uint slot) {
     uint wrong = 0, nans = 0, first = 0;
     float worst = 0;
     EACH(i, 0, count) {
         ulong at = i;
-        if (extent.s3 != count) {
+        if (extent.s3 != count || stride.s3 != 1) {
             ulong row = i / extent.s3, plane = row / extent.s2;
             at = i % extent.s3 * stride.s3 + row % extent.s2 * stride.s2 + plane % extent.s1 * stride.s1
                + plane / extent.s1 * stride.s0;
         }
-        REAL_OR_INT x = LOAD(found, at), e = LOAD(expected, i);
+        REAL_OR_INT x = LOAD(found, start + at), e = LOAD(expected, i);
 #if IS_INTEGER
         REAL error = (REAL)abs_diff(x, e), allowed = absolute + relative * (REAL)abs(e);
         bool same = x == e, is_nan = false;

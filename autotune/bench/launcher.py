@@ -10,11 +10,14 @@ from typing import Any
 
 from autotune.bench.arena import Arena
 from autotune.bench.kernels import Flush
-from autotune.bench.prepare import Built
+from autotune.bench.prepare import Built, compiled_apart
 from autotune.bench.report import Fault, Limits
 from autotune.devices import BackendError, Batch, Event, Kernel, Session
 from autotune.model import Outcome
 from autotune.study import Launch
+
+_MOST_EVENTS = 10_000
+"""Launches of one call whose events are let go of at once, and not at the end of the trial."""
 
 INSENSITIVE_NS = 1_000_000
 """Runs of this length do not notice that their output was filled before."""
@@ -51,6 +54,7 @@ class Launcher:
         self._limits = limits
         self._announce = announce
         self._watch = watch
+        self._busy_ns = 0
         self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
@@ -61,15 +65,18 @@ class Launcher:
         self.finish()
         self.restore_s = time.monotonic() - began
         self._announce("run", limit_s)
-        events = []
+        first: Event = None
+        seen = set()
         for kernel, launch in built.kernels:
-            events.append(self._launch(kernel, launch))
-            if self._session.traits.builds_at_launch:
-                self._await_compilation(launch, events[-1])
+            last = self._launch(kernel, launch)
+            first = last if first is None else first
+            if self._session.traits.builds_at_launch and (key := compiled_apart(launch)) not in seen:
+                seen.add(key)
+                self._await_compilation(launch, last)
                 self._announce("run", limit_s)
                 self.finish()
         self.finish()
-        return self._session.span_ns(events[0], events[-1])
+        return self._session.span_ns(first, last)
 
     def repeat(self, built: Built, count: int, longest_ns: float) -> list[int]:
         """Run all launches `count` times, restored before each, and return the spans in ns.
@@ -85,10 +92,12 @@ class Launcher:
             if built.plan.cache == "cold":
                 with noticing_loss():
                     self._flush.run()
-            events = [self._launch(kernel, launch) for kernel, launch in built.kernels]
-            spans.append((events[0], events[-1]))
+            spans.append(self._run(built))
         self.finish()
-        return [self._session.span_ns(first, last) for first, last in spans]
+        times = [self._session.span_ns(first, last) for first, last in spans]
+        if len(built.kernels) * count > _MOST_EVENTS:
+            self._busy_ns += self._session.busy_ns()  # lets go of the events
+        return times
 
     def batch(
         self, built: Built, runs: int, longest_ns: float, hold: Callable[[], None], *, launches: bool = True
@@ -96,20 +105,18 @@ class Launcher:
         """Queue so many runs, restored before each, behind what `hold` enqueues, and wait for the end."""
         self._allow(runs, longest_ns)
         restored = [guarded for guarded in built.buffers if guarded.restored]
-        kernels = built.kernels if launches else []
         with noticing_loss(), self._session.batch(hold) as batch:
-            for _ in range(runs if kernels or restored else 0):
+            for _ in range(runs if launches or restored else 0):
                 for guarded in restored:
                     self._arena.restore(guarded)
-                for kernel, launch in kernels:
-                    self._launch(kernel, launch)
+                if launches:
+                    self._run(built)
         return batch
 
     def enqueue(self, built: Built) -> None:
         """Queue all launches once, on restored buffers and poisoned outputs, and wait for nothing."""
         self._put_back(built, "out")
-        for kernel, launch in built.kernels:
-            self._launch(kernel, launch)
+        self._run(built)
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
@@ -119,7 +126,16 @@ class Launcher:
     def busy_s(self) -> float:
         """Return the seconds that kernels executed for since the last call."""
         self.finish()
-        return self._session.busy_ns() * 1e-9
+        busy_ns, self._busy_ns = self._busy_ns + self._session.busy_ns(), 0
+        return busy_ns * 1e-9
+
+    def _run(self, built: Built) -> tuple[Event, Event]:
+        """Queue all launches of a run; return the first and the last."""
+        (kernel, launch), *others = built.kernels
+        first = last = self._launch(kernel, launch)
+        for kernel, launch in others:
+            last = self._launch(kernel, launch)
+        return first, last
 
     def _allow(self, runs: int, longest_ns: float) -> None:
         longest_s = self.restore_s + longest_ns * 1e-9
@@ -142,7 +158,9 @@ class Launcher:
 
     def _launch(self, kernel: Kernel, launch: Launch) -> Event:
         try:
-            return self._session.launch(kernel, launch.global_size, launch.local_size)
+            for position, argument in launch.counted:
+                self._session.set_arguments(kernel, [argument.create(self._session)], position)
+            return self._session.launch(kernel, launch.global_size, launch.local_size, launch.offset)
         except BackendError as error:
             raise Fault(Outcome.LAUNCH_ERROR, _refusal(launch, error)) from None
 

@@ -22,7 +22,7 @@ def once(device: DeviceInfo, message: Use | Keep) -> EndToEnd | Kept:
 def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
     """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
     inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
-    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.name in plan.outputs}
+    outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.writes}
     backend = load_backend(device.backend)  # Python's imports are no part of it
     begun = time.perf_counter()
     session = backend.open(device)
@@ -41,8 +41,11 @@ def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
         for name, data in inputs.items():
             session.write(memory[name], data)
         there = time.perf_counter()
-        for kernel, launch, _ in compiled.kernels:
-            session.launch(kernel, launch.global_size, launch.local_size)
+        for place in plan.sequence:
+            kernel, launch, _ = compiled.kernels[place]
+            for position, argument in launch.counted:
+                session.set_arguments(kernel, [argument.create(session)], position)
+            session.launch(kernel, launch.global_size, launch.local_size, launch.offset)
         session.finish()
         ran = time.perf_counter()
         for name, data in outputs.items():
@@ -76,5 +79,7 @@ def keep(device: DeviceInfo, plan: Plan) -> Kept:
 
 def _random(buffer: Buffer) -> Any:
     dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return np.zeros(buffer.nbytes // dtype.itemsize, dtype)
     count = buffer.nbytes // dtype.itemsize
     return (np.random.default_rng(1).random(count, dtype=np.float32) * 8).astype(dtype)

@@ -6,15 +6,18 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.bench.arena import Arena, Guarded, round_up
 from autotune.bench.report import Fault, first_error, located, too_large
+from autotune.bench.signature import check_signatures
 from autotune.bench.verify import Checker
 from autotune.devices import (
     ArgumentError,
     BackendError,
     BuildError,
     Event,
+    Guest,
     Kernel,
     KernelLimits,
     Memory,
@@ -22,12 +25,15 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study import Launch, Plan
+from autotune.study import Launch, Plan, struct_name
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A plan's program and, for each launch, a kernel within the device's limits."""
+    """A plan's program and, for each of its launches, a kernel within the device's limits.
+
+    Launches of one entry with the same arguments share a kernel.
+    """
 
     program: Program
     kernels: list[tuple[Kernel, Launch, KernelLimits]]
@@ -35,7 +41,10 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A plan ready to launch: kernels with their arguments set; `environment` holds registers, spills and memory."""
+    """A plan ready to launch: kernels with their arguments set, one by one in the order of a run.
+
+    `environment` holds registers, spills and memory.
+    """
 
     plan: Plan
     program: Program
@@ -44,20 +53,25 @@ class Built:
     environment: dict[str, str | int | float]
 
 
-def compile_plan(session: Session, plan: Plan, program: Program | None = None) -> Compiled:
+def compile_plan(session: Session | Guest, plan: Plan, program: Program | None = None) -> Compiled:
     """Build a plan's program, unless there is one, and a kernel for each launch.
 
     Raises Fault where it does not build, a kernel is missing or exceeds the device.
     """
     program = program or build(session, plan)
     kernels = []
+    made: dict[tuple[str, tuple[str, ...]], tuple[Kernel, KernelLimits]] = {}
     for number, launch in enumerate(plan.launches, 1):
+        key = (launch.entry, launch.arguments)
         try:
-            kernel = program.kernel(launch.entry)
-            limits = program.limits(kernel)
+            if key not in made:
+                fresh = program.kernel(launch.entry)
+                made[key] = fresh, program.limits(fresh)
         except BackendError as error:
             raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
+        kernel, limits = made[key]
         if kernel.num_args != len(launch.arguments):
+            check_signatures(session, plan)  # says it better, where the driver tells
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)
@@ -65,7 +79,7 @@ def compile_plan(session: Session, plan: Plan, program: Program | None = None) -
     return Compiled(program, kernels)
 
 
-def build(session: Session, plan: Plan) -> Program:
+def build(session: Session | Guest, plan: Plan) -> Program:
     """Build a plan's program. Raises Fault with the first error line of the log."""
     try:
         return session.build(plan.source, plan.options)
@@ -81,14 +95,14 @@ def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled:
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
-        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.view for guarded in buffers})
+        set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.argument for guarded in buffers})
     except BackendError as error:
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
         "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),
         "private_memory": max(limits.private_memory for _, _, limits in compiled.kernels),
     }
-    ready = [(kernel, launch) for kernel, launch, _ in compiled.kernels]
+    ready = [compiled.kernels[place][:2] for place in plan.sequence]
     return Built(plan, compiled.program, ready, buffers, {**facts, **compiled.program.resources})
 
 
@@ -98,12 +112,19 @@ def launch_ahead(session: Session, arena: Arena, plan: Plan, compiled: Compiled)
     PoCL compiles for the local size, and apart for grids of more than 65535 items in a dimension; what it
     compiled it keeps on disk for the other workers of this search. Raises BackendError.
     """
-    set_arguments(session, plan, compiled, {one.buffer.name: one.view for one in arena.prepare(plan)})
+    set_arguments(session, plan, compiled, {one.buffer.name: one.argument for one in arena.prepare(plan)})
+    done = set()
     for kernel, launch, _ in compiled.kernels:
-        if launch.local_size is not None:
+        if launch.local_size is not None and (key := compiled_apart(launch)) not in done:
+            done.add(key)
             sizes = zip(launch.global_size, launch.local_size, strict=True)
             some = [local if whole < 2**16 else min(whole, round_up(2**16, local)) for whole, local in sizes]
-            yield session.launch(kernel, some, launch.local_size)
+            yield session.launch(kernel, some, launch.local_size, launch.offset)
+
+
+def compiled_apart(launch: Launch) -> tuple[Any, ...]:
+    """Return what tells launches apart that PoCL compiles apart."""
+    return launch.entry, launch.local_size, tuple(whole < 2**16 for whole in launch.global_size), bool(launch.offset)
 
 
 def binary_hash(session: Session, program: Program) -> str:
@@ -111,7 +132,7 @@ def binary_hash(session: Session, program: Program) -> str:
     return hashlib.sha256(program.binary).hexdigest() if session.traits.hashes_binaries else ""
 
 
-def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
+def _check_limits(session: Session | Guest, plan: Plan, launch: Launch, limits: KernelLimits) -> None:
     # A driver that takes more than it reports adds to what a kernel declares, and refuses most of what is too much
     # by itself. Others corrupt memory.
     lax = session.traits.understates_limits
@@ -132,11 +153,16 @@ def _check_limits(session: Session, plan: Plan, launch: Launch, limits: KernelLi
 
 def set_arguments(session: Session, plan: Plan, compiled: Compiled, views: Mapping[str, Memory]) -> None:
     """Set the arguments of all kernels; `views` are the buffers on the device by name. Raises Fault."""
+    done = set()
     for kernel, launch, _ in compiled.kernels:
+        if (launch.entry, launch.arguments) in done:  # the same kernel
+            continue
+        done.add((launch.entry, launch.arguments))
         values = [views[name] if name in views else plan.arguments[name].create(session) for name in launch.arguments]
         try:
             session.set_arguments(kernel, values)
         except ArgumentError as error:
+            check_signatures(session, plan)
             raise _refused(plan, launch, error) from None
 
 
@@ -146,5 +172,5 @@ def _refused(plan: Plan, launch: Launch, error: ArgumentError) -> Fault:
     argument = plan.arguments[name]
     if argument.local_bytes:  # may be too large for this device only
         return Fault(Outcome.LAUNCH_ERROR, f"{launch.entry}: local argument {name}: {error}")
-    given = f"{argument.kind} of {argument.type} as argument {error.position + 1}, {name}"
+    given = f"{argument.kind} of {struct_name(argument.type)} as argument {error.position + 1}, {name}"
     return Fault(Outcome.COMPILE_ERROR, f"{launch.entry} does not take {given}: {error}")

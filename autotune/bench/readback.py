@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Guarded
 from autotune.devices import Session
-from autotune.study import Tolerance, numpy_type
+from autotune.study import Leaf, Tolerance, member_of, numpy_type
 
 _NONE = np.zeros(4, np.uint32)
 
@@ -62,26 +62,35 @@ class OnHost:
             [zlib.crc32(self._read(guarded, guarded.start, guarded.nbytes).data), 0, 0, 0], np.uint32
         )
 
-    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
         """Compare its logical part with what is expected, in 64 bits."""
         buffer = guarded.buffer
-        dtype, width = numpy_type(buffer.type)
-        place = tuple(slice(extent) for extent in buffer.shape)
+        dtype, _ = numpy_type(buffer.type)
 
         def look() -> NDArray[np.uint32]:
-            room = self._read(guarded, guarded.start, guarded.nbytes).view(dtype).reshape(*buffer.allocate, width)
-            expected = np.asarray(self._expected[buffer.name]).astype(dtype).reshape(-1)
-            return _compared(room[place].reshape(-1), expected, tolerance)
+            expected = member_of(np.asarray(self._expected[buffer.name]).astype(dtype), leaf).reshape(-1)
+            return compared(member_of(contents(self._session, guarded), leaf).reshape(-1), expected, tolerance)
 
         return look
 
     def _read(self, guarded: Guarded, start: int, nbytes: int) -> NDArray[np.uint8]:
+        guarded.pull(self._session)
         found = np.empty(nbytes, np.uint8)
         self._session.read(guarded.whole, found, start)
         return found
 
 
-def _compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
+def contents(session: Session, guarded: Guarded) -> NDArray[Any]:
+    """Read the logical part of a buffer back, in its shape."""
+    guarded.pull(session)
+    buffer = guarded.buffer
+    dtype, width = numpy_type(buffer.type)
+    room = np.empty((*buffer.allocate, width), dtype)
+    session.read(guarded.whole, room, guarded.start)
+    return room[tuple(slice(extent) for extent in buffer.shape)].reshape(buffer.data_shape)
+
+
+def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) -> NDArray[np.uint32]:
     """Return how many values are wrong, how many of them NaN, ~(index of the first), and the worst share's bits."""
     wide: type = np.longdouble if found.dtype.kind in "iu" else np.float64
     x: NDArray[Any] = found.astype(wide)

@@ -17,6 +17,7 @@ from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import Anchor
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Limits, Report
+from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session
@@ -41,7 +42,7 @@ class Bench:
     ) -> None:
         self._session = session
         self._arena = Arena(session, inputs)
-        self._checker = Checker(session, expected)
+        self._checker = Checker(session, expected, inputs)
         self._rules = rules
         self._limits = limits
         self._announce = announce
@@ -50,6 +51,7 @@ class Bench:
         self.clocks = Clocks(session, self._launcher)
         self.anchor = Anchor(self)
         self._compiled: dict[Any, Compiled] = {}
+        self._hints: dict[str, list[str]] = {}  # by source, of those whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
@@ -91,15 +93,17 @@ class Bench:
             )  # fmt: skip
         except Fault as fault:
             watch.lap("verify" if watch.seconds else "build")
+            reason = str(fault)
             if fault.outcome is Outcome.WRONG_RESULT:
                 self.refresh()
+                reason = "; ".join([reason, *self._hints.get(plan.source, ())])
             busy, fatal = 0.0, fault.fatal
             try:
                 busy = 0.0 if fatal else self._launcher.busy_s()
             except Fault:  # a refused launch may take the context along: the reason is still the refusal
                 fatal = True
             return Report(
-                fault.outcome, str(fault), **watch.seconds, busy_s=busy, build_log=fault.detail or log,
+                fault.outcome, reason, **watch.seconds, busy_s=busy, build_log=fault.detail or log,
                 environment=environment, fatal=fatal,
             )  # fmt: skip
 
@@ -109,9 +113,11 @@ class Bench:
         self._launcher.once(built, self._limits.first_s)
         outputs = {}
         for guarded in built.buffers:
-            if guarded.buffer.writes:
+            if guarded.buffer.name in plan.outputs:
+                guarded.pull(self._session)
                 outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
                 self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
+        outputs |= self._checker.values(built.buffers, plan.checks)
         verdict = self._checker.check(built.buffers, {})
         self.refresh()
         if verdict.reason:
@@ -133,6 +139,8 @@ class Bench:
         """Return a plan ready to launch, compiled once. Raises Fault."""
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
+        if plan.source not in self._hints:
+            self._hints[plan.source] = check_signatures(self._session, plan)
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
@@ -164,10 +172,13 @@ class Bench:
 
     def check_runs(self, built: Built, count: int, run_s: float) -> Verdict:
         """Check each of so many runs, on poisoned outputs; one takes about `run_s` with its check. Raises Fault."""
-        self._announce("verify", self._limits.floor_s + self._limits.multiple * count * run_s)
+        known_s = self._limits.floor_s + self._limits.multiple * count * run_s
+        self._announce("verify", known_s if run_s else self._limits.first_s)
         run = partial(self._launcher.enqueue, built)
         with noticing_loss():
-            verdict = self._checker.check(built.buffers, built.plan.outputs, inputs=True, run=run, runs=count)
+            verdict = self._checker.check(
+                built.buffers, built.plan.outputs, built.plan.checks, inputs=True, run=run, runs=count
+            )
         self._launcher.busy_s()  # lets go of the events
         return verdict
 
@@ -185,7 +196,7 @@ class Bench:
     def _check(self, built: Built, *, inputs: bool = False) -> Verdict:
         self._announce("verify", self._limits.first_s)  # not the plan's doing, and PoCL may have the check to compile
         with noticing_loss():
-            return self._checker.check(built.buffers, built.plan.outputs, inputs=inputs)
+            return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
     def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: list[int]) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""

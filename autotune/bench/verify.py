@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -16,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import POISON, Guarded
+from autotune.bench.checks import Checks
+from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, COMPARE, common_options
 from autotune.bench.readback import OnHost
 from autotune.devices import Kernel, Memory, Session
 from autotune.errors import StudyError
-from autotune.study import Buffer, Tolerance, numpy_type
+from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
 
 _GROUP = 64
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
@@ -31,14 +32,6 @@ values are wrong, how many of them NaN, ~(the index of the first), and the large
 a float's bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a check found: `reason` is empty where everything is right; `max_error` a share of the tolerance."""
-
-    reason: str = ""
-    max_error: float = 0.0
-
-
 class Looks(Protocol):
     """Ways to look at a buffer; `run` takes what they return."""
 
@@ -46,7 +39,7 @@ class Looks(Protocol):
 
     def checksum(self, guarded: Guarded) -> Any: ...
 
-    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any: ...
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any: ...
 
     def run(
         self, looks: Sequence[Any], repeated: Sequence[Any] = (), run: Callable[[], None] | None = None, runs: int = 1
@@ -63,9 +56,12 @@ class Looks(Protocol):
 class Checker:
     """Checks buffers of one session against the expected outputs."""
 
-    def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, session: Session, expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
         self._session = session
         self._expected = expected
+        self._checks = Checks(session, expected, inputs or {})
         on_device = session.traits.checks_on_device
         self._looks: Looks = OnDevice(session, expected) if on_device else OnHost(session, expected)
         self._tried: set[str] = set()
@@ -79,7 +75,8 @@ class Checker:
         looks = [self._looks.checksum(guarded) for guarded in new]
         for guarded in buffers:
             if guarded.buffer.name in self._expected and guarded.buffer.name not in self._tried:
-                looks += [self._looks.guards(guarded), self._looks.compare(guarded, Tolerance())]
+                looks.append(self._looks.guards(guarded))
+                looks += [self._looks.compare(guarded, leaf, Tolerance()) for leaf in leaves(guarded.buffer.type)]
                 self._tried.add(guarded.buffer.name)
         for guarded, words in zip(new, self._looks.run(looks) if looks else (), strict=False):
             guarded.checksum = int(words[0])
@@ -93,12 +90,13 @@ class Checker:
         self,
         buffers: Sequence[Guarded],
         outputs: Mapping[str, Tolerance],
+        checks: Mapping[str, Check] | None = None,
         *,
         inputs: bool = False,
         run: Callable[[], None] | None = None,
         runs: int = 1,
     ) -> Verdict:
-        """Check guards and outputs and, with `inputs`, that no input was overwritten.
+        """Check guards, outputs and what `checks` make of them and, with `inputs`, that no input was overwritten.
 
         `run` queues one run of the kernel: so many runs are made, the outputs of each checked, and the host waits once.
         """
@@ -106,9 +104,17 @@ class Checker:
         written = [g for g in buffers if g.buffer.name in outputs and g.buffer.name in self._expected]
         looks = [self._looks.guards(guarded) for guarded in buffers]
         looks += [self._looks.checksum(guarded) for guarded in read_only]
-        compare = [self._looks.compare(guarded, outputs[guarded.buffer.name]) for guarded in written]
-        found = iter(self._looks.run(looks, compare, run, runs))
-        worst, reasons = 0.0, []
+        parts = [(guarded, leaf) for guarded in written for leaf in leaves(guarded.buffer.type)]
+        compare = [self._looks.compare(guarded, leaf, outputs[guarded.buffer.name]) for guarded, leaf in parts]
+        tried = [Verdict()]
+
+        def run_and_check() -> None:
+            if run is not None:
+                run()
+            tried.append(self._checks.check(buffers, checks or {}))
+
+        found = iter(self._looks.run(looks, compare, run_and_check if checks else run, runs))
+        worst, reasons = max(one.max_error for one in tried), list[str]()
         for guarded, words in zip(buffers, found, strict=False):
             for where, count in zip(("before its start", "after its end"), words[:2], strict=True):
                 if count:
@@ -118,33 +124,46 @@ class Checker:
         for guarded, words in zip(read_only, found, strict=False):
             if int(words[0]) != guarded.checksum:
                 reasons.append(f"kernel overwrote its input {guarded.buffer.name}")
-        for guarded, words in zip(written, found, strict=True):
+        for (guarded, leaf), words in zip(parts, found, strict=True):
             worst = max(worst, float(words.view(np.float32)[3]))
             if words[0] or words[2]:  # a count may wrap around over many runs, a maximum does not
-                reasons.append(self._wrong(guarded, words, runs))
+                reasons.append(self._wrong(guarded, leaf, words, runs))
+        if failed := [one.reason for one in tried if one.reason]:
+            reasons.append(
+                failed[0] if runs == 1 else f"wrong now and then, in {len(failed)} of {runs} runs: {failed[0]}"
+            )
         return Verdict("; ".join(reasons), worst)
 
-    def _wrong(self, guarded: Guarded, words: Words, runs: int) -> str:
+    def values(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> dict[str, NDArray[Any]]:
+        """Return what each check gives now. Raises StudyError."""
+        return {name: self._checks.value(buffers, name, check) for name, check in checks.items()}
+
+    def _wrong(self, guarded: Guarded, leaf: Leaf, words: Words, runs: int) -> str:
         buffer = guarded.buffer
-        extent, stride = _walk(buffer)
+        extent, stride = _walk(buffer, leaf)
         index = int(~words[2])
         place = np.unravel_index(index, extent)
-        dtype, shape = numpy_type(buffer.type)[0], buffer.data_shape
+        dtype, shape = numpy_type(leaf.scalar)[0], (*buffer.shape, *(extent for extent, _ in leaf.axes))
         found = np.empty(1, dtype)
-        offset = sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
+        offset = leaf.offset + sum(int(i) * step for i, step in zip(place, stride, strict=True)) * dtype.itemsize
         self._session.read(guarded.whole, found, guarded.start + offset)
-        expected = np.asarray(self._expected[buffer.name]).reshape(-1)[index]
-        where = ", ".join(str(int(i)) for i in np.unravel_index(index, shape))
+        expected = member_of(np.asarray(self._expected[buffer.name]), leaf).reshape(-1)[index]
+        indices = [str(int(i)) for i in np.unravel_index(index, shape)]
+        element, inside = ", ".join(indices[: len(buffer.shape)]), ", ".join(indices[len(buffer.shape) :])
+        name = f"{buffer.name}{leaf.label}"
+        first = f"{buffer.name}[{element}]{leaf.label}" + (f"[{inside}]" if inside else "")
+        if not leaf.path:
+            first = f"{buffer.name}[{', '.join(indices)}]"
         unwritten = " (never written)" if _is_poison(found) else ""
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
-                f"wrong now and then: {int(words[0])} values of {buffer.name} in {runs} runs{nans}; "
-                f"first {buffer.name}[{where}], expected {expected.astype(dtype)}"
+                f"wrong now and then: {int(words[0])} values of {name} in {runs} runs{nans}; "
+                f"first {first}, expected {expected.astype(dtype)}"
             )
         return (
-            f"{int(words[0])} of {math.prod(shape)} values of {buffer.name} are wrong{nans}; "
-            f"first {buffer.name}[{where}] = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
+            f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
+            f"first {first} = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
         )
 
 
@@ -154,7 +173,7 @@ class OnDevice:
     def __init__(self, session: Session, expected: Mapping[str, NDArray[Any]]) -> None:
         self._session = session
         self._expected = expected
-        self._references: dict[str, Memory] = {}
+        self._references: dict[tuple[str, Leaf], Memory] = {}
         self._compare: dict[str, Kernel] = {}
         common = session.build(CHECKS, common_options(session))
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
@@ -171,13 +190,15 @@ class OnDevice:
     ) -> Sequence[Words]:
         """Launch a kernel for each look, and read what all of them found."""
         if len(looks) + len(repeated) > _SLOTS:
-            raise StudyError(f"more than {_SLOTS // 3} buffers in one kernel")
+            raise StudyError(f"more than {_SLOTS // 3} buffers or members of structs in one kernel")
         self._session.fill(self._results, 0, 0, _SLOTS * _WORDS * 4)
         for turn in range(runs):
             if run is not None:
                 run()
             due = [*enumerate(repeated, len(looks)), *(enumerate(looks) if turn == runs - 1 else ())]
-            for slot, (kernel, arguments) in due:
+            for guarded in {id(image): image for _, (image, *_) in due}.values():
+                guarded.pull(self._session)
+            for slot, (_, kernel, arguments) in due:
                 self._session.set_arguments(kernel, (*arguments, self._results, np.uint32(slot)))
                 self._session.launch(kernel, (self._items,), (_GROUP,))
         found = np.empty((_SLOTS, _WORDS), np.uint32)
@@ -188,33 +209,36 @@ class OnDevice:
         """Count the bytes of its guards that have changed."""
         start, stop, size = guarded.start, guarded.start + guarded.nbytes, guarded.size
         numbers = (np.uint64(start), np.uint64(stop), np.uint64(size), np.uint32(guarded.guard))
-        return self._guards, (guarded.whole, *numbers)
+        return guarded, self._guards, (guarded.whole, *numbers)
 
     def checksum(self, guarded: Guarded) -> Any:
         """Sum up its mixed words."""
         start, stop = guarded.start // 4, (guarded.start + guarded.nbytes + 3) // 4
-        return self._checksum, (guarded.whole, np.uint64(start), np.uint64(stop))
+        return guarded, self._checksum, (guarded.whole, np.uint64(start), np.uint64(stop))
 
-    def compare(self, guarded: Guarded, tolerance: Tolerance) -> Any:
-        """Compare its logical part with what is expected."""
+    def compare(self, guarded: Guarded, leaf: Leaf, tolerance: Tolerance) -> Any:
+        """Compare its logical part with what is expected: the numbers of one member, where it holds structs."""
         buffer = guarded.buffer
-        if buffer.name not in self._references:
-            self._upload(buffer)
-        extent, stride = _walk(buffer)
-        scalar = buffer.type.rstrip("0123456789")
-        real = np.float64 if scalar == "double" else np.float32
+        if (buffer.name, leaf) not in self._references:
+            self._upload(buffer, leaf)
+        extent, stride = _walk(buffer, leaf)
+        real = np.float64 if leaf.scalar == "double" else np.float32
         limits = (real(tolerance.relative), real(tolerance.absolute))
-        layout = (np.uint64(math.prod(extent)), np.array(extent, np.uint64), np.array(stride, np.uint64))
-        return self._compare[scalar], (guarded.view, self._references[buffer.name], *layout, *limits)
+        start = np.uint64(leaf.offset // numpy_type(leaf.scalar)[0].itemsize)
+        layout = (start, np.uint64(math.prod(extent)), np.array(extent, np.uint64), np.array(stride, np.uint64))
+        return (
+            guarded,
+            self._compare[leaf.scalar],
+            (guarded.view, self._references[buffer.name, leaf], *layout, *limits),
+        )
 
-    def _upload(self, buffer: Buffer) -> None:
-        dtype, _ = numpy_type(buffer.type)
-        data = np.asarray(self._expected[buffer.name]).astype(dtype)
-        self._references[buffer.name] = self._session.allocate(data.nbytes)
-        self._session.write(self._references[buffer.name], data)
-        scalar = buffer.type.rstrip("0123456789")
-        if scalar not in self._compare:
-            self._compare[scalar] = self._build(scalar)
+    def _upload(self, buffer: Buffer, leaf: Leaf) -> None:
+        dtype, _ = numpy_type(leaf.scalar)
+        data = np.ascontiguousarray(member_of(np.asarray(self._expected[buffer.name]), leaf).astype(dtype))
+        self._references[buffer.name, leaf] = self._session.allocate(data.nbytes)
+        self._session.write(self._references[buffer.name, leaf], data)
+        if leaf.scalar not in self._compare:
+            self._compare[leaf.scalar] = self._build(leaf.scalar)
 
     def _build(self, scalar: str) -> Kernel:
         integer = numpy_type(scalar)[0].kind in "iu"
@@ -237,17 +261,25 @@ def _is_poison(found: NDArray[Any]) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _walk(buffer: Buffer) -> tuple[list[int], list[int]]:
-    """Return four extents and the strides in components that walk the logical part of the allocation."""
-    _, width = numpy_type(buffer.type)
-    extent, stride, step = [width], [1], width
+def _walk(buffer: Buffer, leaf: Leaf) -> tuple[list[int], list[int]]:
+    """Return four extents and the strides, in numbers, that walk a leaf in the logical part of the allocation."""
+    dtype, width = numpy_type(buffer.type)
+    size, step = numpy_type(leaf.scalar)[0].itemsize, dtype.itemsize * width
+    axes = list(leaf.axes)
     for logical, allocated in zip(reversed(buffer.shape), reversed(buffer.allocate), strict=True):
-        if step == extent[0] * stride[0]:  # the dimensions inside are dense: one longer run
-            extent[0] *= logical
-        else:
-            extent.insert(0, logical)
-            stride.insert(0, step)
+        axes.insert(0, (logical, step))
         step *= allocated
+    extent, stride = [1], [1]
+    for many, nbytes in reversed(axes):
+        if many == 1:
+            continue
+        if extent == [1]:
+            extent, stride = [many], [nbytes // size]
+        elif nbytes // size == extent[0] * stride[0]:  # the dimensions inside are dense: one longer run
+            extent[0] *= many
+        else:
+            extent.insert(0, many)
+            stride.insert(0, nbytes // size)
     if len(extent) > 4:
         raise StudyError(f"buffer {buffer.name} is padded in more than three dimensions")
     missing = 4 - len(extent)

@@ -15,6 +15,7 @@ from autotune.cli import (
     best,
     check,
     compare,
+    cover,
     dashboard,
     devices,
     export,
@@ -24,6 +25,8 @@ from autotune.cli import (
     serve,
     studies,
     token,
+    verify,
+    worker,
 )
 from autotune.cli import report as reports
 from autotune.cli.output import report, say, write
@@ -94,6 +97,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare.compare_values,
     "report": reports.report_searches,
     "dashboard": dashboard.dashboard,
+    "cover": cover.cover,
+    "verify": verify.verify,
+    "worker": worker.worker,
     "export": export.export_trials,
     "import": import_.import_trials,
     "serve": serve.serve,

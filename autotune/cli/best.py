@@ -17,8 +17,7 @@ from autotune.cli.options import (
     StudyArgument,
 )
 from autotune.errors import UsageError
-from autotune.lookup import asking
-from autotune.lookup.formats import FORMATS
+from autotune.lookup import FORMATS, asking
 
 HELP = f"""
 Print the best stored configuration for a device and a size, and how it matches the question.

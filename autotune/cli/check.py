@@ -29,7 +29,7 @@ from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports.fresh import save_build
 from autotune.reports.told import trial_json
-from autotune.study import Problem, check_entries, check_reference
+from autotune.study import Problem, check_entries, check_inputs, check_reference
 from autotune.text import parse_choices, parse_size
 
 
@@ -78,6 +78,7 @@ def check(
     configuration = parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
     check_entries(tuned)
+    check_inputs(problem)
     check_reference(problem)
     built = {} if no_run else _build(problem, configuration, save_build, settings_, quiet=as_json)
     if as_json:
@@ -154,7 +155,7 @@ def _build(
     if trial.outcome is Outcome.COMPILE_ERROR:
         kernel = str(problem.study.text.kernel_path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
-        what = "does not build; its log:" if logged else f"does not build: {trial.reason}"
+        what = "does not build; its log:" if logged else trial.reason
         raise StudyError(what, where=kernel, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {

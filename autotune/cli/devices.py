@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from autotune.cli.options import JsonOption
+from autotune import cluster
+from autotune.cli.options import JsonOption, OnOption
 from autotune.cli.output import say, table, write_json
 from autotune.devices import select
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 
 
-def list_devices(as_json: JsonOption = False) -> None:
+def list_devices(on: OnOption = None, as_json: JsonOption = False) -> None:
     """List every OpenCL device: index, fingerprint, driver, limits; say what is amiss and the command that mends it.
 
     \b
     Examples:
       autotune devices
       autotune devices --json
+      autotune devices --on tcp://head:8786
     """
+    if on is not None:
+        _list_cluster(cluster.Address.parse(on), as_json)
+        return
     found = select.list_devices()
     if as_json:
         write_json([{"fingerprint": info.fingerprint, **asdict(info)} for info in found])
@@ -29,6 +34,19 @@ def list_devices(as_json: JsonOption = False) -> None:
         say(said)
     if not found:
         raise SetupError("no OpenCL device", hint="the lines above say how to get one")
+
+
+def _list_cluster(address: cluster.Address, as_json: bool) -> None:
+    found = sorted(cluster.list_devices(address), key=lambda one: (one.host, one.device.index))
+    if as_json:
+        write_json([{"fingerprint": one.device.fingerprint, "host": one.host, "worker": one.worker, "unfit": one.unfit,
+                     **asdict(one.device)} for one in found])  # fmt: skip
+    elif found:
+        headings = ("host", "", "device", "fingerprint", "driver", "left out")
+        table(headings, [(one.host, one.device.number, one.device.name, one.device.fingerprint, one.device.driver,
+                          one.unfit) for one in found])  # fmt: skip
+    else:
+        raise SetupError("no worker serves this cluster", hint=f"start one: autotune worker --on {address}")
 
 
 def _device_row(info: DeviceInfo) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`autotune export`: every trial as JSON lines, or a study's in another tool's format."""
+"""`autotune export`: every trial as JSON lines, a study's in another tool's format, its bests for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, Siz
 from autotune.cli.output import opened, say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
-from autotune.lookup.asking import device_meant
+from autotune.lookup import ARTEFACTS, collect, device_meant
 from autotune.store import Store
 from autotune.study import offered_choices
 from autotune.text import did_you_mean, in_quotes, parse_choices, parse_size
@@ -21,9 +21,11 @@ from autotune.text import did_you_mean, in_quotes, parse_choices, parse_size
 LINES = "jsonl"
 """Our own format: the only one that keeps everything."""
 
+FORMATS = (LINES, *ARTEFACTS, *WRITERS)
+
 
 def _known_format(name: str) -> str:
-    known = (LINES, *WRITERS)
+    known = FORMATS
     if name not in known:
         hint = f"known: {', '.join(known)}"
         raise UsageError(f"no format {name!r}{did_you_mean(name, known)}", where="--format", hint=hint)
@@ -35,36 +37,47 @@ def export_trials(
     output: Annotated[
         str,
         typer.Option(
-            "--format", metavar="FORMAT", help=f"One of {', '.join((LINES, *WRITERS))}.", callback=_known_format
+            "--format",
+            metavar="FORMAT",
+            help=f"One of {', '.join(FORMATS)}.",
+            callback=_known_format,
         ),
     ] = LINES,
     study: Annotated[
-        str | None, typer.Option("--study", metavar="STUDY", help="What to write in another tool's format.")
+        str | None, typer.Option("--study", metavar="STUDY", help="What to write in another format.")
     ] = None,
     device: DeviceOption = None,
     size: SizeOption = None,
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
+    embed: Annotated[bool, typer.Option("--embed", help="Put the kernel's text into a header or a table.")] = False,
 ) -> None:
     """Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
 
-    Or a study's trials in the format of another tool: of all devices, sizes and choices, or of those given. What a
-    format cannot say is left out, and counted on stderr.
+    Or a study's bests as one file for programs: a C99 and C++ `header` with a function that chooses by device and
+    size, or a `table` in JSON. Or a study's trials in the format of another tool. Of all devices and sizes, or of those
+    given; what a format cannot say is left out, and counted on stderr.
 
     \b
     Examples:
       autotune export > trials.jsonl
       autotune export trials.jsonl
+      autotune export sgemm_tuned.h --format header --study sgemm --embed
       autotune export cache.json --format kernel-tuner --study sgemm --device 0 --size 1024
       autotune export trials.db --format optuna --study sgemm && optuna-dashboard sqlite:///trials.db
     """
     if output == LINES:
-        if any(given is not None for given in (study, device, size, choice)):
+        if embed or any(given is not None for given in (study, device, size, choice)):
             raise UsageError("writes every trial", where="--format jsonl", hint="leave the options out")
         _export_lines(file, database)
         return
     if study is None:
         raise UsageError("writes the trials of one study", where=f"--format {output}", hint="say --study STUDY")
+    if output in ARTEFACTS:
+        _export_bests(output, file, study, device, size, choice, database, embed)
+        return
+    if embed:
+        raise UsageError("is for header and table", where="--embed", hint="leave it out")
     _export(output, file, study, device, size, choice, database)
 
 
@@ -79,6 +92,33 @@ def _export_lines(file: Path | None, database: str | None) -> None:
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
     say(f"{text.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
+
+
+def _export_bests(
+    format: str,
+    file: Path | None,
+    study_name: str,
+    selector: str | None,
+    sizes: list[str] | None,
+    choice: list[str] | None,
+    database: str | None,
+    embed: bool,
+) -> None:
+    """Write a study's bests in a format of ARTEFACTS; each `--size` is one of its own."""
+    study = load_study(study_name)
+    devices = [device_meant(selector, database).fingerprint] if selector is not None else []
+    wanted = [parse_size(size, study.sizes) for size in sizes or ()]
+    catalogue = collect(
+        study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
+        database=database,
+    )  # fmt: skip
+    written = ARTEFACTS[format](catalogue, embed=embed)
+    try:
+        with opened(file, "w") as out:
+            out.write(written)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
+    say(f"bests of {study.name} written: {len(catalogue.entries)}" + (f", to {file}" if file else ""))
 
 
 def _export(

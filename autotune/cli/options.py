@@ -13,7 +13,7 @@ from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.samplers import SAMPLERS
-from autotune.store.location import shown
+from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
 from autotune.text import did_you_mean, pairs, parse_size
 
@@ -57,6 +57,10 @@ ServerOption = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="Ask this server of autotune instead; with $AUTOTUNE_TOKEN."),
 ]
+OnOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://head:8786: see docs/cluster.md."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 FixOption = Annotated[
     list[str] | None,
@@ -86,7 +90,7 @@ RunLimitOption = Annotated[
     typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
 ]
 PythonOption = Annotated[
-    bool, typer.Option("--allow-python", help="Let the study's own Python reference function run.")
+    bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
 ]
 
 
@@ -94,7 +98,7 @@ def load_study(name: str) -> Study:
     """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
     text = find_study(name)
     if text.shadows is not None:
-        warn(f"{text.path} is used, not the bundled study of the same name")
+        warn(f"{text.file} is used, not the bundled study of the same name")
     return Study.from_text(text)
 
 

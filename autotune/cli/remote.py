@@ -17,8 +17,7 @@ from autotune.cli.options import assignments
 from autotune.cli.output import announce, facts, say, stderr, write, write_json
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import ProblemKey
-from autotune.lookup import Match
-from autotune.lookup.formats import FORMATS, flags, render
+from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.service import Server
 from autotune.store import Row

@@ -11,14 +11,14 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 
-def print_result(result: Result, study: str, database: str | None) -> None:
-    """Print the best, how it compares, what failed, where the time went, and what to type next."""
+def print_result(result: Result, study: str, database: str | None, on: str = "") -> None:
+    """Print the best, how it compares, what failed, where the time went, and what to type next (with `on`)."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
         rows += _best_rows(result, result.best)
     rows += _failure_rows(result)
-    rows += [("time spent", usage_text(result)), ("longer", _longer(result, study, database))]
+    rows += [("time spent", usage_text(result)), ("longer", _longer(result, study, database, on))]
     if result.best is not None:
         rows.append(("next", next_command(result, study, database)))
     facts(rows)
@@ -110,7 +110,7 @@ def usage_text(result: Result) -> str:
     return ", ".join(parts)
 
 
-def _longer(result: Result, study: str, database: str | None) -> str:
+def _longer(result: Result, study: str, database: str | None, on: str) -> str:
     """What searching longer would take, and the command that goes on from here."""
     space, tried = len(result.problem.space), result.trials + result.reused
     if tried >= space:
@@ -119,7 +119,7 @@ def _longer(result: Result, study: str, database: str | None) -> str:
     if result.trials:
         rate = result.trials / result.elapsed_s
         said += f", {text.number(60 * rate, 2)} a minute: all would take {text.duration((space - tried) / rate)}"
-    return f"{said}\n{_command('search', result, study, database)} --timeout 5m"
+    return f"{said}\n{_command('search', result, study, database)}{on} --timeout 5m"
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from autotune import devices, text, tuner
+from autotune import cluster, devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli import interrupt, progress, remote
+from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
     FixOption,
     JsonOption,
+    OnOption,
     PythonOption,
     RunLimitOption,
     SamplerOption,
@@ -27,6 +32,7 @@ from autotune.cli.options import (
     load_study,
     parse_configuration,
     parse_fix,
+    parse_sizes,
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
@@ -45,6 +51,10 @@ def search(
     study: StudyArgument = "sgemm",
     device: DeviceOption = None,
     size: SizeOption = None,
+    sizes_: Annotated[
+        list[str] | None,
+        typer.Option("--sizes", metavar="SIZES", help="Several sizes, within one budget: 1024,2048. Repeatable."),
+    ] = None,
     choice: ChoiceOption = None,
     trials: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N new trials.")] = None,
     timeout: Annotated[str | None, typer.Option(metavar="5m", help="Stop after this time: 90s, 5m, 1h30m.")] = None,
@@ -70,6 +80,10 @@ def search(
     run_limit: RunLimitOption = f"{FIRST_S:g}s",
     build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
     allow_python: PythonOption = False,
+    on: OnOption = None,
+    at_most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
+    ] = None,
     database: DatabaseOption = None,
     server: ServerOption = None,
     as_json_: JsonOption = False,
@@ -80,12 +94,20 @@ def search(
     best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
     about 40 seconds where none is given.
 
+    With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
+    together (40 seconds for each where nothing is given), and every size has a second turn where they allow it.
+    SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
+
     \b
     Examples:
       autotune search
       autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+      autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
+      autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
     """
+    if size and sizes_:
+        raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     if server is not None:
         at = remote.server_at(server, database)
@@ -107,19 +129,27 @@ def search(
         remote.search(at, study, asked, as_json_)
         return
     tuned = load_study(study)
-    sizes = parse_size(size or [], tuned.sizes)
+    several = parse_sizes(sizes_, tuned) if sizes_ else []
+    sizes = several[0] if several else parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)
     fixed = parse_fix(fix, tuned)
     limits = Limits(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
-    chosen = _devices(device)
+    run: Callable[..., Result] = tuner.run
+    if on is None:
+        chosen, again = _devices(device), ""
+    else:
+        address = cluster.Address.parse(on)
+        chosen, again = [cluster.choose_one(address, device)], f" --on {shlex.quote(on)}"
+        run = partial(cluster.run, address=address, most=at_most)
     problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
     starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
     for configuration in starts:
         problem.plan(configuration)  # raises SpaceError with the constraint it breaks
-    _announce(problem, len(chosen))
+    if not several:
+        _announce(problem, len(chosen))
     settings = Settings(limits=limits, allow_python=allow_python)
     request = Request(
         problem,
@@ -134,12 +164,18 @@ def search(
         cold=cold,
         settings=settings,
     )
+    if several:
+        problems = [problem, *(Problem(tuned, one, choices, chosen[0], fix=fixed) for one in several[1:])]
+        if not (trials or timeout or until_stale or until_gain):
+            request = replace(request, budget=Budget(seconds=DEFAULT_SECONDS * len(problems)))
+        sizes_command.search(request, problems, study, database, as_json=as_json_, run=run, on=again)
+        return
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
-        result = tuner.run(request, stop, on_progress=report)
+        result = run(request, stop, on_progress=report)
     if as_json_:
         write_json(as_json(result))
     else:
-        print_result(result, study, database)
+        print_result(result, study, database, again)
     if result.reason == "interrupted":
         raise typer.Exit(130)
     if result.failure is not None:

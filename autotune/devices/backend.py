@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,22 @@ class KernelLimits:
     private_memory: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KernelArgument:
+    """What a compiler says of one argument of a kernel.
+
+    `type_name`: as the source has it, without qualifiers (`float*`, `image2d_t`, `Particle`); `address`: `global`,
+    `constant`, `local` or `private`; `access`, of an image: `read_only`, `write_only`, `read_write`; `const`: it, or
+    what it points to.
+    """
+
+    name: str
+    type_name: str
+    address: str = "private"
+    access: str = ""
+    const: bool = False
+
+
 class Kernel(Protocol):
     """One entry of a program, with arguments of its own."""
 
@@ -156,6 +172,22 @@ class Session(Protocol):
     def region(self, buffer: Memory, offset: int, nbytes: int) -> Memory:
         """Return the part of a buffer that starts at `offset`, a multiple of `alignment`."""
 
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> Memory:
+        """Return a new image that kernels read and write, of one to three dimensions.
+
+        `shape` is as NumPy has it, the last extent OpenCL's width; `order` OpenCL's name (`RGBA`); `channel` the scalar
+        type (`uchar`). `write`, `read` and `copy` take it as a whole, its pixels dense. Raises BackendError where the
+        device has no images, or none of this kind.
+        """
+        raise BackendError("this backend has no images")
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> Any:
+        """Return what tells a kernel how to read images: OpenCL's names in small letters (`clamp_to_edge`, `linear`).
+
+        Raises BackendError where the device has none.
+        """
+        raise BackendError("this backend has no samplers")
+
     def fill(self, buffer: Memory, word: int, offset: int, nbytes: int) -> None:
         """Fill part of a buffer that starts at a multiple of four bytes with a 32-bit pattern; wait for nothing."""
 
@@ -171,14 +203,31 @@ class Session(Protocol):
     def build(self, source: str, options: Sequence[str] = ()) -> Program:
         """Build a program. Raises BuildError with the compiler's log."""
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel: buffers, NumPy scalars, or bytes of local memory as a plain integer.
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        """Return the arguments of each kernel of a program by its entry; those of which the driver does not tell lack.
 
-        Raises ArgumentError for one that the kernel does not take.
+        Raises BuildError with the compiler's log.
+        """
+        return {}
+
+    def set_arguments(
+        self, kernel: Any, arguments: Sequence[Memory | np.generic | NDArray[Any] | int], first: int = 0
+    ) -> None:
+        """Set arguments of a kernel from the first on: buffers, images, samplers, NumPy scalars and arrays of no
+        dimension with fields (structs), arrays of the components of a vector, or bytes of local memory as an integer.
+
+        Those set before stay; launches that are enqueued keep what they were enqueued with. Raises ArgumentError for
+        one that the kernel does not take.
         """
 
-    def launch(self, kernel: Any, global_size: Sequence[int], local_size: Sequence[int] | None) -> Event:
-        """Enqueue one kernel with the arguments it has."""
+    def launch(
+        self,
+        kernel: Any,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> Event:
+        """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 
     def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
         """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.
@@ -201,6 +250,75 @@ class Session(Protocol):
         """Wait for everything enqueued."""
 
 
+class Given(NamedTuple):
+    """What a program gives as an argument, looked at: memory, and how many bytes there are from where it begins.
+
+    An array also tells its type and shape, and whether its elements lie in C's order without gaps; plain memory
+    tells neither. `again` gives the memory of the very same object another time, where it may be asked so.
+    """
+
+    memory: Memory
+    nbytes: int
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+    in_order: bool = True
+    again: Callable[[Any], Memory] | None = None
+
+
+class Step(NamedTuple):
+    """One launch of a sequence. `given`: the positions of arguments that each run is given, and their names.
+
+    All other arguments are set before.
+    """
+
+    kernel: Kernel
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+    given: tuple[tuple[int, str], ...] = ()
+
+
+class Guest(Protocol):
+    """A program's own queue: kernels are built in its context and launched among what else it enqueues.
+
+    Raises BackendError from every method.
+    """
+
+    info: DeviceInfo
+    traits: Traits
+
+    def is_of(self, queue: object) -> bool:
+        """Say whether this is the queue."""
+
+    def shares(self, other: Guest) -> bool:
+        """Say whether programs built for one may be used by the other."""
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Return a new buffer that kernels read and write."""
+
+    def build(self, source: str, options: Sequence[str] = ()) -> Program:
+        """Build a program. Raises BuildError with the compiler's log."""
+
+    def restore(self, binary: bytes, options: Sequence[str] = ()) -> Program:
+        """Build a program from the binary of one that was built with these options. Raises BuildError."""
+
+    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
+        """Set all arguments of a kernel, as `Session.set_arguments` does."""
+
+    def look_at(self, value: object) -> Given | None:
+        """Return what a program gives as memory; None for what is none of this backend's."""
+
+    def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
+        """Return a function that enqueues all steps, one after another.
+
+        It first fills the memory in `zeroed`, so many bytes of each, with zeros. `chained`: a run uses what the one
+        before it has used, and comes after it, whatever order the queue has.
+        """
+
+
+Run = Callable[[Mapping[str, Any], Sequence[Event] | None], Event]
+"""Takes memory and NumPy scalars by name and the events to wait for; returns the last launch."""
+
+
 class Backend(Protocol):
     """One way of driving devices."""
 
@@ -214,6 +332,10 @@ class Backend(Protocol):
 
     def open(self, info: DeviceInfo) -> Session:
         """Open a device. Raises BackendError."""
+
+    def attach(self, queue: object) -> Guest | None:
+        """Return a program's own queue as one to build and launch for; None for what is no queue of this backend."""
+        return None
 
     def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
         """Return variables of a process whose builds are kept in a folder; `worker`: it is one of many here."""

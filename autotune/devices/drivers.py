@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.devices import linker
 from autotune.devices.backend import Traits
 from autotune.model import DeviceInfo
@@ -52,6 +54,9 @@ def describe(index: int, device: Any, library: str) -> DeviceInfo:
         pci=_pci(device),
         max_allocation=device.max_mem_alloc_size,
         compute_capability=capability,
+        constant_memory=device.max_constant_buffer_size,
+        sub_group_size=_sub_group_size(device),
+        images=bool(device.image_support),
     )
 
 
@@ -59,6 +64,14 @@ def _kind(device: Any) -> str:
     if device.type & _GPU:
         return "gpu"
     return "cpu" if device.type & _CPU else "accelerator"
+
+
+def _sub_group_size(device: Any) -> int:
+    """The largest that the device runs kernels with, as one of the vendors' queries tells it; 0 where none does."""
+    for query in ("sub_group_sizes_intel", "warp_size_nv", "wavefront_width_amd"):
+        with suppress(Exception):  # pyopencl's own, or the driver's refusal
+            return int(np.max(getattr(device, query)))
+    return 0
 
 
 def _uuid(device: Any, library: str) -> str:

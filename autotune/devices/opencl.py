@@ -1,7 +1,7 @@
 """OpenCL: the devices of this machine, and one of them as a session that builds, launches and times.
 
-The only file that imports pyopencl. Its own build cache is off: a killed worker would leave a stale lock
-there that stalls the next one for a minute.
+Beside opencl_guest.py the only file that imports pyopencl. Its own build cache is off: a killed worker would leave
+a stale lock there that stalls the next one for a minute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,19 @@ os.environ["PYOPENCL_NO_CACHE"] = "1"
 import pyopencl as cl
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import ArgumentError, BackendError, Batch, BuildError, KernelLimits, Traits
+from autotune.devices.backend import (
+    ArgumentError,
+    BackendError,
+    Batch,
+    BuildError,
+    Guest,
+    KernelArgument,
+    KernelLimits,
+    Traits,
+)
 from autotune.model import DeviceInfo
 
-_MOST_FILLED = 2**28
+MOST_FILLED = 2**28
 """Bytes filled by one command: on an H200 one of several GB never came back."""
 
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
@@ -47,11 +56,16 @@ def _said(call: str, code: int) -> str:
 
 @contextmanager
 def _reported() -> Iterator[None]:
+    """Raise BackendError for what OpenCL refuses inside."""
     try:
         yield
     except cl.Error as error:
-        said = _said(error.routine or "OpenCL", error.code)
-        raise BackendError(said, name=error_name(error.code)) from None
+        raise refused(error) from None
+
+
+def refused(error: cl.Error) -> BackendError:
+    """Return what OpenCL says as an error of ours."""
+    return BackendError(_said(error.routine or "OpenCL", error.code), name=error_name(error.code))
 
 
 def _devices() -> list[cl.Device]:
@@ -62,6 +76,16 @@ def _devices() -> list[cl.Device]:
             with suppress(cl.Error):
                 devices += platform.get_devices()
     return devices
+
+
+def _described(index: int, device: cl.Device) -> DeviceInfo:
+    return drivers.describe(index, device, cl._cl.__file__)
+
+
+def describe(device: cl.Device) -> DeviceInfo:
+    """Return what a program's own device is; -1 is the index of what is a part of one."""
+    with _reported():
+        return _described(next((at for at, one in enumerate(_devices()) if one == device), -1), device)
 
 
 class OpenCLProgram:
@@ -77,6 +101,12 @@ class OpenCLProgram:
             self.log = str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
         found = {name: [int(number) for number in pattern.findall(self.log)] for name, pattern in drivers.FACTS.items()}
         self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of its kernels."""
+        with _reported():
+            return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
 
     @property
     def binary(self) -> bytes:
@@ -115,6 +145,7 @@ class OpenCLSession:
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
             self._launched: list[cl.Event] | None = []  # None: nothing is profiled
             self._batches_ns = 0
+            self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
             self.cache = max(floor, self._device.global_mem_cache_size)
@@ -132,22 +163,73 @@ class OpenCLSession:
     def fill(self, buffer: cl.Buffer, word: int, offset: int, nbytes: int) -> None:
         pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
         with _reported():
-            for begin in range(0, words, _MOST_FILLED):
-                part = min(_MOST_FILLED, words - begin)
+            for begin in range(0, words, MOST_FILLED):
+                part = min(MOST_FILLED, words - begin)
                 cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
             for place in range(words, nbytes):
                 byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
                 cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
 
-    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> cl.Image:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no images")
+        extents = tuple(reversed(shape))
+        order_, type_ = getattr(cl.channel_order, order), _channel_type(channel, normalized)
+        kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
+        said = f"images of {len(extents)} dimensions, order {order} and type {channel}{' normalized' * normalized}"
         with _reported():
-            cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(data), dst_offset=offset, is_blocking=True)
+            offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
+            if (order_, type_) not in [(one.channel_order, one.channel_data_type) for one in offered]:
+                raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
+            made = cl.ImageFormat(order_, type_)
+        try:
+            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
+        except cl.Error as error:
+            what = (
+                f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            )
+            raise BackendError(what, name=error_name(error.code)) from None
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no samplers")
+        key = addressing, filtering, normalized
+        if key not in self._samplers:  # kept: a kernel holds its sampler by no reference on some drivers
+            mode, filter_ = getattr(cl.addressing_mode, addressing.upper()), getattr(cl.filter_mode, filtering.upper())
+            with _reported():
+                self._samplers[key] = cl.Sampler(self._context, normalized, mode, filter_)
+        return self._samplers[key]
+
+    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        data = np.ascontiguousarray(data)
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
+            with _reported():
+                cl.enqueue_copy(self._queue, buffer, plain, origin=origin, region=region, is_blocking=True)
+            return
+        with _reported():
+            cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
 
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
+        if isinstance(buffer, cl.Image):
+            origin, region = _whole(buffer)
+            with _reported():
+                cl.enqueue_copy(self._queue, plain, buffer, origin=origin, region=region, is_blocking=True)
+            return
         with _reported():
-            cl.enqueue_copy(self._queue, data, buffer, src_offset=offset, is_blocking=True)
+            cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
 
     def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
+        images = [one for one in (source, target) if isinstance(one, cl.Image)]
+        if images:
+            offset = target_offset if images[0] is source else source_offset
+            copy: Any = cl.enqueue_copy  # its types know no offset
+            origin, region = _whole(images[0])
+            with _reported():
+                copy(self._queue, target, source, offset=offset, origin=origin, region=region)
+            return
         with _reported():
             cl.enqueue_copy(
                 self._queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
@@ -157,9 +239,12 @@ class OpenCLSession:
         verbose = ("-cl-nv-verbose",) if self._nvidia else ()  # tells registers and spills
         with _reported():
             program = cl.Program(self._context, source)
+        return self._built(program, [*options, *verbose])
+
+    def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
             with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
-                program.build([*options, *verbose])
+                program.build(list(options))
         except cl.Error as error:
             log = OpenCLProgram(program, self._device).log
             raise BuildError(
@@ -170,19 +255,39 @@ class OpenCLSession:
             ) from None
         return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
-    def set_arguments(self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int]) -> None:
-        for position, value in enumerate(arguments):
+    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
+        built = self.build(source, [*options, "-cl-kernel-arg-info"])
+        found: dict[str, Sequence[KernelArgument]] = {}
+        with suppress(cl.Error, BackendError):
+            for entry in filter(None, built.entries):
+                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
+                    found[entry] = _signature(built.kernel(entry))
+        return found
+
+    def set_arguments(
+        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int], first: int = 0
+    ) -> None:
+        for position, value in enumerate(arguments, first):
             argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
+            if isinstance(value, np.ndarray):  # a vector or a struct: bytes
+                argument = np.frombuffer(value.tobytes(), np.uint8)
             try:
                 kernel.set_arg(position, argument)
             except cl.Error as error:
                 said = _said("clSetKernelArg", error.code)
                 raise ArgumentError(said, position, name=error_name(error.code)) from None
 
-    def launch(self, kernel: cl.Kernel, global_size: Sequence[int], local_size: Sequence[int] | None) -> cl.Event:
+    def launch(
+        self,
+        kernel: cl.Kernel,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None,
+        offset: Sequence[int] | None = None,
+    ) -> cl.Event:
         with _reported():
             local = tuple(local_size) if local_size is not None else None
-            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local)
+            start = tuple(offset) if offset is not None else None
+            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
             if self._launched is not None:
                 self._launched.append(event)
             return event
@@ -235,6 +340,45 @@ class OpenCLSession:
             self._queue.finish()
 
 
+def _signature(kernel: cl.Kernel) -> list[KernelArgument]:
+    ask, found = cl.kernel_arg_info, []
+    for position in range(kernel.num_args):
+        address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
+        access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
+        qualifiers: Any = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
+        kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
+        name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
+        if not kind or not name:
+            raise BackendError("the driver tells nothing of a kernel's arguments")
+        found.append(
+            KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
+        )
+    return found
+
+
+_CONST = cl.kernel_arg_type_qualifier.CONST
+_ADDRESSES = {
+    getattr(cl.kernel_arg_address_qualifier, name.upper()): name for name in ("global", "local", "constant", "private")
+}
+_ACCESSES = {
+    getattr(cl.kernel_arg_access_qualifier, name.upper()): name for name in ("read_only", "write_only", "read_write")
+}
+
+
+def _channel_type(channel: str, normalized: bool) -> int:
+    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 where it is normalized."""
+    if channel in ("half", "float"):
+        return int(getattr(cl.channel_type, {"half": "HALF_FLOAT", "float": "FLOAT"}[channel]))
+    bits = {"char": 8, "short": 16, "int": 32}[channel.removeprefix("u")]
+    sign = ("UNORM" if channel[0] == "u" else "SNORM") if normalized else "UNSIGNED" if channel[0] == "u" else "SIGNED"
+    return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
+
+
+def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return origin and region of all pixels."""
+    return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
+
+
 class OpenCL:
     """The backend."""
 
@@ -242,7 +386,7 @@ class OpenCL:
 
     def devices(self) -> list[DeviceInfo]:
         """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
-        return [drivers.describe(index, device, cl._cl.__file__) for index, device in enumerate(_devices())]
+        return [_described(index, device) for index, device in enumerate(_devices())]
 
     def traits(self, info: DeviceInfo) -> Traits:
         return drivers.traits(info)
@@ -255,6 +399,11 @@ class OpenCL:
 
     def diagnose(self) -> list[str]:
         return drivers.diagnose(self.devices())
+
+    def attach(self, queue: object) -> Guest | None:
+        from autotune.devices import opencl_guest  # which builds on this file
+
+        return opencl_guest.attach(queue)
 
     def missing(self, info: DeviceInfo) -> list[str]:
         return linker.missing() if drivers.is_pocl(info) else []

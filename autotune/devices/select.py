@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from autotune.devices.backend import Backend, Session, Traits
+from autotune.devices.backend import Backend, Guest, Session, Traits
 from autotune.devices.drivers import is_pocl, version
-from autotune.errors import DeviceError, SetupError
+from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.model import DeviceInfo
 from autotune.text import line
 
@@ -60,6 +60,14 @@ def traits(info: DeviceInfo) -> Traits:
 def open_session(info: DeviceInfo) -> Session:
     """Open a device of this machine. Raises BackendError, SetupError where its backend is not installed."""
     return load_backend(info.backend).open(info)
+
+
+def attach(queue: object) -> Guest:
+    """Return a program's own queue as one to build and launch for. Raises UsageError for what is none."""
+    for one in _loaded()[0]:
+        if (found := one.attach(queue)) is not None:
+            return found
+    raise UsageError(f"{type(queue).__name__} is no command queue", hint="give a pyopencl.CommandQueue")
 
 
 def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.exchange.document import Document, Entry
 from autotune.model import Configuration, Measurement, Trial, Value
-from autotune.store.fields import origin_fault
+from autotune.store import origin_fault
 from autotune.text import did_you_mean
 
 MOST_SHOWN = 8

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from autotune.devices import list_devices
 from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.exchange.document import Document
-from autotune.lookup import stored_devices
-from autotune.lookup.asking import Meant, device_meant
+from autotune.lookup import Meant, device_meant, stored_devices
 from autotune.text import parse_size
 
 HINT = "say --device: an index, a name that is stored, or a fingerprint such as nvidia-h200-132cu-140g"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,7 +62,7 @@ def _recording(
     imported: Sequence[Trial],
     environments: Sequence[Mapping[str, Any]],
 ) -> Recording:
-    entries = {launch.entry for launch in study.launches}
+    entries = set(study.entries)
     element = next(iter(study.outputs)).type
     headers = []
     for trial_format, told in ((str(told.get("format", "")), told.get(HEADER)) for told in environments):
@@ -76,7 +77,7 @@ def _recording(
         info,
         {name: parameter.values for name, parameter in study.parameters.items()},
         entries.pop() if len(entries) == 1 else study.name,
-        str(key.choices.get(element, element)),
+        re.sub(r"\{(\w+)\}", lambda match: str(key.choices.get(match[1], "")), element),
         own,
         imported,
         headers,

@@ -41,13 +41,14 @@ class KernelTuner:
 
     def read(self, document: Mapping[str, Any]) -> Document:
         """Return its trials."""
-        names = [text(name, "tune_params_keys") for name in listed(document["tune_params_keys"], "tune_params_keys")]
+        keys = listed(document.get("tune_params_keys"), "tune_params_keys")
+        names = [text(name, "tune_params_keys") for name in keys]
         found = Document(
             device=text(document.get("device_name"), "device_name"),
             kernel=text(document.get("kernel_name"), "kernel_name"),
             header=unknown(document, ["cache"]),
         )
-        for key, told in table(document["cache"], "cache").items():
+        for key, told in table(document.get("cache"), "cache").items():
             _take(found, names, table(told, f"cache.{key:.80}"), f"cache.{key:.80}")
         return found
 

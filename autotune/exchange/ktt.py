@@ -33,7 +33,7 @@ class Ktt:
 
     def read(self, document: Mapping[str, Any]) -> Document:
         """Return its trials."""
-        metadata = table(document["Metadata"], "Metadata")
+        metadata = table(document.get("Metadata"), "Metadata")
         unit = text(metadata.get("TimeUnit"), "Metadata.TimeUnit")
         if unit not in UNITS_NS:
             raise UsageError(f"no unit {unit!r:.40}", where="Metadata.TimeUnit", hint=f"known: {', '.join(UNITS_NS)}")
@@ -42,7 +42,7 @@ class Ktt:
             header=unknown(document, ["Results"]),
         )
         taken = moment(metadata.get("Timestamp"))
-        for place, entry in enumerate(listed(document["Results"], "Results")):
+        for place, entry in enumerate(listed(document.get("Results"), "Results")):
             where = f"Results.{place}"
             told = table(entry, where)
             status = text(told.get("Status"), f"{where}.Status")

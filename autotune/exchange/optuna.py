@@ -6,10 +6,12 @@ What was stopped early is pruned at its bound, and a failure has failed: Optuna 
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune import text
 from autotune.exchange.recording import Recording
@@ -19,18 +21,27 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
+class _Unsynced(sqlite3.Connection):
+    """Leaves it to the system when the new file reaches the disk: Optuna commits several times for each trial."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.execute("PRAGMA synchronous=OFF")
+        self.execute("PRAGMA journal_mode=MEMORY")
+
+
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     """Write a new SQLite database at a path where nothing is."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    arguments = {"connect_args": {"factory": _Unsynced}}
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=arguments)
     try:
         for recording in recordings:
             key = recording.key
             name = f"{key.study} {key.device} {text.pairs(key.size)} {text.pairs(key.choices)}".strip()
             study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
-            study.set_metric_names(["time_ns"])
             for told in ("study", "device", "kernel_hash"):
                 study.set_user_attr(told, getattr(key, told))
             study.add_trials([_frozen(trial, recording) for trial in (*recording.imported, *recording.own)])
@@ -59,5 +70,11 @@ def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
         user_attrs={name: text.line(value) for name, value in told.items() if value},
         intermediate_values={0: trial.time_ns} if bound else {},
     )
-    frozen.datetime_start, frozen.datetime_complete = trial.started, trial.finished
+    if trial.started is not None and trial.finished is not None:
+        frozen.datetime_start, frozen.datetime_complete = _local(trial.started), _local(trial.finished)
     return frozen
+
+
+def _local(moment: datetime) -> datetime:
+    """Return an instant as Optuna has it: local time that does not say so."""
+    return moment.astimezone().replace(tzinfo=None)

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from autotune.errors import ExpressionError
-from autotune.expression.syntax import EXTENSIONS, MAX_LENGTH, MAX_NODES, parse, read
+from autotune.expression.syntax import EXTENSIONS, MAX_LENGTH, MAX_NODES, parse, read, replaced
 from autotune.expression.tree import (
     FUNCTIONS,
     Compiled,
@@ -82,6 +82,14 @@ class Expression:
         has a constant part that cannot be computed (`9**9**9`, `1 / 0`).
         """
         return cls(text.strip() if isinstance(text, str) else repr(text), where)
+
+    def with_parts(self, parts: Mapping[str, Expression]) -> Expression:
+        """Return it with expressions in the place of names. Raises ExpressionError where that leaves the bounds."""
+        if not self.names & parts.keys():
+            return self
+        return Expression(
+            replaced(self.text, {name: part.text for name, part in parts.items()}, self.where), self.where
+        )
 
     @cached_property
     def _function(self) -> Compiled:

@@ -6,7 +6,7 @@ import ast
 import difflib
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from autotune.errors import ExpressionError
@@ -97,6 +97,27 @@ def read(text: str, where: str) -> ast.expr:
     except _NotAllowedError as error:
         what = str(error)
     raise ExpressionError(f"`{_shown(text)}` {what}", where=where, hint=hint)
+
+
+def replaced(text: str, parts: Mapping[str, str], where: str) -> str:
+    """Return a text of the language with texts in the place of names, as its tree has them; bounded in length."""
+    tree = _Replacement({name: read(part, where) for name, part in parts.items()}).visit(read(text, where))
+    found = ast.unparse(tree)
+    if len(found) > MAX_LENGTH:
+        raise ExpressionError(f"`{_shown(text)}` is longer than {MAX_LENGTH} characters with its names", where=where)
+    return found
+
+
+class _Replacement(ast.NodeTransformer):
+    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
+        self._parts = parts
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._parts.get(node.id, node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        node.args = [self.visit(part) for part in node.args]
+        return node
 
 
 def _shown(text: str) -> str:

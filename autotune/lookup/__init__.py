@@ -7,25 +7,31 @@ which loads the rooms for it.
     answer.py    the answer, where it is stored exactly as asked
     nearest.py   the nearest of what is stored, and what differs
     records.py   the database, read only
+    warm.py      the same question again, from memory
     formats/     the answer as text
-
-The names below are imported when first used.
+    artefacts/   a study's bests of all devices and sizes as one file for programs (loads the study's room)
 """
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best as Best
-    from autotune.lookup.answer import Match as Match
-    from autotune.lookup.answer import best as best
-    from autotune.lookup.answer import stored_devices as stored_devices
+from autotune.lookup import asking
+from autotune.lookup.answer import Best, Match, best, best_in, stored_devices
+from autotune.lookup.asking import DEFAULT_STUDY, Asked, Meant, best_of, device_meant
+from autotune.lookup.formats import FORMATS, flags, render
+from autotune.lookup.records import Records, open_records
 
-_NAMES = ("Best", "Match", "best", "stored_devices")
+if TYPE_CHECKING:
+    from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
+
+__all__ = [
+    "ARTEFACTS", "DEFAULT_STUDY", "FORMATS", "Asked", "Best", "Catalogue", "Match", "Meant", "Records", "asking",
+    "best", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render", "stored_devices",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
+    if name not in ("ARTEFACTS", "Catalogue", "collect"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autotune.lookup import answer
+    from autotune.lookup import artefacts
 
-    return getattr(answer, name)
+    return getattr(artefacts, name)

@@ -11,7 +11,7 @@ from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
 from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, median_interval
-from autotune.store.location import locate
+from autotune.store import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
 from autotune.text import clean, did_you_mean
 
@@ -34,6 +34,14 @@ class Match(StrEnum):
     DEFAULT = "default"  # nothing stored: the study's default configuration
 
 
+class Launched(NamedTuple):
+    """One kernel launch: its entry, global size and local size in work-items (None: the driver's choice)."""
+
+    entry: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] | None
+
+
 class Best(NamedTuple):
     """The answer: a configuration, how it matches, and where it comes from.
 
@@ -41,7 +49,8 @@ class Best(NamedTuple):
     (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
     `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
-    `flops` (operations per run) is filled where it is stored or was asked for.
+    `flops` (operations per run) is filled where it is stored or was asked for. `launches` tells entry, global and local
+    size (None: the driver's choice) of each kernel launch of a run in order, where it was asked for.
     """
 
     study: str
@@ -63,6 +72,13 @@ class Best(NamedTuple):
     database: str = ""
     options: tuple[str, ...] = ()
     flops: float | None = None
+    launches: tuple[Launched, ...] = ()
+
+    @property
+    def defines(self) -> dict[str, str]:
+        """The value of each `-D` among the options by its name, as the compiler gets it."""
+        found = (option[2:].partition("=") for option in self.options if option.startswith("-D"))
+        return {name: value if equals else "1" for name, equals, value in found}
 
 
 class Question(NamedTuple):
@@ -87,20 +103,27 @@ def best(
     database: str | None = None,
     device: DeviceInfo | None = None,
     rated: bool = False,
+    launches: bool = False,
 ) -> Best:
     """Return the best stored configuration of a study at a size, with choices, on a device model.
 
     `device` is the device itself where it was looked at: only then is its driver compared. Where nothing
     stored can answer, the study's default configuration is returned and the match says `default`. `rated` also
-    fills in the operations per run where they are not stored. Raises StoreError, StudyError, SpaceError, DeviceError,
-    and UsageError where a size or a choice is not exactly the study's.
+    fills in the operations per run where they are not stored, `launches` the launches. Raises StoreError, StudyError,
+    SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
     """
     for what, given, known in (("size", size, default_size(text)), ("choice", choices, default_choices(text))):
         if given.keys() != known.keys():
             raise _misnamed(what, given, known)
     location = locate(database)
     with open_records(location) as records:
-        return best_in(records, str(location), text, size, choices, fingerprint, device, rated)
+        found = best_in(records, str(location), text, size, choices, fingerprint, device, rated)
+        if launches:
+            from autotune.lookup.nearest import launched
+
+            asked = Question(text, problem_key(text, size, choices, fingerprint), {}, records, device, "", "", [])
+            found = found._replace(launches=launched(asked, found.configuration))
+        return found
 
 
 def best_in(

@@ -15,7 +15,7 @@ from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup.answer import Best, Match, best_in, stored_devices
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
-from autotune.store.location import locate, shown
+from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
@@ -136,7 +136,7 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = 
 def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
     """Yield warnings and notes: how the match falls short, and the command that would mend it."""
     if text.shadows is not None:
-        yield f"warning: {text.path} is used, not the bundled study of the same name"
+        yield f"warning: {text.file} is used, not the bundled study of the same name"
     if found.match is not Match.EXACT:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, misfit
-from autotune.lookup.answer import Best, Match, Question, built, found, left_out, table
+from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
+from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.records import Told
 from autotune.study import default_configuration, space_hash
 
@@ -34,6 +34,12 @@ class _Candidate(NamedTuple):
 def answer(asked: Question, rated: bool) -> Best:
     """Answer as nearly as what is stored allows; with the study's default where nothing does."""
     return _Nearest(asked, rated).answer()
+
+
+def launched(asked: Question, configuration: Mapping[str, Value]) -> tuple[Launched, ...]:
+    """Return the launches of a configuration as the study has them: anybody may have written what is stored of them."""
+    plan = _Nearest(asked, rated=False).problem.plan(configuration)
+    return tuple(Launched(launch.entry, launch.global_size, launch.local_size) for launch in plan.launches)
 
 
 class _Nearest:
@@ -193,7 +199,7 @@ class _Nearest:
     @cached_property
     def problem(self) -> Problem:
         """The study at this size on this device: as it is here, else as last stored, else a typical one."""
-        from autotune.store.records import device_of
+        from autotune.store import device_of
         from autotune.study import Problem
 
         device = self.asked.device
@@ -214,57 +220,3 @@ def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
 def _distance(here: Size, asked: Size) -> float:
     """Return how far two sizes are apart: the sum of the doublings in each dimension."""
     return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
-
-
-# Devices that are alike -----------------------------------------------------------------------------------
-
-_CAPABILITIES = (
-    (r"b[23]00|gb[23]00", "10.0"),
-    (r"rtx-50\d0|rtx-pro-\d+-blackwell", "12.0"),
-    (r"h[128]00|h20|gh200", "9.0"),
-    (r"rtx-40\d0|l4|l40s?|rtx-\d+-ada", "8.9"),
-    (r"rtx-30\d0|a10g?|a16|a2|a40|rtx-a\d+", "8.6"),
-    (r"a100|a30|a800", "8.0"),
-    (r"rtx-20\d0|gtx-16\d0|t4g?|titan-rtx|quadro-rtx-\d+", "7.5"),
-    (r"v100s?|titan-v", "7.0"),
-    (r"gtx-10\d0|p4|p40|titan-xp?", "6.1"),
-    (r"p100", "6.0"),
-)
-"""Compute capabilities of NVIDIA's models, for those that no database here has seen.
-
-Source: NVIDIA, CUDA GPU compute capability, https://developer.nvidia.com/cuda-gpus.
-"""
-
-
-def vendor(fingerprint: str) -> str:
-    """Return the first word of a fingerprint: `nvidia`."""
-    return fingerprint.partition("-")[0]
-
-
-def kind(fingerprint: str) -> str:
-    """Return `cpu` or `gpu` (which includes accelerators): only a CPU's fingerprint ends without its memory."""
-    return "cpu" if fingerprint.endswith("cu") else "gpu"
-
-
-def compute_units(fingerprint: str) -> int:
-    """Return the compute units in a fingerprint; 0 where it names none."""
-    found = re.search(r"(\d+)cu(-\d+g)?$", fingerprint)
-    return int(found[1]) if found else 0
-
-
-def architecture(fingerprint: str, capability: str = "") -> str:
-    """Return a word that devices of one architecture share; "" where it cannot be told.
-
-    NVIDIA: the compute capability that the driver told, else that of the model's name. AMD: the `gfx` name,
-    without its stepping. CPUs: the vendor, since one OpenCL compiler serves them all.
-    """
-    maker = vendor(fingerprint)
-    if kind(fingerprint) == "cpu":
-        return f"{maker} cpu"
-    name = re.sub(r"-\d+cu(-\d+g)?$", "", fingerprint.removeprefix(f"{maker}-"))
-    if maker == "nvidia":
-        words = f"-{name}-"
-        capability = capability or next((c for names, c in _CAPABILITIES if re.search(f"-({names})-", words)), "")
-        return f"nvidia {capability}" if capability else ""
-    gfx = re.search(r"gfx(\d+)[0-9a-f]{2}\b", name)
-    return f"{maker} gfx{gfx[1]}" if gfx else ""

@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Evaluator as Evaluator
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
+    from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.process import WorkerProcess as WorkerProcess
+    from autotune.pool.sizing import count_builders as count_builders
 
 _HOMES = {
     "DeviceEvaluator": "evaluator",
     "Evaluator": "contract",
+    "RunFolder": "folder",
     "Settings": "contract",
     "Stopped": "lock",
     "WorkerProcess": "process",
+    "count_builders": "sizing",
 }
 
 

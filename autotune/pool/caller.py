@@ -1,4 +1,4 @@
-"""Runs a study's reference function in a process of its own, which is killed when it overruns."""
+"""Runs a study's function in a process of its own, which is killed when it overruns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: 
     try:
         code = process.wait(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        what = f"the reference function took more than {text.duration(limit_s)}"
+        what = f"the function took more than {text.duration(limit_s)}"
         raise StudyError(what, where=path.name, hint="allow it more with --run-limit 10m") from None
     finally:
         with suppress(ProcessLookupError):  # what it started, too
@@ -74,4 +74,4 @@ def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
     except StudyError:
         raise
     except Exception as error:
-        raise StudyError(f"the reference function left no answer ({ended})", where=path.name) from error
+        raise StudyError(f"the function left no answer ({ended})", where=path.name) from error

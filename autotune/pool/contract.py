@@ -14,12 +14,16 @@ from autotune.model import Configuration, Measurement, Trial
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests."""
+    """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests.
+
+    `stops_slow`: what is slower than the best is not timed to the end.
+    """
 
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     builders: int | None = None
     allow_python: bool = False
+    stops_slow: bool = True
 
 
 class Evaluator(Protocol):

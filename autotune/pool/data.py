@@ -81,12 +81,12 @@ def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, all
     """Return the set-up of workers. Raises StudyError, SetupError where the folder takes no more
     files, and whatever a reference in Python raises.
     """
-    inputs = input_data(problem)
     python = caller(folder, limits.first_s) if allow_python else None
+    inputs = input_data(problem, python=python, room=available)
     expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
     typed = {
-        name: data.astype(numpy_type(problem.outputs[name].type)[0], copy=False)
+        name: data.astype(numpy_type(problem.outputs[name].type)[0], copy=False) if name in problem.outputs else data
         for name, data in (expected or {}).items()
     }
     return Setup(

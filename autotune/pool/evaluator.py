@@ -59,6 +59,7 @@ class DeviceEvaluator:
         self._problem = problem
         self._device = devices[0]
         self._limits = settings.limits
+        self._stops_slow = settings.stops_slow
         self.best_ns: float | None = None
         self._locks = lock_devices(devices, stop)
         self._folder = RunFolder()
@@ -279,7 +280,7 @@ class DeviceEvaluator:
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
-        if trial.outcome is Outcome.OK and not trial.paced_ns > (self.best_ns or math.inf):
+        if self._stops_slow and trial.outcome is Outcome.OK and not trial.paced_ns > (self.best_ns or math.inf):
             self.best_ns = trial.paced_ns
         self._done.put((task, report, trial))
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from autotune.model import Outcome
 from autotune.store import Store, survey
-from autotune.store.survey import UNFINISHED, Row, Search
 
 MOST_DOTS = 1000
 """Trials that a chart shows."""
@@ -29,7 +28,7 @@ _FEW = 50
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
-def course(store: Store, searches: Sequence[Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
+def course(store: Store, searches: Sequence[survey.Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
     """Return how some searches of one problem went, one after another, as if they had been one.
 
     `outcomes` counts all trials, `running` those that have begun and not ended. `dots` holds lists of one length:
@@ -48,9 +47,9 @@ def course(store: Store, searches: Sequence[Search], *, most: int = MOST_DOTS) -
             counts[outcome.value] += count
     sample = survey.sampled(store, numbers, most, sum(counts.values()))
     clock = _Clock(searches)
-    dots = [row for row in sample.rows if row.outcome.value not in UNFINISHED]
+    dots = [row for row in sample.rows if row.outcome.value not in survey.UNFINISHED]
     places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
-    finished = sum(count for outcome, count in counts.items() if outcome not in UNFINISHED)
+    finished = sum(count for outcome, count in counts.items() if outcome not in survey.UNFINISHED)
     elapsed = clock.elapsed()
     return {
         "trials": finished,
@@ -74,7 +73,7 @@ def course(store: Store, searches: Sequence[Search], *, most: int = MOST_DOTS) -
 class _Clock:
     """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
 
-    def __init__(self, searches: Sequence[Search], now: datetime | None = None) -> None:
+    def __init__(self, searches: Sequence[survey.Search], now: datetime | None = None) -> None:
         self._now = now or datetime.now(UTC)
         self._begun: dict[int, datetime] = {}
         self._before: dict[int, float] = {}
@@ -85,7 +84,7 @@ class _Clock:
             self._before[search.number] = self._whole
             self._whole += max(0.0, (ended - (begun or ended)).total_seconds())
 
-    def at(self, row: Row) -> float:
+    def at(self, row: survey.Row) -> float:
         """Return the seconds after which a trial ended."""
         begun = self._begun[row.search]
         ended = moment(row.finished) or moment(row.started) or begun
@@ -105,7 +104,7 @@ def moment(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _columns(rows: Sequence[Row], places: dict[int, int], clock: _Clock) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[survey.Row], places: dict[int, int], clock: _Clock) -> dict[str, list[Any]]:
     parameters = list(dict.fromkeys(name for row in rows for name in row.configuration))
     return {
         "trial": [row.number for row in rows],
@@ -122,7 +121,7 @@ def _best(
     store: Store,
     tally: Mapping[int, Mapping[tuple[Outcome, str], int]],
     stride: int,
-    dots: Sequence[Row],
+    dots: Sequence[survey.Row],
     places: dict[int, int],
     clock: _Clock,
 ) -> dict[str, list[Any]]:
@@ -147,9 +146,9 @@ def _place(number: int, known: Sequence[int], places: dict[int, int], stride: in
     return max(1, places[known[place]] - min(stride, known[place] - number))
 
 
-def improvements(rows: Iterable[Row]) -> list[Row]:
+def improvements(rows: Iterable[survey.Row]) -> list[survey.Row]:
     """Return the verified trials that were faster, by their first median, than all that began before them."""
-    found: list[Row] = []
+    found: list[survey.Row] = []
     for row in rows:
         faster = not found or (row.time_ns or 0) < (found[-1].time_ns or 0)
         if row.outcome is Outcome.OK and row.time_ns and row.time_ns > 0 and faster:
@@ -157,13 +156,13 @@ def improvements(rows: Iterable[Row]) -> list[Row]:
     return found
 
 
-def failures(rows: Iterable[Row], counts: Counter[str]) -> list[dict[str, Any]]:
+def failures(rows: Iterable[survey.Row], counts: Counter[str]) -> list[dict[str, Any]]:
     """Return failures by outcome and by what they say, numbers in it apart; most of all first, latest example.
 
     `count` is how many of the listed ones say so, `of` how many failures of the outcome were listed, `all` how many
     there are.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[survey.Row]] = {}
     for row in rows:
         first = next(iter(row.reason.strip().splitlines()), "")
         groups.setdefault((row.outcome.value, _NUMBER.sub("#", first)), []).append(row)

@@ -17,7 +17,6 @@ from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.ranking import median, median_interval, speedup
 from autotune.store import Store, survey
-from autotune.store.survey import Row
 from autotune.text import giga_rate
 
 MOST = 1200
@@ -45,7 +44,7 @@ class Sample(NamedTuple):
     """
 
     measured: list[Measured]
-    others: list[Row]
+    others: list[survey.Row]
     ranked: list[int]
     trials: int
     stride: int
@@ -231,7 +230,7 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
     return [distribution(number, rows[number], again[number]["samples_ns"]) for number in chosen if number in again]
 
 
-def distribution(number: int, row: Row, samples: Sequence[int]) -> dict[str, Any]:
+def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
     """Return the samples of a trial with what `spread` tells of them."""
     return {"trial": number, "configuration": dict(row.configuration), **spread(samples)}
 

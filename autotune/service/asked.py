@@ -9,7 +9,7 @@ from typing import Any
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo
 from autotune.service import uploads
-from autotune.store.records import device_of
+from autotune.store import device_of
 from autotune.study import Problem, Study, confined, effects
 
 

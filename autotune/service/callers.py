@@ -24,8 +24,7 @@ from fastapi import Request, Response
 
 from autotune.service.answers import Refused
 from autotune.service.config import Config
-from autotune.store import ROLES, ServerStore
-from autotune.store.tokens import CONSOLE, new_token
+from autotune.store import CONSOLE, ROLES, ServerStore, new_token
 
 COOKIE = "autotune"
 CSRF_HEADER = "x-csrf-token"

@@ -23,7 +23,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from autotune.errors import AutotuneError
-from autotune.store.records import ordered
+from autotune.store import ordered
 
 Tell = Callable[[Mapping[str, Any]], None]
 

@@ -357,15 +357,15 @@ def _is_path(study: str | Path) -> bool:
 
 def _upload(path: Path) -> dict[str, Any]:
     """Return a study as it is uploaded: its text, and each file that it reads by the name it has there."""
-    from autotune.study import find_study, recorded
+    from autotune.study import find_study, watched
 
-    with recorded() as read:
+    with watched() as looked_for:
         text = find_study(str(path) if "/" in str(path) or path.suffix == ".toml" else f"./{path}")
         _ = text.study_hash
     roots = [text.path.parent, text.kernel_path.parent, text.path.parent.parent / "kernels"]
     files: dict[str, Path] = {}
-    for file in dict.fromkeys(read):
-        if file == text.path:
+    for file in map(Path, sorted(looked_for)):
+        if not file.is_file() or file.resolve() == text.path.resolve():
             continue
         name = _name_in(file, roots)
         if files.setdefault(name, file).resolve() != file.resolve():

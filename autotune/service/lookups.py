@@ -20,9 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from autotune.errors import AutotuneError
-from autotune.lookup import Best, Match
-from autotune.lookup.asking import DEFAULT_STUDY, Asked, best_of
-from autotune.lookup.formats import FORMATS, render
+from autotune.lookup import DEFAULT_STUDY, FORMATS, Asked, Best, Match, best_of, render
 from autotune.model import DeviceInfo
 from autotune.service.answers import Refused, answer
 from autotune.service.callers import Caller

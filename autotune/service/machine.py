@@ -9,7 +9,7 @@ from autotune.devices import choose
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.service.answers import Refused
-from autotune.store.records import device_of
+from autotune.store import device_of
 
 
 class Machine:

@@ -12,8 +12,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from autotune import __version__
-from autotune.lookup.asking import DEFAULT_STUDY
-from autotune.lookup.formats import FORMATS
+from autotune.lookup import DEFAULT_STUDY, FORMATS
 from autotune.model import Outcome
 from autotune.reports.told import row_json
 from autotune.service import submit as submitting

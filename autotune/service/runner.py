@@ -17,8 +17,7 @@ from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
-from autotune.store import ServerStore, Submission
-from autotune.store.submissions import DONE, FAILED, QUEUED, STOPPED, STOPPING
+from autotune.store import DONE, FAILED, QUEUED, STOPPED, STOPPING, ServerStore, Submission
 
 ATTEMPTS = 10
 """How often a search is begun that gets nowhere: one that takes the server down each time is not begun again."""

@@ -16,7 +16,7 @@ from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore
-from autotune.study import Study, StudyText, find_study, recorded, study_paths
+from autotune.study import Study, StudyText, find_study, study_paths, watched
 
 _KEPT = 64
 
@@ -86,11 +86,11 @@ class Studies:
         if known is None or stamps != known.stamps:
             if name not in study_paths():
                 return None
-            with recorded() as files:
+            with watched() as files:
                 text = find_study(name)
                 _ = text.study_hash
             hiding = Path("studies") / f"{name}.toml"
-            known = _Own(text, {path: _stamp(path) for path in (*files, hiding)}, 0.0)
+            known = _Own(text, {path: _stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 

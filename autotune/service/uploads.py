@@ -91,15 +91,25 @@ def read(path: Path, *, allow_python: bool) -> tuple[StudyText, Study]:
     """Return an unpacked study, all of it read. Raises StudyError for what is wrong, or not to be run here."""
     with confined(path.parent):
         text = read_study(path)
-        reference = text.table.get("reference")
-        if isinstance(reference, Mapping) and "python" in reference and not allow_python:
-            hint = "give it as numpy or as a kernel, or have the server started with --allow-python"
-            raise StudyError("this server runs no Python of others", where="reference.python", hint=hint)
+        if not allow_python and (where := _python_in(text.table)):
+            hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
+            raise StudyError("this server runs no Python of others", where=where, hint=hint)
         study = Study.from_text(text)
         if study.name != text.name or callable(study.reference.function):
             raise StudyError("holds what only a caller in Python can give", where="reference")
         _ = text.kernel_hash, text.study_hash  # read while only its own files can be
         return text, study
+
+
+def _python_in(table: Mapping[str, Any]) -> str:
+    """Return the key of a study that names Python to be run; "" where none does."""
+    arguments = table.get("arguments")
+    entries = {"reference": table.get("reference")}
+    if isinstance(arguments, Mapping):
+        entries |= {
+            f"arguments.{name}.data": one.get("data") for name, one in arguments.items() if isinstance(one, dict)
+        }
+    return next((f"{key}.python" for key, one in entries.items() if isinstance(one, Mapping) and "python" in one), "")
 
 
 def digest(upload: Mapping[str, Any]) -> str:

@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
 from autotune.errors import AutotuneError
-from autotune.lookup import Best, asking
-from autotune.lookup.answer import best_in
-from autotune.lookup.records import open_records
+from autotune.lookup import Best, asking, best_in, open_records
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.reports import sides
 from autotune.service.answers import Refused
-from autotune.store import StoredSearch, StoredTrial, Submission
-from autotune.store.location import locate
-from autotune.store.submissions import OPEN, QUEUED, RUNNING, STOPPED, STOPPING
+from autotune.store import OPEN, QUEUED, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission, locate
 from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 

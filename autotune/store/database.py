@@ -78,19 +78,19 @@ class ConnectionLost(StoreError):
 @contextmanager
 def clear_errors(location: Location) -> Iterator[None]:
     """Turn whatever the database says into one StoreError; ConnectionLost where asking again may help."""
-    where = str(location)
     try:
         yield
     except DBAPIError as error:
+        where = str(location)
         found = database_error(where, error.orig)
         if location.url:
             kind = ConnectionLost if _is_lost(error) else StoreError
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
     except SQLAlchemyError as error:
-        raise damaged_database(where, location.scrubbed(str(error))) from error
+        raise damaged_database(str(location), location.scrubbed(str(error))) from error
     except sqlite3.DatabaseError as error:
-        raise database_error(where, error) from error
+        raise database_error(str(location), error) from error
 
 
 @contextmanager

@@ -58,13 +58,17 @@ MOST_WORK = 1e300
 
 def _made_fault(entry: object) -> str:
     """Return what is wrong with what a trial tells of its build; "" where it may enter."""
-    if not isinstance(entry, dict) or set(entry) != {"options", "launches", "flops", "bytes", "work"}:
+    known = {"options", "launches", "flops", "bytes", "work"}
+    if not isinstance(entry, dict) or set(entry) - {"times", "offsets"} != known:
         return "is not options, launches, flops, bytes and work"
     amounts = (entry["flops"], entry["bytes"])
     sound = (
         _are(entry["options"], str)
         and isinstance(entry["launches"], list)
         and all(map(_is_launch, entry["launches"]))
+        and _are(entry.get("times", []), int)
+        and isinstance(entry.get("offsets", []), list)
+        and all(_are(offset, int) for offset in entry.get("offsets", []))
         and all(amount is None or (type(amount) in (int, float) and abs(amount) < MOST_WORK) for amount in amounts)
         and isinstance(entry["work"], dict)
         and _are(list(entry["work"].values()), str)

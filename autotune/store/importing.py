@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import IO, Any, NamedTuple
 
@@ -17,10 +18,10 @@ from sqlalchemy import Connection, insert, select, update
 from autotune.errors import StoreError
 from autotune.identity import ProblemKey, digest, key_columns
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
-from autotune.store import queries
+from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
-from autotune.store.location import IMPORTED
+from autotune.store.location import CAME_IN, IMPORTED
 from autotune.store.records import Columns, device_of, now, ordered
 from autotune.store.schema import problems, retimings, searches, trials
 
@@ -43,6 +44,22 @@ class _Waiting(NamedTuple):
     device_number: int | None
     trial: dict[str, Any]
     retimings: list[dict[str, Any]]
+
+
+class _Place(NamedTuple):
+    """The numbers of a search, its problem and its devices."""
+
+    search: int
+    problem: int
+    devices: list[int]
+
+
+@dataclass(slots=True)
+class _Changed:
+    """What is new of one problem: of which configurations, and how many trials have finished."""
+
+    configurations: set[str] = field(default_factory=set)
+    finished: int = 0
 
 
 def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Search]:
@@ -94,8 +111,12 @@ def wait(search: tuple[str, Search], trials: Iterable[Trial], waiting: IO[str]) 
 def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search]) -> int:
     """Store what waits and is not here yet; return how many trials were new. Raises StoreError where one clashes."""
     waiting.seek(0)
-    numbers: dict[str, tuple[int, list[int]]] = {}
-    return sum(_store_page(connection, page, found, numbers) for page in _pages(waiting))
+    places: dict[str, _Place] = {}
+    changed: dict[int, _Changed] = {}
+    new = sum(_store_page(connection, page, found, places, changed) for page in _pages(waiting))
+    for problem, change in sorted(changed.items()):  # in one order everywhere: each is locked
+        standings.follow(connection, problem, change.configurations, change.finished)
+    return new
 
 
 def _search(line: Line, where: str, known: Search | None) -> Search:
@@ -134,7 +155,8 @@ def _devices(line: Line, where: str) -> list[DeviceInfo]:
 
 
 def _columns(line: Line, trial: Trial) -> dict[str, Any]:
-    return {"uuid": line.uuid, **trial_columns(trial)}
+    marked = replace(trial, environment={**trial.environment, CAME_IN: 1})
+    return {"uuid": line.uuid, **trial_columns(marked)}
 
 
 def _retiming(entry: Retiming) -> dict[str, Any]:
@@ -151,29 +173,42 @@ def _store_page(
     connection: Connection,
     page: Sequence[_Waiting],
     found: Mapping[str, Search],
-    numbers: dict[str, tuple[int, list[int]]],
+    places: dict[str, _Place],
+    changed: dict[int, _Changed],
 ) -> int:
-    """Store a page with a few statements, not a few per line; return the number of new trials."""
+    """Store a page with a few statements, not a few per line; return the number of new trials. Notes what `changed`."""
     uuids = dict.fromkeys(entry.trial["uuid"] for entry in page)
     here: dict[str, Any] = {row["uuid"]: row for row in queries.of_uuids(connection, trials, uuids)}
     new: dict[str, dict[str, Any]] = {}
+    problem_of: dict[str, int] = {}
+    later: list[dict[str, Any]] = []
     for entry in page:
-        if entry.search not in numbers:
-            numbers[entry.search] = _store_search(connection, entry.search, found[entry.search])
-        search_id, device_ids = numbers[entry.search]
-        device_id = None if entry.device_number is None else device_ids[entry.device_number]
-        columns = entry.trial | {"search_id": search_id, "device_id": device_id}
+        if entry.search not in places:
+            places[entry.search] = _store_search(connection, entry.search, found[entry.search])
+        place = places[entry.search]
+        device_id = None if entry.device_number is None else place.devices[entry.device_number]
+        columns = entry.trial | {"search_id": place.search, "device_id": device_id}
         uuid, before = columns["uuid"], here.get(columns["uuid"])
+        if found[entry.search].columns["sampler"] != IMPORTED:
+            problem_of[uuid] = place.problem
         if before is None or uuid in new:
             new[uuid] = columns if before is None else _later(before, columns, entry.where)
             here[uuid] = new[uuid]
         elif _later(before, columns, entry.where) is columns:
             connection.execute(update(trials).where(trials.c.uuid == uuid).values(columns))
             here[uuid] = columns
+            later.append(columns)
     if new:
         connection.execute(insert(trials), list(new.values()))
     ids = {row["uuid"]: row["id"] for row in queries.of_uuids(connection, trials, uuids)}
-    _store_retimings(connection, page, ids)
+    again = _store_retimings(connection, page, ids)
+    ended = [*new.values(), *later]
+    for columns in [*ended, *(here[uuid] for uuid in again)]:
+        if problem := problem_of.get(columns["uuid"]):
+            changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
+    for columns in ended:
+        if problem := problem_of.get(columns["uuid"]):
+            changed[problem].finished += columns["outcome"] not in _TOLD
     return len(new)
 
 
@@ -192,7 +227,8 @@ def _later(before: Any, columns: dict[str, Any], where: str) -> Any:
     return columns if known < told else before
 
 
-def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> None:
+def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> set[str]:
+    """Store the re-timings of a page that are new; return the uuids of their trials."""
     wanted: dict[str, dict[str, Any]] = {}
     places: dict[str, str] = {}
     for entry in page:
@@ -206,10 +242,12 @@ def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapp
             raise StoreError("retimings: another trial has the same uuid", where=places[known["uuid"]], hint=HINT)
     if wanted:
         connection.execute(insert(retimings), list(wanted.values()))
+    names = {number: uuid for uuid, number in ids.items()}
+    return {names[row["trial_id"]] for row in wanted.values()}
 
 
-def _store_search(connection: Connection, uuid: str, search: Search) -> tuple[int, list[int]]:
-    """Return the number of a search and of its devices, stored where they are new."""
+def _store_search(connection: Connection, uuid: str, search: Search) -> _Place:
+    """Return where a search and its devices are stored, now where they are new."""
     joined = select(searches, *(column for column in problems.c if column.name != "id")).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:
@@ -218,7 +256,7 @@ def _store_search(connection: Connection, uuid: str, search: Search) -> tuple[in
         if silent and search.columns["ended"] is not None:
             ended = {name: search.columns[name] for name in ("ended", "reason")}
             connection.execute(update(searches).where(searches.c.id == known["id"]).values(ended))
-        return known["id"], queries.device_numbers(connection, search.devices)
+        return _Place(known["id"], known["problem_id"], queries.device_numbers(connection, search.devices))
     columns = search.columns | {"problem_id": queries.existing(connection, problems, search.problem)}
     search_id = queries.inserted(connection, searches, columns)
-    return search_id, queries.use_devices(connection, search_id, search.devices)
+    return _Place(search_id, columns["problem_id"], queries.use_devices(connection, search_id, search.devices))

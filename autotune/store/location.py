@@ -1,6 +1,6 @@
 """Where the database is (a path or a URL, the default place), and what is wrong with it, in one clear line.
 
-Standard library only, and few modules of it: the cold path of `autotune best` imports this file.
+Standard library only, and few modules of it (no pathlib): the cold path of `autotune best` imports this file.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 import sqlite3
 import sys
 from collections.abc import Collection
-from pathlib import Path
+from os import path as paths
 from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version this program writes: the number of migrations in schema.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
@@ -24,13 +24,16 @@ TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimi
 IMPORTED = "import"
 """The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
 
+CAME_IN = "came_in"
+"""The key in the environment of a trial that an import brought: who serves it checks its configuration by the study."""
+
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
     "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
 """File systems on which SQLite's locks or its shared memory do not hold between machines."""
 
-MOUNTS = Path("/proc/self/mounts")
+MOUNTS = "/proc/self/mounts"
 
 
 class Location(NamedTuple):
@@ -103,10 +106,10 @@ def locate(database: str | None) -> Location:
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named.startswith("sqlite:///"):
-        return Location(_expanded(named.removeprefix("sqlite:///")))
+        return Location(paths.expanduser(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
-    return Location(_expanded(named) if named.startswith("~") else named)
+    return Location(paths.expanduser(named))
 
 
 def default_path() -> str:
@@ -117,18 +120,11 @@ def default_path() -> str:
     if not sys.platform.startswith("linux"):
         from platformdirs import user_data_dir
 
-        return str(Path(user_data_dir("autotune"), "autotune.db"))
-    data = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():
-        data = Path("~/.local/share").expanduser()
-    return str(data / "autotune" / "autotune.db")
-
-
-def _expanded(path: str) -> str:
-    try:
-        return str(Path(path).expanduser())
-    except RuntimeError:  # ~nobody-here/x.db
-        return path
+        return paths.join(user_data_dir("autotune"), "autotune.db")
+    data = os.environ.get("XDG_DATA_HOME", "")
+    if not paths.isabs(data):
+        data = paths.expanduser("~/.local/share")
+    return paths.join(data, "autotune", "autotune.db")
 
 
 def require_database_file(path: str) -> None:
@@ -137,9 +133,9 @@ def require_database_file(path: str) -> None:
     It is not opened: to close a file gives up all locks that this process has on it, those of open databases too, and
     another process would take the log of one away (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
-    if os.path.isdir(path):  # noqa: PTH112
+    if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
-    if os.path.exists(path) and not os.access(path, os.R_OK):  # noqa: PTH110
+    if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
 
 
@@ -157,7 +153,7 @@ def require_local(path: str) -> None:
 def file_system(path: str) -> str:
     """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
     try:
-        with MOUNTS.open(encoding="utf-8", errors="replace") as file:
+        with open(MOUNTS, encoding="utf-8", errors="replace") as file:
             mounts = [line.split() for line in file]
     except OSError:
         return ""

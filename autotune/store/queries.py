@@ -104,6 +104,13 @@ def retime(connection: Connection, trial_id: int, driver: str, measurement: Meas
     return True
 
 
+def place(connection: Connection, trial_id: int) -> tuple[int, list[str]]:
+    """Return the number of a trial's problem, and its configuration, as `standings.follow` takes them."""
+    query = select(searches.c.problem_id, trials.c.configuration_hash).join(trials).where(trials.c.id == trial_id)
+    problem_id, configuration = connection.execute(query).one()
+    return problem_id, [configuration]
+
+
 def unfinished() -> ColumnElement[bool]:
     """Return the condition that a trial has begun and not ended."""
     return trials.c.outcome.in_((Outcome.PENDING.value, Outcome.LOST.value))
@@ -199,7 +206,7 @@ def everything() -> Select[Any]:
             trials,
             searches.c.sampler,
             searches.c.generation,
-            *(column for column in problems.c if column.name != "id"),
+            *(column for column in problems.c if column.name not in ("id", "trials")),
         )
         .select_from(trials.join(searches, searches.c.id == trials.c.search_id))
         .join(problems, problems.c.id == searches.c.problem_id)

@@ -51,6 +51,8 @@ def device_columns(device: DeviceInfo) -> dict[str, str]:
     facts = asdict(device)
     if device.backend == "opencl":  # as before there was another
         del facts["backend"]
+    if device.images:  # as before it was asked
+        del facts["images"]
     return {
         "facts_hash": digest(facts),
         "fingerprint": device.fingerprint,
@@ -81,6 +83,10 @@ def _anything(value: Any) -> bool:
     return True
 
 
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_whole(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
@@ -96,6 +102,7 @@ def _are(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 _FACTS: Mapping[str, Callable[[Any], bool]] = {
     "int": _is_whole,
     "str": _is_text,
+    "bool": _is_bool,
     "tuple[int, ...]": _are(_is_whole),
     "tuple[str, ...]": _are(_is_text),
 }

@@ -1,7 +1,7 @@
 """The tables as they are now, for queries, and how they came to be; a test holds the two together.
 
 Mappings and lists are JSON text, instants ISO 8601 in UTC with microseconds, so that text order is time order.
-`time_ns` is derived (the median of the samples): the only column that a look-up has to rank by.
+`time_ns` is derived (the median of the samples), and so are the table `standings` and `problems.trials` (standings.py).
 
 A migration is never edited once released: databases out there have run it. A new column is one function appended to
 MIGRATIONS, its line in the table, and `tests/data/version_N.db`, written by the version that has N of them.
@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -27,6 +28,7 @@ from sqlalchemy import (
     text,
 )
 
+from autotune.store import standings as summary
 from autotune.store.fields import FIELDS, MEASUREMENT
 from autotune.store.location import SCHEMA_VERSION, TABLES, is_ours, version_in
 
@@ -70,6 +72,7 @@ problems = Table(
     _text("device"),
     _text("size"),
     _text("choices"),
+    Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished
     UniqueConstraint("study", "kernel_hash", "study_hash", "device", "size", "choices"),
 )
 
@@ -107,10 +110,7 @@ trials = Table(
     _refers("search_id", "searches"),
     _refers("device_id", "devices", empty=True),
     *(field.column() for field in FIELDS),
-    # All that a look-up ranks by, so that it need not read the samples and build logs in between.
-    Index("trials_by_search", "search_id", "outcome", "driver", "configuration_hash", "time_ns", "finished"),
-    # The few fastest of many.
-    Index("trials_by_time", "search_id", "outcome", "driver", "time_ns"),
+    Index("trials_by_search", "search_id", "outcome"),
     Index("trials_by_configuration", "configuration_hash"),
     Index("trials_by_start", "started"),
 )
@@ -163,6 +163,28 @@ tokens = Table(
     _text("created"),
     _text("expires", empty=True),
     _text("revoked", empty=True),
+)
+
+# All that a look-up ranks by (standings.py): a row for what ranking.Standing says.
+_group = ("problem_id", "driver", "generation")
+_once, _again = text("retiming_id = 0"), text("retiming_id > 0")
+standings = Table(
+    "standings",
+    metadata,
+    _refers("problem_id", "problems"),
+    _text("driver"),
+    Column("generation", Integer, nullable=False),
+    _text("configuration_hash"),
+    Column("latest_id", _Id, nullable=False),
+    Column("trial_id", _Id, nullable=False),
+    Column("retiming_id", _Id, nullable=False),  # 0: never timed again
+    Column("time_ns", Double, nullable=False),
+    Column("first_ns", Double, nullable=False),
+    PrimaryKeyConstraint(*_group, "configuration_hash"),
+    Index("standings_by_arrival", "problem_id", "latest_id"),
+    Index("standings_once", *_group, "time_ns", "configuration_hash", sqlite_where=_once, postgresql_where=_once),
+    Index("standings_again", *_group, "time_ns", "configuration_hash", sqlite_where=_again, postgresql_where=_again),
+    Index("standings_first", *_group, "first_ns", sqlite_where=_again, postgresql_where=_again),
 )
 
 
@@ -320,6 +342,43 @@ def _origin(connection: Connection) -> None:
     _run(connection, "ALTER TABLE trials ADD COLUMN origin TEXT")
 
 
+def _standings(connection: Connection) -> None:
+    """A summary for look-ups, in place of the indexes they went by; and how many trials a problem has."""
+    _run(
+        connection,
+        """
+        ALTER TABLE problems ADD COLUMN trials INTEGER NOT NULL DEFAULT 0;
+        CREATE TABLE standings (
+            problem_id BIGINT NOT NULL REFERENCES problems (id),
+            driver TEXT NOT NULL,
+            generation INTEGER NOT NULL,
+            configuration_hash TEXT NOT NULL,
+            latest_id BIGINT NOT NULL,
+            trial_id BIGINT NOT NULL,
+            retiming_id BIGINT NOT NULL,
+            time_ns DOUBLE PRECISION NOT NULL,
+            first_ns DOUBLE PRECISION NOT NULL,
+            PRIMARY KEY (problem_id, driver, generation, configuration_hash)
+        )
+        """,
+    )
+    summary.build(connection)
+    _run(
+        connection,
+        """
+        CREATE INDEX standings_by_arrival ON standings (problem_id, latest_id);
+        CREATE INDEX standings_once ON standings
+            (problem_id, driver, generation, time_ns, configuration_hash) WHERE retiming_id = 0;
+        CREATE INDEX standings_again ON standings
+            (problem_id, driver, generation, time_ns, configuration_hash) WHERE retiming_id > 0;
+        CREATE INDEX standings_first ON standings (problem_id, driver, generation, first_ns) WHERE retiming_id > 0;
+        DROP INDEX trials_by_time;
+        DROP INDEX trials_by_search;
+        CREATE INDEX trials_by_search ON trials (search_id, outcome)
+        """,
+    )
+
+
 def _service(connection: Connection) -> None:
     """What a server is asked for and by whom: its queue, and tokens."""
     _run(
@@ -363,4 +422,4 @@ def _service(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _service)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings, _service)

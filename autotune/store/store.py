@@ -10,6 +10,7 @@ database at once.
     fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
     queries.py      the statements
+    standings.py    what counts of each configuration, for look-ups
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
     server.py       the same database as a server has it open:
@@ -23,6 +24,7 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -31,11 +33,11 @@ from sqlalchemy import Connection, Table, Update, and_, delete, func, select, te
 
 from autotune.identity import digest, key_columns
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, presence, queries
+from autotune.store import importing, interchange, presence, queries, standings
 from autotune.store.access import Access
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_columns, trial_of
-from autotune.store.location import locate
+from autotune.store.location import IMPORTED, locate
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, migrate, problems, searches, trials
 from autotune.text import clean
@@ -163,6 +165,7 @@ class Store(Access):
                 raise ValueError(f"trial {trial_id} was not begun or has been finished before")
             if trial.retimed is not None and trial.retimed.samples_ns:
                 queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
+            standings.follow(connection, *queries.place(connection, trial_id), finished=1)
 
         def again(connection: Connection) -> None:
             if not queries.is_finished(connection, trial_id, columns):
@@ -184,8 +187,10 @@ class Store(Access):
             trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
             if trial is None:
                 raise ValueError(f"no verified trial of {dict(configuration)}")
-            added = queries.retime(connection, trial.id, trial.driver, measurement, **known)
-            if added and measurement.verified_runs:
+            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
+                return
+            standings.follow(connection, *queries.place(connection, trial.id))
+            if measurement.verified_runs:
                 stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
                 connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
@@ -269,15 +274,18 @@ class Store(Access):
 
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
-        query = (
+        own = select(problems.c.study, problems.c.trials.label("trials"))
+        others = (
             select(problems.c.study, func.count().label("trials"))
             .select_from(trials.join(searches).join(problems, problems.c.id == searches.c.problem_id))
-            .where(~queries.unfinished())
+            .where(searches.c.sampler == IMPORTED, ~queries.unfinished())
             .group_by(problems.c.study)
-            .order_by(problems.c.study)
         )
+        found: Counter[str] = Counter()
         with self._reading() as connection:
-            return {row.study: row.trials for row in connection.execute(query)}
+            for row in connection.execute(own.union_all(others)):
+                found[row.study] += row.trials
+        return {study: found[study] for study in sorted(found) if found[study]}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
         """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""

@@ -1,60 +1,71 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names below are imported when first used: the cold path and the workers need few of them.
+The names of library.py are there at once; the others are imported when first used: the cold path needs none of them,
+the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
     problem.py     Problem: a study at one size, on one device
-    arguments.py   Buffer, Scalar, Local, as a study declares them and as a plan holds them; types.py: their types
+    arguments.py   Buffer, Image, Sampler, Scalar, Local, as a study declares them and as a plan holds them
+    types.py       their types, and structs.py
+    loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     plan.py        Plan: what a worker builds and runs
-    reference.py   input data and expected outputs (with arrays/, their language, and function.py for Python)
+    inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
+    reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from autotune.study.library import (
+    StudyText,
+    default_choices,
+    default_configuration,
+    default_size,
+    find_study,
+    offered_choices,
+    parameter_values,
+    problem_key,
+    read_by,
+    read_study,
+    space_hash,
+    study_paths,
+)
+
 if TYPE_CHECKING:
-    from autotune.study.arguments import Argument, Buffer, Local, Scalar
+    from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
+    from autotune.study.arrays import evaluate, names_of
+    from autotune.study.confinement import confined, watched
     from autotune.study.imports import files_of
-    from autotune.study.library import (
-        StudyText,
-        confined,
-        default_choices,
-        default_configuration,
-        default_size,
-        find_study,
-        offered_choices,
-        parameter_values,
-        problem_key,
-        read_study,
-        recorded,
-        space_hash,
-        study_paths,
-    )
-    from autotune.study.plan import Launch, Plan, Tolerance
+    from autotune.study.inputs import PythonCaller, check_inputs, input_data
+    from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
-    from autotune.study.reference import PythonCaller, check_reference, expected_data, input_data
+    from autotune.study.reference import check_reference, expected_data
+    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Launch", "Local", "Parameter", "Plan", "Problem", "PythonCaller",
-    "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_reference", "confined", "default_choices",
-    "default_configuration", "default_size", "effects", "expected_data", "files_of", "find_study", "input_data",
-    "made_of", "numpy_type", "offered_choices", "parameter_values", "problem_key", "read_study", "recorded",
-    "space_hash", "study_paths",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
+    "Problem", "PythonCaller", "Sampler", "Scalar", "Study", "StudyText", "Tolerance", "check_entries", "check_inputs",
+    "check_reference", "confined", "default_choices", "default_configuration", "default_size", "effects", "evaluate",
+    "expected_data", "files_of", "filled", "find_study", "input_data", "is_struct", "leaves", "made_of", "member_of",
+    "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study",
+    "space_hash", "struct_name", "study_paths", "watched",
+    "widened",
 ]  # fmt: skip
 
 _HOMES = {
-    "arguments": "Argument Buffer Local Scalar",
+    "arguments": "Argument Buffer Image Local Sampler Scalar filled",
+    "arrays": "evaluate names_of",
+    "confinement": "confined watched",
     "imports": "files_of",
-    "library": "StudyText confined default_choices default_configuration default_size find_study offered_choices "
-    "parameter_values problem_key read_study recorded space_hash study_paths",
-    "plan": "Launch Plan Tolerance",
+    "inputs": "PythonCaller check_inputs input_data",
+    "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
-    "reference": "PythonCaller check_reference expected_data input_data",
+    "reference": "check_reference expected_data",
     "study": "Parameter Study check_entries effects",
+    "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
     "types": "numpy_type",
 }
 
@@ -63,4 +74,6 @@ def __getattr__(name: str) -> Any:
     home = next((home for home, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,12 +1,14 @@
-"""Calls a study's reference function; as `python -m autotune.study.function REQUEST PARENT` in a process of its own.
+"""Calls a study's function, of a reference or of data.
 
-There it is held to the files that the study's hash covers (imports.py): an audit hook sees what Python opens, and
-whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
+As `python -m autotune.study.function REQUEST PARENT`, it does so in a process of its own. There it is held to the files
+that the study's hash covers (imports.py): an audit hook sees what Python opens, and whatever else it reads is refused.
+What a library in C, another process or the network reads is not seen.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -21,20 +23,37 @@ import numpy as np
 from autotune.errors import StudyError
 from autotune.lifeline import die_with
 
+ALONE = ""
+"""The name of an array that a function returned without one."""
+
 _SYSTEM = ("/dev", "/etc", "/proc", "/sys", "/usr")
 
 
 def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Call the author's function; whatever it raises is the study's error, with the line it came from."""
+    """Call the author's function with those of the names that it takes, and return its arrays by name.
+
+    An array by itself has the name ALONE. Whatever the function raises is the study's error, with the line of it.
+    """
     try:
-        found = function(**names)
+        found = function(**_taken(function, names))
     except (Exception, SystemExit) as error:
         raise _failure(error) from error
+    if isinstance(found, np.ndarray):
+        return {ALONE: found}
     if not isinstance(found, Mapping):
-        raise StudyError(
-            f"the reference function returned {type(found).__name__}", hint="return a dict with an array per output"
-        )
+        raise StudyError(f"the function returned {type(found).__name__}", hint="return a dict of arrays by name")
     return dict(found)
+
+
+def _taken(function: Callable[..., Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a function takes of the names: all, where it has `**others` or does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return names
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return names
+    return {parameter.name: names[parameter.name] for parameter in parameters if parameter.name in names}
 
 
 def load(path: Path, name: str) -> Callable[..., Mapping[str, Any]]:
@@ -54,7 +73,7 @@ def load(path: Path, name: str) -> Callable[..., Mapping[str, Any]]:
 
 def _failure(error: BaseException) -> StudyError:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"the reference function failed: {type(error).__name__}: {error}"
+    what = f"the function failed: {type(error).__name__}: {error}"
     return StudyError(what, where=f"{Path(last.filename).name}:{last.lineno}")
 
 
@@ -118,9 +137,9 @@ def main(request: Path, parent: int) -> None:
     except StudyError as error:
         answer = {"error": [error.what, error.where, error.hint]}
     except ValueError as error:
-        answer = {"error": [f"the reference function returned no numbers: {error}", asked["name"], ""]}
+        answer = {"error": [f"the function returned no numbers: {error}", asked["name"], ""]}
     if watch.refused:
-        what = f"the reference function reads {watch.refused}, whose changes cannot be noticed"
+        what = f"the function reads {watch.refused}, whose changes cannot be noticed"
         answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}
     (place / "answer.json").write_text(json.dumps(answer))
     sys.stdout.flush()

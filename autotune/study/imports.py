@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,7 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
-from autotune.study.library import is_file, record
+from autotune.study.library import is_file
 
 if TYPE_CHECKING:
     import ast
@@ -51,7 +51,6 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    record(path)
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
@@ -102,14 +101,14 @@ def _modules(folder: Path, start: Path, dotted: str) -> Iterator[str]:
         place /= part
 
 
-def function_digest(function: Callable[..., Any]) -> str:
-    """Return 32 hexadecimal digits that stand for a function: its code, its defaults, and what it refers to.
+def digest_of(value: Any) -> str:
+    """Return 32 hexadecimal digits that stand for an array, or a function: its code, defaults, and what it refers to.
 
     Followed are plain data, arrays and the author's functions, in closures, modules, partials and methods; what is
     installed counts by its name. It ends after 100,000 pieces, and 20 levels deep.
     """
     digest = hashlib.sha256()
-    for piece in islice(_pieces(function, set(), 0), _MAX_PIECES):
+    for piece in islice(_pieces(value, set(), 0), _MAX_PIECES):
         digest.update(len(piece).to_bytes(8) + piece)
     return digest.hexdigest()[:32]
 

@@ -8,14 +8,13 @@ bring other files) is refused, so that nothing the compiler reads escapes the ha
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from pathlib import Path
+from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.study.library import MAX_TEXT, is_file, read_text, too_large
+from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
 _SPLICE = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")
@@ -44,7 +43,7 @@ class _Line(NamedTuple):
     last: int
 
 
-def inline(path: Path, folders: Sequence[Path] = (), text: str | None = None) -> str:
+def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> str:
     """Return the text of a kernel with the text of each file it includes, directly or not, in its place.
 
     `#line` directives keep compiler messages pointing at the author's files. A file that is not there is an error
@@ -54,7 +53,7 @@ def inline(path: Path, folders: Sequence[Path] = (), text: str | None = None) ->
     return _Inliner(folders).inline(path, (), text, conditional=False)
 
 
-def folders_of(table: Mapping[str, Any], study: Path) -> list[Path]:
+def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
     """Return the folders that the `-I` options of a study's table name, taken from the study's own folder.
 
     Raises StudyError for an option that brings files which cannot be followed.
@@ -71,7 +70,7 @@ def folders_of(table: Mapping[str, Any], study: Path) -> list[Path]:
                     where=where,
                     hint="name it always, and choose between its files by #if in the kernel",
                 )
-            found.append(study.parent / folder)
+            found.append(paths.join(paths.dirname(study), folder))
     return found
 
 
@@ -100,12 +99,12 @@ def without_comments(text: str) -> str:
 class _Inliner:
     """Puts files into each other, and counts what comes of it."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[str]) -> None:
         self._folders = folders
-        self._texts: dict[Path, str] = {}
+        self._texts: dict[File, str] = {}
         self._size = 0
 
-    def inline(self, path: Path, above: tuple[Path, ...], text: str | None, *, conditional: bool) -> str:
+    def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
         if path in above or len(above) >= _MAX_DEPTH:
             raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
         if text is None:
@@ -120,23 +119,23 @@ class _Inliner:
             if line.name != "include":
                 continue
             body = self._included(line, path, above, conditional=conditional or depth > 0)
-            pieces += [text[done : line.start], f'{body}\n#line {line.last + 1} "{path.name}"']
+            pieces += [text[done : line.start], f'{body}\n#line {line.last + 1} "{paths.basename(path)}"']
             self._count(len(pieces[-1]) - len(body) + 60, path)
             done = line.end
         return "".join([*pieces, text[done:]])
 
-    def _included(self, line: _Line, path: Path, above: tuple[Path, ...], *, conditional: bool) -> str:
+    def _included(self, line: _Line, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
         named = _FILE.fullmatch(line.rest)
         if named is None:
             what = f"#include{line.rest.rstrip()[:60]} cannot be followed"
             raise StudyError(what, where=f"{path}:{line.line}", hint='write #include "file"')
         name, folders = named[1] or named[2], self._folders
-        places = [path.parent, *folders] if named[1] else folders
-        found = next((place / name for place in places if is_file(place / name)), None)
+        places = [paths.dirname(path), *folders] if named[1] else folders
+        found = next((file for place in places if is_file(file := paths.join(place, name))), None)
         if found is not None:
             body = self.inline(found, (*above, path), None, conditional=conditional).rstrip("\n")
-            return f'#line 1 "{found.name}"\n{body}'
-        looked = f"looked in {' and '.join(dict.fromkeys(map(str, places)))}; " if places else ""
+            return f'#line 1 "{paths.basename(found)}"\n{body}'
+        looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
         raise StudyError(
@@ -145,13 +144,13 @@ class _Inliner:
             hint=f'{looked}copy it beside the kernel, or name its folder: [[options]] flag = "-IFOLDER"',
         )
 
-    def _count(self, size: int, path: Path) -> None:
+    def _count(self, size: int, path: File) -> None:
         self._size += size
         if self._size > MAX_TEXT:
             raise too_large(path)
 
 
-def _directives(text: str, path: Path) -> Iterator[_Line]:
+def _directives(text: str, path: File) -> Iterator[_Line]:
     """Yield the preprocessor's directives in order: seen as it sees them, lines joined and comments blank."""
     splices = list(_SPLICE.finditer(text))
     joined = _SPLICE.sub("", text) if splices else text
@@ -159,6 +158,10 @@ def _directives(text: str, path: Path) -> Iterator[_Line]:
     begins = [splice.start() - gone for splice, gone in zip(splices, removed, strict=False)]
 
     def original(position: int) -> int:
+        if not splices:
+            return position
+        from bisect import bisect_right
+
         return position + removed[bisect_right(begins, position)]
 
     plain = without_comments(joined)

@@ -1,21 +1,19 @@
 """Finds studies and kernels by name or by path, reads them as text, and hashes what decides a result.
 
-Standard library only: the cold path of `autotune best` goes through here. Validation is study.py's work;
-this file only reads what it needs and says clearly when that is not there.
+Standard library only, and without pathlib, which a look-up would pay for: paths are text here. Validation is study.py's
+work; this file only reads what it needs and says clearly when that is not there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property
-from pathlib import Path
+from os import path as paths
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
@@ -23,9 +21,15 @@ from autotune.identity import ProblemKey, Value, require_names, require_values, 
 from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from autotune.study.study import Study
 
-MEASURED_TABLES = ("arguments", "defines", "device", "launch", "options", "reference", "tolerance", "timing")
+File = str | os.PathLike[str]
+
+MEASURED_TABLES = (
+    "arguments", "check", "defines", "device", "launch", "options", "reference", "structs", "tolerance", "timing",
+)  # fmt: skip
 """The tables of a study that decide what is run and accepted; only they enter the study's hash."""
 
 MAX_TEXT = 4 * 2**20
@@ -35,17 +39,13 @@ _MAX_LEVELS = 20
 _LONG_KEY = r"""(?<![\w."'-])(?:(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')[ \t]*\.[ \t]*){%d}""" % (_MAX_LEVELS + 1)  # noqa: UP031
 
 
-_CONFINED: ContextVar[str] = ContextVar("_CONFINED", default="")
-_RECORDED: ContextVar[list[Path] | None] = ContextVar("_RECORDED", default=None)
-
-
 class _StudyFields(NamedTuple):
     name: str
-    path: Path
+    file: File
     table: Mapping[str, Any]
-    kernel_path: Path
+    kernel_file: File
     source: str
-    shadows: Path | None = None
+    shadows: File | None = None
 
 
 class StudyText(_StudyFields):
@@ -55,8 +55,25 @@ class StudyText(_StudyFields):
     tuple and no dataclass: see identity.py.
     """
 
+    made: Any = None
+    """The Study that was made in Python with this text: a function that is its reference stands in no text."""
+
     def __repr__(self) -> str:
-        return f"StudyText({self.name!r}, {str(self.path)!r})"
+        return f"StudyText({self.name!r}, {str(self.file)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The study's file."""
+        from pathlib import Path
+
+        return Path(self.file)
+
+    @property
+    def kernel_path(self) -> Path:
+        """The kernel's file."""
+        from pathlib import Path
+
+        return Path(self.kernel_file)
 
     @cached_property
     def kernel_hash(self) -> str:
@@ -67,7 +84,12 @@ class StudyText(_StudyFields):
     def study_hash(self) -> str:
         """Hash of the tables that decide what is run and accepted, 32 hexadecimal digits."""
         measured = {name: self.table[name] for name in MEASURED_TABLES if name in self.table}
-        return text_digest(_json(measured) + self._reference_text())
+        read = ""
+        if _reads_more(self.table):
+            from autotune.study import reads
+
+            read = reads.text_read(self.table, self.file)
+        return text_digest(_json(measured) + read)
 
     @cached_property
     def study(self) -> Study:
@@ -76,23 +98,15 @@ class StudyText(_StudyFields):
 
         return Study.from_text(self)
 
-    def _reference_text(self) -> str:
-        """What the reference reads: a kernel with its includes; Python with the modules and data beside it."""
-        reference = self.table.get("reference")
-        if not isinstance(reference, Mapping):
-            return ""
-        kernel, python = str(reference.get("kernel", "")), str(reference.get("python", "")).rpartition(":")[0]
-        text = ""
-        if kernel:
-            path = find_kernel(kernel, self.path, "reference.kernel")
-            text += source_of(path, self.table, self.path)
-        if python:
-            from autotune.study.imports import files_of
 
-            (_, own), *others = files_of(find_kernel(python, self.path, "reference.python")).items()
-            text += own.decode(errors="replace").replace("\r\n", "\n")
-            text += "".join(f"\0{name}\0{hashlib.sha256(data).hexdigest()}" for name, data in sorted(others))
-        return text
+def _reads_more(table: Mapping[str, Any]) -> bool:
+    """Whether a study reads files besides its kernel: for its reference, or for data."""
+    reference, arguments = table.get("reference"), table.get("arguments")
+    if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function"}:
+        return True
+    entries = arguments.values() if isinstance(arguments, Mapping) else ()
+    data = [entry["data"] for entry in entries if isinstance(entry, Mapping) and "data" in entry]
+    return any(isinstance(entry, Mapping) and ("file" in entry or "python" in entry) for entry in data)
 
 
 def problem_key(text: StudyText, size: Mapping[str, int], choices: Mapping[str, Value], fingerprint: str) -> ProblemKey:
@@ -122,14 +136,13 @@ def find_study(name_or_path: str) -> StudyText:
     A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        path = Path(name_or_path)
-        if not is_file(path):
-            what = "not a study file" if os.path.lexists(path) else "no such study file"
+        if not is_file(name_or_path):
+            what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
-        return read_study(path)
-    own, bundled = (folder / f"{name_or_path}.toml" for folder in (Path("studies"), bundled_folder() / "studies"))
+        return read_study(name_or_path)
+    own, bundled = (paths.join(folder, f"{name_or_path}.toml") for folder in _folders())
     if is_file(own):
-        hides = bundled.is_file() and own.read_bytes() != bundled.read_bytes()
+        hides = is_file(bundled) and read_text(own) != read_text(bundled)
         return read_study(own, shadows=bundled if hides else None)
     if is_file(bundled):
         return read_study(bundled)
@@ -142,38 +155,58 @@ def find_study(name_or_path: str) -> StudyText:
 
 def study_paths() -> dict[str, Path]:
     """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
-    folders = (bundled_folder() / "studies", Path("studies"))
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    from pathlib import Path
+
+    own, bundled = map(Path, _folders())
+    return {path.stem: path for folder in (bundled, own) for path in sorted(folder.glob("*.toml"))}
 
 
-def bundled_folder() -> Path:
+def _folders() -> tuple[str, str]:
+    return "studies", paths.join(bundled_folder(), "studies")
+
+
+def bundled_folder() -> str:
     """Return the folder that holds the bundled `studies/` and `kernels/`: in the wheel, or in the checkout."""
-    package = Path(__file__).parent.parent
-    inside = package / "_library"
-    return inside if inside.is_dir() else package.parent
+    package = paths.dirname(paths.dirname(paths.abspath(__file__)))
+    inside = paths.join(package, "_library")
+    return inside if paths.isdir(inside) else paths.dirname(package)
 
 
-def read_study(path: Path, *, shadows: Path | None = None) -> StudyText:
+def read_study(file: File, *, shadows: File | None = None) -> StudyText:
     """Read a study file and its kernel. Raises StudyError naming file and line or key."""
-    text = read_text(path)
-    _require_short_keys(text, path)
+    text = read_text(file)
+    for number, line in enumerate(text.split("\n"), 1):
+        # Refused before it is parsed: time and memory grow with the square of its parts.
+        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
+            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{file}:{number}")
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"not valid TOML: {error}", where=str(path)) from error
+        raise StudyError(f"not valid TOML: {error}", where=str(file)) from error
     except (ValueError, RecursionError) as error:  # Python's own limits
         what = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        raise StudyError(f"not valid TOML: {what}", where=str(path)) from error
-    require_plain(table, str(path))
-    kernel = table.get("kernel")
-    if not isinstance(kernel, str):
-        raise StudyError("names no kernel file", where=str(path), hint=f'add a line such as: kernel = "{path.stem}.cl"')
-    kernel_path = find_kernel(kernel, path)
-    name = str(table.get("name", path.stem))
-    return StudyText(name, path, table, kernel_path, source_of(kernel_path, table, path), shadows)
+        raise StudyError(f"not valid TOML: {what}", where=str(file)) from error
+    require_plain(table, str(file))
+    kernel_file, source = sources_of(table.get("kernel"), table, file, "kernel")
+    stem = paths.splitext(paths.basename(file))[0]
+    return StudyText(str(table.get("name", stem)), file, table, kernel_file, source, shadows)
 
 
-def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
+def sources_of(names: Any, table: Mapping[str, Any], study: File, key: str) -> tuple[str, str]:
+    """Return the first of a key's kernel files and the text of all of them. Raises StudyError."""
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
+        stem = paths.splitext(paths.basename(study))[0]
+        raise StudyError("names no kernel file", where=str(study), hint=f'add a line such as: {key} = "{stem}.cl"')
+    files = [find_kernel(name, study, key) for name in listed]
+    texts = [source_of(file, table, study) for file in files]
+    if sum(map(len, texts)) > MAX_TEXT:
+        raise too_large(files[0])
+    others = zip(files[1:], texts[1:], strict=True)
+    return files[0], texts[0] + "".join(f'\n#line 1 "{paths.basename(file)}"\n{text}' for file, text in others)
+
+
+def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
     """Return the text of a kernel with what it includes, found as a study's options say. Raises StudyError."""
     text = read_text(kernel)
     joined = text.replace("\\\n", "")
@@ -185,49 +218,28 @@ def source_of(kernel: Path, table: Mapping[str, Any], study: Path) -> str:
     return includes.inline(kernel, includes.folders_of(table, study), text)
 
 
-@contextmanager
-def confined(folder: Path) -> Iterator[None]:
-    """Have nothing read for a study, within this context, that does not lie in the folder: what others wrote.
-
-    What lies elsewhere is not there: neither an absolute path nor `..`, nor a link, nor the bundled kernels.
-    """
-    token = _CONFINED.set(os.path.realpath(folder))
-    try:
-        yield
-    finally:
-        _CONFINED.reset(token)
+CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
+"""The folder, followed to where it lies, beyond which nothing is there in this context (confinement.py); "": no bound."""
 
 
-@contextmanager
-def recorded() -> Iterator[list[Path]]:
-    """Yield a list to which every file is added that is read for a study within this context."""
-    files: list[Path] = []
-    token = _RECORDED.set(files)
-    try:
-        yield files
-    finally:
-        _RECORDED.reset(token)
+def is_outside(path: File) -> bool:
+    """Say whether a file may not be read here, coming from elsewhere than the folder that others were given."""
+    folder = CONFINED.get()
+    return bool(folder) and not paths.realpath(path).startswith(folder + "/")
 
 
-def record(path: Path) -> None:
-    """Note that a file is read, where somebody wants to know."""
-    files = _RECORDED.get()
-    if files is not None:
-        files.append(path)
+read_by: list[set[str]] = []
+"""Who wants to know which files are read or looked for, by any thread: each one's name is added to every set here."""
 
 
-def _is_outside(path: Path) -> bool:
-    folder = _CONFINED.get()
-    return bool(folder) and not os.path.realpath(path).startswith(folder + os.sep)
-
-
-def read_text(path: Path) -> str:
+def read_text(path: File) -> str:
     """Return the text of a source file, with plain line ends. Raises StudyError where it is none."""
-    if _is_outside(path):
-        raise StudyError("did not come with the study", where=path.name)
-    record(path)
+    if is_outside(path):
+        raise StudyError("did not come with the study", where=paths.basename(path))
+    for names in read_by:
+        names.add(str(path))
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
@@ -239,66 +251,71 @@ def read_text(path: Path) -> str:
     return text
 
 
-def is_file(path: Path) -> bool:
-    """Whether there is such a file that may be read; False also for a name that none can have."""
-    return os.path.isfile(path) and not _is_outside(path)  # noqa: PTH113  Path.is_file raises where a name is too long
+def is_file(path: File) -> bool:
+    """Say whether there is such a file; False also for a name that none can have, where `Path.is_file` raises."""
+    for names in read_by:
+        names.add(str(path))
+    return paths.isfile(path) and not is_outside(path)
 
 
-def too_large(path: Path) -> StudyError:
+def too_large(path: File) -> StudyError:
     """Return the error for a kernel beyond MAX_TEXT."""
     return StudyError("the kernel with its includes is larger than 4 MiB", where=str(path))
-
-
-def _require_short_keys(text: str, path: Path) -> None:
-    """Raise StudyError for `a.a.a...`, before it is parsed: time and memory grow with the square of its parts."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.count(".") > _MAX_LEVELS and re.search(_LONG_KEY, line):
-            raise StudyError(f"has a key of more than {_MAX_LEVELS} levels", where=f"{path}:{number}")
 
 
 def require_plain(table: Mapping[str, Any], where: str) -> None:
     """Raise StudyError for tables nested too deeply, and for a number that 64 bits do not hold."""
     level: list[tuple[str, Any]] = list(table.items())
     for _ in range(_MAX_LEVELS):
+        below: list[tuple[str, Any]] = []
         for key, value in level:
-            if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
-        level = [(f"{key}.{name}", inner) for key, value in level for name, inner in _inside(value)]
+            if isinstance(value, int):
+                if not -(2**63) <= value < 2**63:
+                    raise StudyError("holds a whole number beyond 64 bits", where=f"{where}: {key}")
+            elif isinstance(value, Mapping):
+                below += [(f"{key}.{name}", inner) for name, inner in value.items()]
+            elif isinstance(value, list | tuple):
+                below += [(f"{key}.{place}", inner) for place, inner in enumerate(value, 1)]
+        level = below
     if level:
         raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value, 1) if isinstance(value, list | tuple) else ()
-
-
-def find_kernel(name: str, study: Path, key: str = "kernel") -> Path:
+def find_kernel(name: str, study: File, key: str = "kernel") -> str:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
-    folder = study.parent
-    places = [folder, folder.parent / "kernels", bundled_folder() / "kernels"]
-    if _CONFINED.get():
-        places = [folder]
+    folder = paths.dirname(study)
+    places: tuple[str, ...] = (
+        folder,
+        paths.join(paths.dirname(folder), "kernels"),
+        paths.join(bundled_folder(), "kernels"),
+    )
+    if CONFINED.get():
+        places = (folder,)
     for place in places:
-        if is_file(place / name):
-            return place / name
-    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+        if is_file(found := paths.join(place, name)):
+            return found
+    looked = " and ".join(dict.fromkeys(place or "." for place in places))
     raise StudyError(f"no file {name!r}", where=f"{study}: {key}", hint=f"looked in {looked}")
 
 
 def default_size(text: StudyText) -> dict[str, int]:
     """Return the sizes of a study with their defaults."""
     sizes = text.table.get("sizes", {})
-    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
-        raise StudyError("needs whole numbers", where=f"{text.path}: sizes", hint="write M = 1024")
-    require_names(sizes, f"{text.path}: sizes")
-    return dict(sizes)
+    if not isinstance(sizes, Mapping) or not all(type(v) is int or isinstance(v, Mapping) for v in sizes.values()):
+        raise StudyError("needs whole numbers", where=f"{text.file}: sizes", hint="write M = 1024")
+    require_names(sizes, f"{text.file}: sizes")
+    return {name: value if type(value) is int else _size_of(value, name, text) for name, value in sizes.items()}
+
+
+def _size_of(entry: Any, name: str, text: StudyText) -> int:
+    from autotune.study import reads
+
+    return reads.size_read(entry, name, text.file)
 
 
 def offered_choices(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return what each choice of a study offers; the first is the default."""
-    choices, where = text.table.get("choices", {}), f"{text.path}: choices"
+    choices, where = text.table.get("choices", {}), f"{text.file}: choices"
     if not isinstance(choices, Mapping) or not all(isinstance(v, list) and v for v in choices.values()):
         raise StudyError("needs lists of values", where=where, hint='write T = ["float"]')
     require_names(choices, where)
@@ -321,7 +338,7 @@ def default_configuration(text: StudyText) -> dict[str, Value]:
 
 def parameter_values(text: StudyText) -> dict[str, Sequence[Value]]:
     """Return the listed values of each parameter of a study."""
-    parameters, where = text.table.get("parameters"), f"{text.path}: parameters"
+    parameters, where = text.table.get("parameters"), f"{text.file}: parameters"
     tables = parameters if isinstance(parameters, Mapping) else {"": None}
     values: dict[str, Any] = {
         name: entry.get("values") if isinstance(entry, Mapping) else entry for name, entry in tables.items()

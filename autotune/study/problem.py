@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -13,10 +14,13 @@ from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study.arguments import BRACES, Argument, Buffer, Scalar, filled
+from autotune.study.arguments import BRACES, Argument, Buffer, Image, Sampler, Scalar, filled
+from autotune.study.arrays import names_of
 from autotune.study.includes import check_options
 from autotune.study.library import problem_key
-from autotune.study.plan import Launch, Plan, Tolerance
+from autotune.study.loops import leaves
+from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
+from autotune.study.sequence import Unrolled, exchanged
 from autotune.study.study import DEVICE_FACTS, Study
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean, require_known
@@ -52,8 +56,16 @@ class Problem:
         require_known("size", size or {}, study.sizes)
         require_known("choice", choices or {}, study.choices)
         self.size: dict[str, int] = {**study.sizes, **(size or {})}
+        for name, file in study.fixed.items():
+            if self.size[name] != study.sizes[name]:
+                what = f"{name} is {study.sizes[name]}, as {file} has it, and cannot be {self.size[name]}"
+                raise UsageError(what, where=f"study {study.name}", hint="name the sizes: --size N=4096")
         first = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = {**first, **(choices or {})}
+        for name, value in self.choices.items():
+            if value not in study.choices[name]:
+                offered = ", ".join(map(str, study.choices[name]))
+                raise UsageError(f"{name} cannot be {value!r:.40}", where="choices", hint=f"it can be {offered}")
         self.values = _fixed(study, fix or {})
         self._require_device()
         facts = _facts(self.device)
@@ -75,8 +87,7 @@ class Problem:
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
         """The study's constraints and those that the device's limits add for each launch."""
-        launches = enumerate(self.study.launches, 1)
-        limits = [limit for number, launch in launches for limit in self._limits(launch, number)]
+        limits = [limit for found in leaves(self.study.launches) for limit in self._limits(*found)]
         return (*self.study.constraints, *limits)
 
     @cached_property
@@ -110,8 +121,15 @@ class Problem:
 
     @cached_property
     def outputs(self) -> dict[str, Buffer]:
-        """The buffers that are compared, likewise."""
-        return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in self.study.outputs}
+        """The buffers that are compared as they are, likewise; those of checks are not among them."""
+        plain = [buffer for buffer in self.study.outputs if buffer.name not in self.study.checked]
+        return {buffer.name: buffer.concrete(self.constants, padded=False) for buffer in plain}
+
+    @cached_property
+    def defined(self) -> dict[str, int | float]:
+        """The computed names of `[defines]` that no configuration decides, as far as they are numbers."""
+        found = {name: value.evaluate(self.constants) for name, value in self.study.definitions.items()}
+        return {name: value for name, value in found.items() if not isinstance(value, str)}
 
     @cached_property
     def tolerance(self) -> Tolerance:
@@ -121,13 +139,17 @@ class Problem:
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
         names = self._valid(configuration)
+        launches, arguments, order = self._concrete(self.study.launches, names)
         return Plan(
             self.study.source,
             self._options(configuration, names),
-            *self._concrete(self.study.launches, names),
+            launches,
+            arguments,
             outputs=dict.fromkeys(self.outputs, self.tolerance),
             cache=self.study.timing.cache,
             local_memory=int(self.constants["local_memory"]) if "local_memory" in self.study.device else None,
+            order=order,
+            checks=self._checks(arguments, configuration),
         )
 
     def reference_plan(self) -> Plan | None:
@@ -137,7 +159,9 @@ class Problem:
             return None
         options = tuple(f"-D{name}={value}" for name, value in self.choices.items())
         names = {**self.constants, **self.default}
-        return Plan(reference.source, options, *self._concrete(reference.launches, names, padded=False))
+        launches, arguments, order = self._concrete(reference.launches, names, padded=False)
+        outputs, checks = dict.fromkeys(self.outputs, Tolerance()), self._checks(arguments, self.default)
+        return Plan(reference.source, options, launches, arguments, outputs, order=order, checks=checks)
 
     def flops(self, configuration: Configuration) -> float | None:
         """Return the floating-point (or integer) operations of one run; None where the study gives none."""
@@ -155,12 +179,32 @@ class Problem:
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
+        images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
+        if images and not self.device.images:
+            what = f"{self.device.name} has no images, and {', '.join(images)} needs them"
+            raise DeviceError(what, where=f"study {self.study.name}")
+        self._require_precision()
         if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
             raise DeviceError(
                 f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
                 where=f"study {self.study.name}",
                 hint="choose one with --device (autotune devices lists them)",
             )
+
+    def _require_precision(self) -> None:
+        """Raise DeviceError where the device does not calculate in a type of the study's arguments or choices."""
+        if not self.on_device:
+            return
+        names = {**self.choices, **{name: values[0] for name, values in self.values.items()}}
+        types = [(_scalar(filled(each.type, names)), each) for each in self.study.arguments.values()]
+        named, stored = {str(value) for value in self.choices.values()}, {kind for kind, _ in types}
+        by_value = {kind for kind, argument in types if not isinstance(argument, Buffer)}
+        uses = {"cl_khr_fp64": named | stored, "cl_khr_fp16": named | by_value}
+        for extension, kind in (("cl_khr_fp64", "double"), ("cl_khr_fp16", "half")):
+            storage = kind == "half" and "vload_half" in self.study.source
+            if kind in uses[extension] and extension not in self.device.extensions and not storage:
+                what = f"{self.device.name} lacks {extension}, which {kind} needs"
+                raise DeviceError(what, where=f"study {self.study.name}", hint="choose another type or --device")
 
     def _valid(self, configuration: Configuration) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
@@ -177,24 +221,34 @@ class Problem:
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
         return names
 
-    def _limits(self, launch: Launch, number: int) -> list[Constraint]:
-        """Work-group limits, divisibility and `__local` arguments of one launch, as constraints."""
+    def _limits(self, number: str, launch: Launch, above: Sequence[Loop]) -> list[Constraint]:
+        """Work-group limits, divisibility, `__local` and `constant` arguments of one launch, as constraints."""
         limits = []
-        which = f"launch {number} ({launch.entry})"
+        which, steps = f"launch {number} ({launch.entry})", self.study.steps
         if launch.local_size is not None:
             product = " * ".join(f"({extent.text})" for extent in launch.local_size)
             limits.append((f"{product} <= max_work_group_size", "the work-group fits the device"))
             for axis, (whole, part) in enumerate(zip(launch.global_size, launch.local_size, strict=True)):
                 limit = self.device.max_work_item_sizes[axis]
                 limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
-                limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
+                if not whole.names & steps:  # what differs from turn to turn shows at the launch
+                    limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
         arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
-        local = [(argument.local_count, self._element_bytes(argument)) for argument in arguments]
-        needed = [f"({count.text}) * {nbytes}" for count, nbytes in local if count is not None]
+        counted = [(argument.local_count, argument) for argument in arguments]
+        needed = [f"({count.text}) * {self._element_bytes(each)}" for count, each in counted if count is not None]
         if needed:
             limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
+        constant = [argument for argument in arguments if isinstance(argument, Buffer) and argument.constant]
+        needed = [
+            " * ".join(f"({extent.text})" for extent in buffer.allocate) + f" * {self._element_bytes(buffer)}"
+            for buffer in constant
+        ]
+        if needed:
+            limits.append((f"{' + '.join(needed)} <= constant_memory", "constant memory fits the device"))
+        whens = [when for when in (launch.when, *(loop.when for loop in above)) if not when.names & steps]
+        applies = " and ".join(f"({when.text})" for when in dict.fromkeys(whens)) or "1"
         return [
-            Constraint(Expression.parse(f"(not ({launch.when.text})) or ({text})", where=which), f"{which}: {reason}")
+            Constraint(Expression.parse(f"(not ({applies})) or ({text})", where=which), f"{which}: {reason}")
             for text, reason in limits
         ]
 
@@ -218,28 +272,52 @@ class Problem:
         return tuple(options)
 
     def _concrete(
-        self, launches: Sequence[Launch], names: Mapping[str, Any], *, padded: bool = True
-    ) -> tuple[tuple[Launch, ...], dict[str, Argument]]:
-        """Return the launches that take place, and their arguments and the outputs."""
-        made, used = [], dict[str, None]()
-        for launch in launches:
-            if launch.when.evaluate(names):
-                made.append(launch.concrete(names))
-                used |= dict.fromkeys(launch.arguments)
-        if not made:
+        self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
+    ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
+        """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
+        unrolled = Unrolled(names, self.arguments, self.study.steps)
+        unrolled.run(launches, {})
+        if not unrolled.order:
             raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
-        used |= dict.fromkeys(self.outputs)
-        return tuple(made), {name: self.arguments[name].concrete(names, padded=padded) for name in used}
+        swapped, outputs = unrolled.swapped, [buffer.name for buffer in self.study.outputs]
+        used = {**unrolled.used, **{name: self.arguments[name] for name in (*swapped, *outputs)}}
+        # A scalar that counts with its loop is concrete already.
+        made = {
+            name: argument.concrete(names, padded=padded) if argument is self.arguments[name] else argument
+            for name, argument in used.items()
+        }
+        if swapped:
+            buffers = {name: argument for name, argument in made.items() if isinstance(argument, Buffer)}
+            made |= exchanged(buffers, unrolled.ends, swapped, outputs)
+        order = tuple(unrolled.order)
+        return unrolled.launches, made, () if order == tuple(range(len(order))) else order
+
+    def _checks(self, arguments: Mapping[str, Argument], configuration: Configuration) -> dict[str, Check]:
+        """Return the checks of a plan, with the numbers that they may name."""
+        scalars = {name: argument.value for name, argument in arguments.items() if isinstance(argument, Scalar)}
+        known = {**configuration, **self.defined, **self.size, **scalars}
+        found = {}
+        for name, text in self.study.checks.items():
+            used = names_of(text, f"check.{name}") & known.keys()
+            numbers = tuple((each, known[each]) for each in sorted(used) if isinstance(known[each], int | float))
+            found[name] = Check(text, self.tolerance, numbers)
+        return found
 
 
 def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[str, Any]:
     """Return what a trial is built and launched as and the work of one run, as plain data to be stored with it.
 
     `options`: the build options, computed defines among them. `launches`: entry, global and local size of each (None:
-    the driver's choice). `flops`, `bytes`: None where the study gives none. `work`: the formulas that these are of.
+    the driver's choice); where loops repeat some, `times` has how often each is run, and `offsets` their offsets where
+    any has one. `flops`, `bytes`: None where the study gives none. `work`: the formulas that these are of.
     """
-    work = problem.study.text.table.get("work", {})
-    return {
+    work, more = problem.study.text.table.get("work", {}), dict[str, Any]()
+    if plan.order:
+        counts = Counter(plan.order)
+        more["times"] = [counts[place] for place in range(len(plan.launches))]
+    if any(launch.offset for launch in plan.launches):
+        more["offsets"] = [list(launch.offset or ()) for launch in plan.launches]
+    return more | {
         "options": list(plan.options),
         "launches": [
             [launch.entry, list(launch.global_size), None if launch.local_size is None else list(launch.local_size)]
@@ -249,6 +327,11 @@ def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[
         "bytes": problem.bytes(configuration),
         "work": {name: str(formula) for name, formula in work.items()},
     }
+
+
+def _scalar(text: str) -> str:
+    """Return the scalar type of a plain type's text, `half` of `half4`; others as they are."""
+    return text.rstrip("0123456789")
 
 
 def _generic(study: Study) -> DeviceInfo:
@@ -265,6 +348,8 @@ def _facts(device: DeviceInfo) -> dict[str, Any]:
         device.kind,
         float(device.compute_capability or 0),
         device.extensions,
+        device.constant_memory,
+        device.sub_group_size,
     )
     return dict(zip(DEVICE_FACTS, facts, strict=True))
 

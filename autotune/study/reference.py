@@ -1,13 +1,11 @@
-"""Input data and expected outputs of a problem: seeded arrays, NumPy expressions, Python functions.
+"""Expected outputs of a problem: NumPy expressions, Python functions, files.
 
 A reference is computed once per search, in float64 (or exact integers), whatever the kernel's type.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,21 +14,21 @@ from numpy.typing import NDArray
 from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
-from autotune.study.function import call
+from autotune.study.function import ALONE, call
+from autotune.study.inputs import (
+    Arrays,
+    PythonCaller,
+    fitted,
+    outline,
+    outlines,
+    read_array,
+    require_shape,
+    widened,
+)
 from autotune.study.problem import Problem
+from autotune.study.structs import struct_name
 from autotune.study.types import numpy_type
-
-Arrays = dict[str, NDArray[Any]]
-PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Runs a function of a file on arrays and numbers by name: file, function, names -> arrays by name."""
-
-
-def input_data(problem: Problem) -> Arrays:
-    """Return the contents of each `in` and `inout` buffer, in its logical shape, the same for the same seed.
-
-    A vector type adds a last axis of its components. Raises StudyError for data that the type cannot hold.
-    """
-    return {name: _draw(buffer) for name, buffer in problem.inputs.items()}
+from autotune.text import did_you_mean
 
 
 def expected_data(
@@ -40,7 +38,7 @@ def expected_data(
     python: PythonCaller | None = None,
     room: Callable[[], float] = physical,
 ) -> Arrays | None:
-    """Return the expected contents of each output, or None where the reference is a kernel.
+    """Return the expected contents of each output, and value of each check, or None where the reference is a kernel.
 
     Floating-point outputs are computed and returned in float64; integers are computed in 64 bits and wrapped
     to the output's type, as the device does. `python` runs a reference that is a file of Python; None: it may not.
@@ -62,11 +60,13 @@ def _expected(
     room: Callable[[], float],
 ) -> Arrays:
     reference = problem.study.reference
-    names: dict[str, Any] = {**problem.size, **_scalars(problem), **{k: _widened(v) for k, v in inputs.items()}}
+    if reference.files is not None:
+        return {name: _golden(problem, name, room) for name in (*problem.outputs, *problem.study.checks)}
+    names = _numbers(problem) | {name: widened(array) for name, array in inputs.items()}
     if reference.numpy is not None:
-        texts = reference.numpy.items()
         found: Mapping[str, Any] = {
-            name: evaluate(text, names, f"reference.numpy.{name}", room=room) for name, text in texts
+            name: _map(lambda text, where: evaluate(text, names, where, room=room), given, f"reference.numpy.{name}")
+            for name, given in reference.numpy.items()
         }
     elif isinstance(reference.function, tuple):
         path, name = reference.function
@@ -76,81 +76,138 @@ def _expected(
         found = python(path, name, names)
     elif reference.function is not None:
         found = call(reference.function, names)
-    return {name: _fitted(buffer, found.get(name)) for name, buffer in problem.outputs.items()}
+    if ALONE in found and len(problem.outputs) + len(problem.study.checks) == 1:
+        found = dict.fromkeys((*problem.outputs, *problem.study.checks), found[ALONE])
+    expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
+    return expected | {name: _numeric(name, found.get(name)) for name in problem.study.checks}
+
+
+def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:
+    """Apply a step to an expression and its place, or to that of each member of a struct."""
+    if isinstance(given, str):
+        return step(given, where)
+    return {member: step(text, f"{where}.{member}") for member, text in given.items()}
 
 
 def check_reference(problem: Problem) -> None:
-    """Raise StudyError where a NumPy reference is malformed, names what is not there, or has another shape.
+    """Raise StudyError where a reference or a check is malformed, names what is not there, or has another shape.
 
-    Computes nothing.
+    Computes nothing; of files, the headers are read.
     """
-    names: dict[str, Any] = {**problem.size, **_scalars(problem)}
-    names |= {name: np.broadcast_to(np.zeros(()), buffer.data_shape) for name, buffer in problem.inputs.items()}
-    for name, text in (problem.study.reference.numpy or {}).items():
-        where = f"{problem.study.path}: reference.numpy.{name}"
+    names = _numbers(problem) | outlines(problem)
+
+    def outlined(text: str, where: str) -> tuple[int, ...] | None:
         check_names(text, names, where)
-        shape = shape_of(text, names, where)
-        if shape is not None:
-            _require_shape(problem.outputs[name], shape, where)
+        return shape_of(text, names, where)
+
+    for name, given in (problem.study.reference.numpy or {}).items():
+        where, buffer = f"{problem.study.path}: reference.numpy.{name}", problem.outputs.get(name)
+        shapes = _map(outlined, given, where)
+        if buffer is not None and isinstance(given, str) and shapes is not None:
+            require_shape(buffer.data_shape, shapes, where, "output")
+        if buffer is None or isinstance(given, str):
+            continue
+        fields = _members(buffer, given, where)
+        for member, shape in shapes.items():
+            if shape is not None:
+                require_shape(fields[member], shape, f"{where}.{member}", "output")
+    plan = problem.plan(problem.default)
+    written = {buffer.name: outline(buffer) for buffer in plan.buffers if buffer.writes}
+    for name, check in plan.checks.items():
+        where = f"{problem.study.path}: check.{name}"
+        check_names(check.text, names | written, where)
+        shape_of(check.text, names | written, where)
 
 
-def _draw(buffer: Buffer) -> NDArray[Any]:
-    dtype: np.dtype[Any] = numpy_type(buffer.type)[0]
-    data, shape = buffer.data, buffer.data_shape
-    generator = np.random.default_rng([data.seed, zlib.crc32(buffer.name.encode())])
-    if data.distribution == "constant":
-        return np.full(shape, data.value).astype(dtype)
-    if data.distribution == "range":
-        return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    if dtype.kind in "iu" or data.distribution == "integers":
-        return _integers(buffer, dtype, generator)
-    kind = np.float64 if dtype == np.float64 else np.float32
-    if data.distribution == "normal":
-        return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
-    values = generator.random(shape, dtype=kind)
-    values *= kind(data.high - data.low)
-    values += kind(data.low)
-    return values.astype(dtype, copy=False)
+def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[Any]:
+    """What a file holds of an output, or for a check."""
+    where, files = f"reference.file.{name}", problem.study.reference.files or {}
+    array = read_array(problem, files[name], where, room)
+    if name not in problem.outputs:
+        return _numeric(name, array)
+    buffer = problem.outputs[name]
+    if array.ndim == 1 and array.size == np.prod(buffer.data_shape, dtype=object):
+        array = array.reshape(buffer.data_shape)
+    if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # better than the kernel's type
+        require_shape(buffer.data_shape, array.shape, where, "output")
+        return array.astype(np.float64)
+    return fitted(buffer, array, where)
 
 
-def _integers(buffer: Buffer, dtype: np.dtype[Any], generator: np.random.Generator) -> NDArray[Any]:
-    """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
-    data, shape = buffer.data, buffer.data_shape
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-    low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
-    if low > high:
-        raise StudyError(f"low {data.low} .. high {data.high} holds no {buffer.type}", where=f"arguments.{buffer.name}")
-    if limits.min == 0 and high > np.iinfo(np.int64).max:
-        return generator.integers(low, high, size=shape, endpoint=True, dtype=np.uint64).astype(dtype)
-    return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)
+def _numeric(name: str, found: Any) -> NDArray[Any]:
+    """Check what a check is compared with."""
+    where = f"reference of {name}"
+    if found is None:
+        raise StudyError("the function returned nothing for it", where=where)
+    array = np.asarray(found)
+    if array.dtype.kind not in "biuf":
+        raise StudyError(f"holds {array.dtype}, not numbers", where=where)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
-def _widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the widest type of its kind, so that the reference is better than the kernel."""
-    return array.astype({"f": np.float64, "i": np.int64, "u": np.uint64}[array.dtype.kind])
+def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[Any]:
+    """Check an expected output against its buffer; integers wrap to its type.
 
-
-def _fitted(buffer: Buffer, found: Any) -> NDArray[Any]:
-    """Check an expected output against its buffer; integers wrap to its type."""
+    Of a struct there are some members, which the others of what was `given` join, or all in an array of NumPy's.
+    """
     where = f"reference of {buffer.name}"
     if found is None:
         raise StudyError("the function returned nothing for it", where=where)
     dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return _record(buffer, found, given, where)
     array = np.asarray(found)
     if array.dtype.kind not in "biuf":
         raise StudyError(f"holds {array.dtype}, not numbers", where=where)
-    _require_shape(buffer, array.shape, where)
+    require_shape(buffer.data_shape, array.shape, where, "output")
     if dtype.kind == "f":
         return array.astype(np.float64)
     return array.astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
 
 
-def _require_shape(buffer: Buffer, found: tuple[int, ...], where: str) -> None:
-    if found != buffer.data_shape:
-        raise StudyError(f"has shape {found}, the output has {buffer.data_shape}", where=where)
+def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) -> NDArray[Any]:
+    dtype, _ = numpy_type(buffer.type)
+    if not isinstance(found, Mapping):
+        array = np.asarray(found)
+        if array.dtype.names is None:
+            what = f"{struct_name(buffer.type)} is a struct, the reference gives plain numbers"
+            first = (dtype.names or ("MEMBER",))[0]
+            raise StudyError(what, where=where, hint=f'give its members: {buffer.name} = {{ {first} = "..." }}')
+        found = {name: array[name] for name in array.dtype.names}
+    fields = _members(buffer, found, where)
+    record: NDArray[Any] = np.zeros(buffer.shape, dtype) if given is None else given.copy()
+    for name, part in found.items():
+        array = np.asarray(part)
+        require_shape(fields[name], array.shape, where, "output")
+        if array.dtype.kind not in "biufV":
+            raise StudyError(f"{name} holds {array.dtype}, not numbers", where=where)
+        kind = record[name].dtype
+        with np.errstate(all="ignore"):  # what leaves the range of the kernel's type does so in the kernel too
+            whole = array.dtype.kind in "biuf" and kind.kind in "iu"
+            record[name] = array.astype(np.int64 if kind.kind == "i" else np.uint64) if whole else array
+    return record
 
 
-def _scalars(problem: Problem) -> dict[str, int | float]:
-    """The scalar arguments, as the default configuration has them."""
+def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each member of an output. Raises StudyError where other members are given, or too few."""
+    dtype, _ = numpy_type(buffer.type)
+    if dtype.names is None:
+        what = f"gives members, and {buffer.name} is no struct"
+        raise StudyError(what, where=where, hint='write one expression: "..."')
+    fields = {name: (*buffer.shape, *dtype[name].shape) for name in dtype.names}
+    for name in found:
+        if name not in fields:
+            what = f"{struct_name(buffer.type)} has no {name!r}{did_you_mean(name, fields)}"
+            raise StudyError(what, where=where)
+    lacks = [name for name in fields if name not in found]
+    if lacks and not buffer.reads:
+        hint = 'what keeps its value may be left out where access = "inout"'
+        raise StudyError(f"lacks {', '.join(lacks)}", where=where, hint=hint)
+    return fields
+
+
+def _numbers(problem: Problem) -> dict[str, Any]:
+    """Sizes, computed names, and the scalar arguments as the default configuration has them."""
     arguments = problem.plan(problem.default).arguments.values()
-    return {argument.name: argument.value for argument in arguments if isinstance(argument, Scalar)}
+    scalars = {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
+    return {**problem.size, **problem.defined, **scalars}

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS, Expression
 from autotune.model import Value
 from autotune.space import Constraint
 from autotune.study import library, schema
-from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, buffers_of
-from autotune.study.imports import function_digest
+from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
+from autotune.study.arrays import names_of
+from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, without_comments
 from autotune.study.library import StudyText
-from autotune.study.plan import Launch
+from autotune.study.loops import Declared, leaves, loops_of, steps_of
+from autotune.study.plan import Launch, Loop
 from autotune.study.schema import Scope
+from autotune.study.structs import struct_texts
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
 
 DEVICE_FACTS = (
     "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
+    "constant_memory", "sub_group_size",
 )  # fmt: skip
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names."""
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
+bytes, work-items (0 where the driver does not tell)."""
 
 ReferenceFunction = Callable[..., Mapping[str, Any]]
 """Called with every input array, scalar and size by name; returns the expected array of each output."""
@@ -55,23 +62,26 @@ class Option:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where expected outputs come from: exactly one of the three is set.
+    """Where expected outputs come from: exactly one of the four is set.
 
-    `numpy` maps an output to a NumPy expression; `source` with `launches` is another kernel; `function` is
-    Python, either given directly or named as `file.py:name`, which is loaded only when the user allows it.
+    `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
+    kernel; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
+    allows it.
     """
 
-    numpy: Mapping[str, str] | None = None
+    numpy: Mapping[str, str | Mapping[str, str]] | None = None
     source: str | None = None
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[Launch | Loop, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
+    files: Mapping[str, Data] | None = None
 
 
 class Study:
     """A validated study.
 
     `Study.load("sgemm")` or `Study.load("./blur.toml")` reads a file. From Python, give the same tables as
-    keywords; `source` may replace the kernel file and `reference` may be a function:
+    keywords; `source` may replace the kernel file, `reference` may be a function, `data` of an argument an array or a
+    function of sizes and scalars:
 
         Study(name="scale", source=CL, sizes={"N": 1024}, parameters={"WG": {"values": [64, 128]}},
               arguments={"x": {"type": "float", "shape": ["N"], "access": "inout"}},
@@ -89,13 +99,18 @@ class Study:
         **tables: Any,
     ) -> None:
         function = reference if callable(reference) else None
-        tables["reference"] = {"function": function_digest(function)} if function else reference
+        self.given, tables["arguments"] = _given(tables.get("arguments", {}))
+        tables["reference"] = {"function": digest_of(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
-        path = Path(f"{tables.get('name', 'study')}.toml")
-        kernel = Path(tables["kernel"]) if source is not None else library.find_kernel(tables["kernel"], path)
-        library.require_plain(tables, str(path))
-        text = inline(kernel, folders_of(tables, path), source)
+        path = f"{tables.get('name', 'study')}.toml"
+        library.require_plain(tables, path)
+        if source is None:
+            kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
+        else:
+            kernel = str(tables["kernel"])
+            text = inline(kernel, folders_of(tables, path), source)
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
+        self.text.made = self
 
     @classmethod
     def load(cls, name_or_path: str) -> Study:
@@ -104,8 +119,11 @@ class Study:
 
     @classmethod
     def from_text(cls, text: StudyText) -> Study:
-        """Return the study of a text that library.py read. Raises StudyError."""
+        """Return the study of a text that library.py read, or that one was made with. Raises StudyError."""
+        if isinstance(text.made, cls):
+            return text.made
         study = cls.__new__(cls)
+        study.given = {}
         study._build(text, None)
         return study
 
@@ -116,23 +134,35 @@ class Study:
 
     @property
     def outputs(self) -> list[Buffer]:
-        """The buffers that are compared."""
+        """The buffers that are compared, or of which a check compares something."""
         return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
+
+    @property
+    def entries(self) -> list[str]:
+        """The kernel functions that its launches name, in order."""
+        return list(dict.fromkeys(launch.entry for _, launch, _ in leaves(self.launches)))
+
+    @property
+    def checked(self) -> frozenset[str]:
+        """The outputs that checks stand for, by name."""
+        named = frozenset[str]().union(*(names_of(text) for text in self.checks.values()))
+        return named & {buffer.name for buffer in self.outputs}
 
     @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = _words(self.text.source, self.text, "arguments", "defines", "launch", "options")
+        words = _words(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
-        table = schema.validate(text.table, str(text.path))
-        self.text, self.path = text, str(text.path)
+        table = schema.validate(text.table, str(text.file))
+        self.text, self.path = text, str(text.file)
         # The compiler's messages then name the author's file, as they do for its includes.
         self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
         self.about = table.about
-        self.sizes = dict(table.sizes)
+        self.sizes = library.default_size(text)
+        self.fixed = {name: entry.file for name, entry in table.sizes.items() if not isinstance(entry, int)}
         self.size_lists = {name: [dict(size) for size in sizes] for name, sizes in table.size_lists.items()}
         self.choices = {name: tuple(values) for name, values in table.choices.items()}
         self.requires = table.requires
@@ -146,8 +176,14 @@ class Study:
             raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
-        given = Scope({*self.sizes, *self.choices, *DEVICE_FACTS})
-        tuned, facts = Scope(given.known | set(self.parameters)), Scope({*DEVICE_FACTS, *self.choices})
+        names = {*self.sizes, *self.choices, *DEVICE_FACTS}
+        defined = schema.definitions(table.defines, names | set(self.parameters))
+        structs = struct_texts(table.structs, self.choices)
+        given, tuned = Scope(names, defined, structs), Scope(names | set(self.parameters), defined, structs)
+        facts = Scope({*DEVICE_FACTS, *self.choices})
+        self.definitions = given.definitions  # those that no configuration decides
+        self.steps = frozenset(steps_of([*table.launch, *(table.reference.launch or ())]))
+        self._check_steps(defined)
         self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
             Constraint(tuned.expression(entry.require, f"constraints.{n}.require"), entry.reason or str(entry.require))
@@ -156,10 +192,15 @@ class Study:
         self.defines = {name: tuned.expression(text, f"defines.{name}") for name, text in table.defines.items()}
         self.options = tuple(_option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
         self.arguments: dict[str, Argument] = {}
+        self.checks = dict(table.check)
+        checked = self._names_checked()
         for name, entry in table.arguments.items():
             kind = next(kind for kind in KINDS if getattr(entry, kind.key) is not None)
-            self.arguments[name] = kind.declare(name, entry, given, tuned)
-        self.launches = self._launches(table.launch, "launch", tuned)
+            shaped = tuned if name in checked and entry.access == "out" else given
+            # A scalar may count with the loop that its launch is in.
+            scope = tuned.with_names(self.steps) if kind is Scalar else tuned
+            self.arguments[name] = kind.declare(name, entry, shaped, scope)
+        self.launches = Declared(self.arguments, self.sizes, self.steps).launches(table.launch, "launch", tuned)
         self.reference = self._reference(table.reference, function, given)
         limits, work = table.tolerance, table.work
         self.tolerance = (
@@ -168,30 +209,6 @@ class Study:
         )
         self.flops = None if work.flops is None else given.expression(work.flops, "work.flops")
         self.bytes = None if work.bytes is None else given.expression(work.bytes, "work.bytes")
-
-    def _launches(self, tables: Iterable[schema.LaunchTable], where: str, scope: Scope) -> tuple[Launch, ...]:
-        launches = []
-        for n, entry in enumerate(tables, 1):
-            place, local = f"{where}.{n}", entry.local_size
-            for name in entry.arguments:
-                if name not in self.arguments and name not in self.sizes:
-                    raise StudyError(
-                        f"no argument or size named {name!r}{did_you_mean(name, self.arguments)}",
-                        where=f"{place}.arguments",
-                        hint=f"add [arguments.{name}]",
-                    )
-            if local is not None and len(local) != len(entry.global_size):
-                raise StudyError("global and local need equally many dimensions", where=place)
-            launches.append(
-                Launch(
-                    entry.entry,
-                    scope.expressions(entry.global_size, f"{place}.global"),
-                    None if local is None else scope.expressions(local, f"{place}.local"),
-                    tuple(entry.arguments),
-                    scope.expression(entry.when, f"{place}.when"),
-                )
-            )
-        return tuple(launches)
 
     def _reference(self, table: schema.ReferenceTable, function: ReferenceFunction | None, given: Scope) -> Reference:
         if function is not None:
@@ -204,10 +221,14 @@ class Study:
             return Reference(numpy=table.numpy)
         if table.python is not None:
             name, _, attribute = table.python.partition(":")
-            return Reference(function=(library.find_kernel(name, self.text.path, "reference.python"), attribute))
-        path = library.find_kernel(table.kernel or "", self.text.path, "reference.kernel")
-        source = library.source_of(path, self.text.table, self.text.path)
-        return Reference(source=source, launches=self._launches(table.launch or (), "reference.launch", given))
+            return Reference(function=(Path(library.find_kernel(name, self.text.file, "reference.python")), attribute))
+        if table.file is not None:
+            entries = table.file.items()
+            stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
+            return Reference(files={name: Data(**entry) for name, entry in stated.items()})
+        _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
+        declared = Declared(self.arguments, self.sizes, self.steps)
+        return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
 
     def _check_names(self) -> None:
         seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
@@ -225,6 +246,16 @@ class Study:
             if name not in DEVICE_FACTS:
                 raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
 
+    def _names_checked(self) -> set[str]:
+        """Return the names in all checks."""
+        return {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
+
+    def _check_steps(self, defined: Mapping[str, Any]) -> None:
+        for name in sorted(self.steps):
+            if name in defined or name in (*self.sizes, *self.choices, *self.parameters, *DEVICE_FACTS, *FUNCTIONS):
+                what, hint = f"the step {name!r} has another meaning already", "choose another name"
+                raise StudyError(what, where="launch", hint=hint)
+
     def _check_outputs(self) -> None:
         outputs = sorted(buffer.name for buffer in self.outputs)
         if not outputs:
@@ -233,13 +264,22 @@ class Study:
                 where="arguments",
                 hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
             )
-        launched = {name for launch in self.launches for name in launch.arguments}
+        launched = {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
+        launched |= {name for loop in loops_of(self.launches) for group in loop.swap for name in group}
         for name in outputs:
             if name not in launched:
                 what, hint = "is an output that no launch takes", "name it in a launch's arguments"
                 raise StudyError(what, where=f"arguments.{name}", hint=hint)
-        if self.reference.numpy is not None and sorted(self.reference.numpy) != outputs:
-            raise StudyError(f"must give every output and nothing else: {', '.join(outputs)}", where="reference.numpy")
+        for key, text in self.checks.items():
+            if key in self.arguments or key in self.sizes:
+                raise StudyError("is an argument or a size: a check needs a name of its own", where=f"check.{key}")
+            if not names_of(text) & set(outputs):
+                raise StudyError(f"names no output: {', '.join(outputs)}", where=f"check.{key}")
+        wanted = sorted({*outputs, *self.checks} - self.checked)
+        for kind, given in (("numpy", self.reference.numpy), ("file", self.reference.files)):
+            if given is not None and sorted(given) != wanted:
+                what = "must give every output and nothing else" if not self.checks else "must give exactly"
+                raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
 
 
 def check_entries(study: Study) -> None:
@@ -248,7 +288,7 @@ def check_entries(study: Study) -> None:
     if "##" in source:  # a macro may put the name together
         return
     words, kernels = _words(source, study.text, "options", "defines", "choices", "parameters"), _KERNEL.findall(source)
-    for number, launch in enumerate(study.launches, 1):
+    for number, launch, _ in leaves(study.launches):
         if launch.entry not in words:
             raise StudyError(
                 f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
@@ -264,6 +304,17 @@ def effects(study: Study) -> Iterator[str]:
         if name in defined and name not in study.defines:
             yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
+    given, plain = dict[str, Any](), dict(arguments)
+    for name, entry in arguments.items():
+        data = entry.get("data") if isinstance(entry, Mapping) else None
+        if data is not None and not isinstance(data, Mapping):
+            given[name] = data if callable(data) else np.array(data)  # of what the caller has now
+            plain[name] = {**entry, "data": {"given": digest_of(given[name])}}
+    return given, plain
 
 
 def _words(source: str, text: StudyText, *tables: str) -> set[str]:

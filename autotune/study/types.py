@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -29,16 +30,29 @@ _NAME = re.compile(rf"({'|'.join(SCALAR_TYPES)})(2|3|4|8|16)?")
 
 
 @cache
-def numpy_type(name: str) -> tuple[np.dtype[np.generic], int]:
-    """Return the NumPy type of one component and the number of components stored (`float3`: float32, 4)."""
+def numpy_type(name: str) -> tuple[np.dtype[Any], int]:
+    """Return the NumPy type of one component and the number of components stored (`float3`: float32, 4).
+
+    A struct, given as its whole text (structs.py), is one component of NumPy's type with fields.
+    """
+    if name.startswith("struct "):
+        from autotune.study.structs import struct_dtype
+
+        return struct_dtype(name), 1
+    dtype, _, width = scalar_type(name)
+    return dtype, 4 if width == 3 else width
+
+
+@cache
+def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
+    """Return the NumPy type of one component, OpenCL's name of it, and the number of components (`float3`: 3)."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise StudyError(
             f"unknown type {name!r}{_suggestion(name)}",
-            hint=f"use one of {', '.join(SCALAR_TYPES)}, or a vector of them such as float4",
+            hint=f"use one of {', '.join(SCALAR_TYPES)}, a vector of them such as float4, or a name of [structs]",
         )
-    width = int(found[2] or 1)
-    return np.dtype(SCALAR_TYPES[found[1]]), 4 if width == 3 else width
+    return np.dtype(SCALAR_TYPES[found[1]]), found[1], int(found[2] or 1)
 
 
 def _suggestion(name: str) -> str:

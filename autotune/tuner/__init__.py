@@ -5,6 +5,8 @@
     loop.py      Search: keeps the evaluator busy, and a ledger of every attempt
     recall.py    what of the stored counts
     finale.py    the fastest are timed again; who is fastest, who ties
+    measure.py   given configurations, in turns
+    several.py   several sizes in one go
     result.py    Progress and Result
     replay.py    searching without a device
     notebook.py  a result as a notebook shows it
@@ -13,23 +15,31 @@ Enter by `run(Request(...))`.
 """
 
 from autotune.tuner.finale import fastest
-from autotune.tuner.recall import ours, recall
+from autotune.tuner.measure import Measured, measure
+from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import Recording, ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result
+from autotune.tuner.several import Turn, apart, run_sizes
 from autotune.tuner.start import run
 
 __all__ = [
     "DEFAULT_SECONDS",
     "Budget",
+    "Measured",
     "Progress",
     "ProgressCallback",
     "Recording",
     "ReplayEvaluator",
     "Request",
     "Result",
+    "Turn",
+    "apart",
     "fastest",
+    "imported_best",
+    "measure",
     "ours",
     "recall",
     "run",
+    "run_sizes",
 ]

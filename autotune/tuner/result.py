@@ -93,6 +93,10 @@ class Trials(int):
         """Pickle with the trials."""
         return (self._trials,)
 
+    def and_then(self, later: Trials) -> Trials:
+        """Return these and those that came after them."""
+        return Trials((*self._trials, *later._trials))
+
     def __call__(self) -> list[dict[str, Any]]:
         """Return a row per trial in the order they ended: each parameter, then `outcome`, `reason`, `time_ns`, ...
 

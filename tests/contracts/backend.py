@@ -136,6 +136,35 @@ class BackendContract:
             session.set_arguments(program.kernel("add"), [session.allocate(4), "text"])
         assert refused.value.position == 1
 
+    def test_images_hold_what_was_written_or_are_refused(self, session: Session) -> None:
+        data, found = np.arange(48, dtype=np.uint8).reshape(4, 3, 4), np.zeros((4, 3, 4), np.uint8)
+        if not session.info.images:
+            with pytest.raises(BackendError, match="no images"):
+                session.image((4, 3), "RGBA", "uchar", False)
+            with pytest.raises(BackendError, match="no samplers"):
+                session.sampler("clamp", "linear", False)
+            return
+        image = session.image((4, 3), "RGBA", "uchar", False)
+        session.write(image, data)
+        session.read(image, found)
+        assert (found == data).all()
+        buffer, rest = session.allocate(128), np.zeros(48, np.uint8)
+        session.copy(image, buffer, 48, 0, 16)
+        session.read(buffer, rest, 16)
+        assert (rest == data.reshape(-1)).all()
+        session.write(buffer, rest[::-1].copy(), 64)
+        session.copy(buffer, image, 48, 64, 0)
+        session.read(image, found)
+        assert (found.reshape(-1) == rest[::-1]).all()
+        for shape, order in (((4, 3), "BGRA"), ((2**20, 2**20), "RGBA")):
+            with pytest.raises(BackendError, match="has no images of 2 dimensions"):
+                session.image(shape, order, "int", False)
+        assert session.sampler("clamp_to_edge", "linear", True) is not None
+
+    def test_signatures_are_told_or_are_not(self, session: Session) -> None:
+        told = session.signatures(self.ADD, ["-DSTEP=3"])
+        assert [one.name for one in told.get("add", ())] in ([], ["a", "total"])
+
     def test_a_batch_is_only_asked_of_a_device_with_cores_of_its_own(self, session: Session) -> None:
         if session.traits.shares_cores or not session.traits.checks_on_device:
             return

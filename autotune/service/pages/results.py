@@ -9,9 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
 from autotune.identity import ProblemKey
-from autotune.lookup import Best
-from autotune.lookup.answer import best_in
-from autotune.lookup.records import Records, open_records
+from autotune.lookup import Best, Records, best_in, open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused
@@ -19,8 +17,7 @@ from autotune.service.pages import snippets
 from autotune.service.pages.common import Before, Opened, Reader, Word, show
 from autotune.service.pages.lessons import Lessons, default_of
 from autotune.service.state import Service
-from autotune.store import survey
-from autotune.store.location import locate
+from autotune.store import locate, survey
 from autotune.study import StudyText, default_size, parameter_values
 from autotune.text import line
 from autotune.text import size as shown_size

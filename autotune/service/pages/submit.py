@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import Value
-from autotune.lookup.asking import DEFAULT_STUDY
+from autotune.lookup import DEFAULT_STUDY
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.service import submit as submitting
 from autotune.service import views

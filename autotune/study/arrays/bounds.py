@@ -42,9 +42,9 @@ class Size(NamedTuple):
     work: float
 
 
-def outline(shape: tuple[int, ...]) -> Outline:
-    """Return an array of that shape which takes no memory."""
-    return np.broadcast_to(np.zeros(()), shape).view(Outline)
+def outline(shape: tuple[int, ...], dtype: Any = np.float64) -> Outline:
+    """Return an array of that shape which takes no memory; `dtype` where it has fields."""
+    return np.broadcast_to(np.zeros((), dtype), shape).view(Outline)
 
 
 def sized(shape: tuple[int, ...], work: float = 0) -> Size:

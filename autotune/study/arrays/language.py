@@ -79,7 +79,12 @@ def shape_of(text: str, names: Mapping[str, Any], where: str = "") -> tuple[int,
 
     An array in `names` may be any of its shape. Raises StudyError as `evaluate` does.
     """
-    outlined = {name: outline(value.shape) if isinstance(value, np.ndarray) else value for name, value in names.items()}
+    outlined = {
+        name: outline(value.shape, value.dtype if value.dtype.names else np.float64)
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in names.items()
+    }
     try:
         return tuple(np.shape(_run(text, outlined, where, Meter(None))))
     except UnknownError:
@@ -95,6 +100,13 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
             known: Mapping[str, Any] = FUNCTIONS if id(node) in called else names
             if node.id not in known:
                 raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
+
+
+def names_of(text: str, where: str = "") -> set[str]:
+    """Return the names of an expression, its functions apart. Raises StudyError where it is malformed."""
+    tree = _parse(text, where)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 def _run(text: str, names: Mapping[str, Any], where: str, meter: Meter) -> Any:
@@ -120,7 +132,8 @@ def _parse(text: str, where: str) -> ast.expr:
         raise StudyError(f"longer than {MAX_LENGTH} characters", where=where)
     try:
         with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(text.strip(), mode="eval").body
+            # Parentheses let a text run over several lines of a study.
+            tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
         hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
@@ -163,9 +176,12 @@ class _Evaluator:
                 return tuple(self.value(part) for part in node.elts)
             case ast.Subscript():
                 return self._item(self.value(node.value), self._index(node.slice))
-            case ast.Attribute(attr="T"):
+            case ast.Attribute(attr=attribute):
                 operand = self.value(node.value)
-                return self._step(np.transpose, sizes.view(operand), operand)
+                if _fields(operand):
+                    return _field(operand, attribute)
+                if attribute == "T":
+                    return self._step(np.transpose, sizes.view(operand), operand)
             case ast.Call(func=ast.Name(id=name)):
                 return self._call(name, node)
         raise StudyError(f"may not contain: {ast.unparse(node)}")
@@ -200,6 +216,8 @@ class _Evaluator:
         return self._step(_OPERATORS[sign], size, a, b)
 
     def _item(self, value: Any, index: Any) -> Any:
+        if isinstance(index, str):
+            return _field(value, index)
         if isinstance(value, tuple) and isinstance(index, int):
             return value[index]
         if not isinstance(value, np.ndarray):
@@ -223,6 +241,20 @@ class _Evaluator:
             return slice(*map(_bound, parts))
         found = self.value(node)
         return _array(found) if isinstance(found, tuple) else found
+
+
+def _fields(value: Any) -> tuple[str, ...]:
+    """The names of a struct's members; none for what is no struct."""
+    return (value.dtype.names or ()) if isinstance(value, np.ndarray | np.generic) else ()
+
+
+def _field(value: Any, name: str) -> Any:
+    if name not in _fields(value):
+        what = (
+            f"no member {name!r}{did_you_mean(name, _fields(value))}" if _fields(value) else f"no struct has {name!r}"
+        )
+        raise BoundError(what)
+    return value[name]
 
 
 def _outlined(value: Any) -> bool:

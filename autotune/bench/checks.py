@@ -1,0 +1,92 @@
+"""What a study's `[check]` expressions make of outputs, compared with what the reference gives.
+
+They are computed on the host, in 64 bits: an output that only some part of its program finishes (partial sums, an order
+that need not be unique) is read back and judged by what has to hold for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.arena import Guarded
+from autotune.bench.readback import compared, contents
+from autotune.devices import Session
+from autotune.errors import StudyError
+from autotune.study import Check, evaluate, names_of, widened
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found: `reason` is empty where everything is right; `max_error` a share of the tolerance."""
+
+    reason: str = ""
+    max_error: float = 0.0
+
+
+class Checks:
+    """Evaluates checks on one session. `expected` holds their values, `inputs` what the buffers were filled with."""
+
+    def __init__(
+        self, session: Session, expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self._session = session
+        self._expected = expected
+        self._inputs = inputs
+        self._wide: dict[str, NDArray[Any]] = {}
+
+    def value(self, buffers: Sequence[Guarded], name: str, check: Check) -> NDArray[Any]:
+        """Return what a check gives for the buffers as they are now. Raises StudyError."""
+        named = names_of(check.text)
+        written = {guarded.buffer.name: guarded for guarded in buffers if guarded.buffer.writes}
+        names: dict[str, Any] = dict(check.numbers)
+        for each in named - names.keys():
+            if each in written:
+                names[each] = _widened(contents(self._session, written[each]))
+            elif each in self._inputs:
+                names[each] = self._wide.setdefault(each, _widened(np.asarray(self._inputs[each])))
+        return np.asarray(evaluate(check.text, names, f"check.{name}"))
+
+    def check(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> Verdict:
+        """Compare each check with what the reference gave."""
+        reasons, worst = [], 0.0
+        for name, check in checks.items():
+            if name not in self._expected:
+                continue
+            try:
+                found = self.value(buffers, name, check)
+            except StudyError as error:
+                reasons.append(str(error))
+                continue
+            verdict = _judged(name, check, found, np.asarray(self._expected[name]))
+            worst = max(worst, verdict.max_error)
+            reasons += [verdict.reason] if verdict.reason else []
+        return Verdict("; ".join(reasons), worst)
+
+
+def _judged(name: str, check: Check, found: NDArray[Any], expected: NDArray[Any]) -> Verdict:
+    if found.shape != expected.shape:
+        return Verdict(f"check {name} has shape {found.shape}, the reference has {expected.shape}")
+    kind = np.result_type(found, expected)
+    words = compared(found.astype(kind).reshape(-1), expected.astype(kind).reshape(-1), check.tolerance)
+    worst = float(words.view(np.float32)[3])
+    if not words[0]:
+        return Verdict("", worst)
+    text = check.text if len(check.text) <= 60 else f"{check.text[:57]}..."
+    if not found.shape:
+        return Verdict(f"check {name}: {text} = {found[()]}, expected {expected[()]}", worst)
+    place = np.unravel_index(int(~words[2]), found.shape)
+    where = ", ".join(str(int(index)) for index in place)
+    return Verdict(
+        f"check {name}: {int(words[0])} of {found.size} values of {text} are wrong; "
+        f"first [{where}] = {found[place]}, expected {expected[place]}",
+        worst,
+    )
+
+
+def _widened(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(widened(array.dtype))

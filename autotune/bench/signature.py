@@ -1,0 +1,227 @@
+"""Whether a plan gives kernels what they take: argument by argument, as the compiler tells them.
+
+OpenCL notices a wrong count, a pointer for a number, and a number of another size. It does not notice an `int` where
+the plan gives a `float`: the kernel then computes with other bits. Where the driver does not tell, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from autotune.bench.report import Fault
+from autotune.devices import BackendError, Guest, KernelArgument, Session
+from autotune.errors import StudyError
+from autotune.model import Outcome
+from autotune.study import (
+    Argument,
+    Buffer,
+    Image,
+    Launch,
+    Local,
+    Plan,
+    Sampler,
+    Scalar,
+    is_struct,
+    numpy_type,
+    offsets,
+    struct_name,
+)
+
+_C_NAMES = {
+    "unsigned int": "uint", "unsigned": "uint", "unsigned char": "uchar", "unsigned short": "ushort",
+    "unsigned long": "ulong", "signed char": "char", "size_t": "ulong", "ptrdiff_t": "long",
+}  # fmt: skip
+_BYTES = ("void", "char", "uchar")
+
+
+def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
+    """Return what may be amiss, to be said where the result is wrong. Raises Fault for what surely is."""
+    if not hasattr(opened, "signatures"):  # a program's own queue
+        return []
+    session = cast("Session", opened)
+    try:
+        known = session.signatures(plan.source, plan.options)
+    except BackendError:  # the build that counts says it
+        return []
+    hints: list[str] = []
+    for number, launch in enumerate(plan.launches, 1):
+        told = known.get(launch.entry)
+        if told is None:
+            continue
+        _require_count(launch, number, told)
+        for position, (name, taken) in enumerate(zip(launch.arguments, told, strict=True), 1):
+            if said := _mismatch(plan.arguments[name], taken):
+                what, cure = said
+                label = name if name == taken.name else f"{name} (the kernel's {taken.name})"
+                cure = f": {cure}" if cure else ""
+                raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
+        hints += _hints(plan, launch, told)
+    for problem in _layouts(session, plan, known):
+        raise Fault(Outcome.COMPILE_ERROR, problem)
+    return hints + list(_unwritable(plan, known))
+
+
+def _require_count(launch: Launch, number: int, told: Sequence[KernelArgument]) -> None:
+    given = launch.arguments
+    if len(told) != len(given):
+        takes = f"{len(told)} argument{'s' * (len(told) != 1)} ({', '.join(one.name for one in told)})"
+        what = f"{launch.entry} takes {takes}, launch {number} gives {len(given)} ({', '.join(given)})"
+        raise Fault(Outcome.COMPILE_ERROR, what)
+
+
+def _mismatch(given: Argument, taken: KernelArgument) -> tuple[str, str] | None:
+    """Return what is wrong between a study's argument and the kernel's, and its cure; None where nothing is."""
+    kind, place = _declared(taken), f"[arguments.{given.name}]"
+    ours = f"{given.kind} of {struct_name(given.type)}" if not isinstance(given, Sampler) else given.kind
+    both = f"is `{kind}` in the kernel and {ours} in the study"
+    if taken.type_name == "sampler_t":
+        return None if isinstance(given, Sampler) else (both, f'write sampler = {{ filter = "nearest" }} in {place}')
+    if found := re.fullmatch(r"image([123])d\w*_t", taken.type_name):
+        return _image_mismatch(given, taken, int(found[1]), both, place)
+    if taken.address in ("global", "constant"):
+        if isinstance(given, Buffer) and not isinstance(given, Image):
+            return None
+        return both, f'a pointer takes shape = ["..."] and an access in {place}'
+    if taken.address == "local":
+        return None if isinstance(given, Local) else (both, f'a local pointer takes local = "..." in {place}')
+    if not isinstance(given, Scalar):
+        return both, f'write value = "..." and type = "{_plain(taken.type_name)}" in {place}'
+    return _scalar_mismatch(given, taken, both, place)
+
+
+def _image_mismatch(
+    given: Argument, taken: KernelArgument, dimensions: int, both: str, place: str
+) -> tuple[str, str] | None:
+    if not isinstance(given, Image):
+        return both, f"write image = [...] in {place}"
+    if len(given.shape) != dimensions:
+        return f"{both} of {len(given.shape)} dimensions", f"write image = [...] with {dimensions} in {place}"
+    wrong = {"read_only": given.writes, "write_only": given.reads}.get(taken.access, False)
+    return (f'{both}, with access = "{given.access}"', "let them agree") if wrong else None
+
+
+def _scalar_mismatch(given: Scalar, taken: KernelArgument, both: str, place: str) -> tuple[str, str] | None:
+    wanted = _plain(taken.type_name)
+    cure = f'write type = "{wanted}" in {place}'
+    try:
+        theirs = numpy_type(wanted)
+    except StudyError:  # a typedef, whose meaning nobody tells
+        return None
+    if is_struct(given.type):
+        return both, cure
+    ours = numpy_type(given.type)
+    alike = ours[0].itemsize == theirs[0].itemsize and (ours[0].kind == "f") == (theirs[0].kind == "f")
+    same_width = given.type.lstrip("abcdefghijklmnopqrstuvwxyz") == wanted.lstrip("abcdefghijklmnopqrstuvwxyz")
+    if alike and same_width:  # int and uint are the same bits
+        return None
+    return both, f'{cure}, with value = "{given.name}" if it is a size' if given.type == "int" else cure
+
+
+def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterator[str]:
+    """Yield what is not wrong by itself: other elements behind a pointer, another order of the same names."""
+    for name, taken in zip(launch.arguments, told, strict=True):
+        given, element = plan.arguments[name], _plain(taken.type_name.removesuffix("*"))
+        if not isinstance(given, Buffer | Local) or isinstance(given, Image) or element in _BYTES:
+            continue
+        try:
+            theirs = numpy_type(element)[0]
+        except StudyError:
+            continue
+        if is_struct(given.type) or numpy_type(given.type)[0] != theirs:
+            yield f"{launch.entry} takes {name} as `{_declared(taken)}`, the study has it of {struct_name(given.type)}"
+    names = [taken.name for taken in told]
+    if sorted(names) == sorted(launch.arguments) and names != list(launch.arguments):
+        yield f"{launch.entry} takes its arguments in the order {', '.join(names)}"
+
+
+def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each output that every kernel takes as const."""
+    for name in plan.outputs:
+        taken = [
+            told
+            for launch in plan.launches
+            for given, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
+            if given == name
+        ]
+        if taken and all(told.const and told.address == "global" for told in taken):
+            yield f"{name} is an output, and const in the kernel"
+
+
+# -- structs --------------------------------------------------------------------------------------
+
+
+def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each struct that the compiler lays out in another way than the study's members say."""
+    pairs = {
+        (_plain_struct(told.type_name), plan.arguments[name].type)
+        for launch in plan.launches
+        for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
+        if is_struct(plan.arguments[name].type)
+    }
+    for theirs, ours in sorted(pairs):
+        found = _measured(session, plan, theirs, list(offsets(ours)))
+        if found is None:
+            bare = _measured(session, plan, theirs, [])
+            if bare is None:  # no name that can be written again
+                continue
+            yield _members_missing(session, plan, theirs, ours)
+            return
+        name, dtype = struct_name(ours), numpy_type(ours)[0]
+        size, *places = found
+        for number, (member, ours_at) in enumerate(offsets(ours).items()):
+            theirs_at, takes, has = places[2 * number], places[2 * number + 1], dtype[member].itemsize
+            if ours_at != theirs_at:
+                yield f"structs.{name}: {member} is at byte {theirs_at} in the kernel, at {ours_at} in the study"
+            if takes != has:
+                yield f"structs.{name}: {member} takes {takes} bytes in the kernel, {has} in the study"
+        if size != dtype.itemsize:
+            yield f"structs.{name}: takes {size} bytes in the kernel, {dtype.itemsize} in the study"
+
+
+def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> str:
+    lacks = [name for name in offsets(ours) if _measured(session, plan, theirs, [name]) is None]
+    return f"structs.{struct_name(ours)}: the kernel's {theirs} has no member {', '.join(lacks)}"
+
+
+def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -> list[int] | None:
+    """Return the bytes of a type, and of each member where it starts and its bytes; None where it does not compile."""
+    asked = [f"sizeof({name})"]
+    for one in members:
+        asked.append(f"(ulong)((private char *)&autotune_one.{one} - (private char *)&autotune_one)")
+        asked.append(f"sizeof(autotune_one.{one})")
+    lines = "".join(f"    out[{n}] = {text};\n" for n, text in enumerate(asked))
+    source = f"{plan.source}\nkernel void autotune_layout(global ulong *out)\n{{\n    {name} autotune_one;\n{lines}}}\n"
+    found = np.zeros(len(asked), np.uint64)
+    try:
+        kernel = session.build(source, plan.options).kernel("autotune_layout")
+        memory = session.allocate(found.nbytes)
+        session.set_arguments(kernel, [memory])
+        session.launch(kernel, (1,), (1,))
+        session.read(memory, found)
+        session.finish()
+        session.busy_ns()
+    except BackendError:
+        return None
+    return [int(number) for number in found]
+
+
+def _plain_struct(type_name: str) -> str:
+    return type_name.removesuffix("*").strip()
+
+
+def _plain(type_name: str) -> str:
+    name = type_name.strip()
+    return _C_NAMES.get(name, name)
+
+
+def _declared(taken: KernelArgument) -> str:
+    """A kernel's argument as its author wrote it, more or less."""
+    space = f"{taken.address} " if taken.type_name.endswith("*") and taken.address != "private" else ""
+    const = "const " if taken.const and not space.startswith("constant") else ""
+    access = f"{taken.access} " if taken.access else ""
+    kind = taken.type_name
+    return f"{space}{const}{access}{kind[:-1] + ' *' if kind.endswith('*') else kind}"

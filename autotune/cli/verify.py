@@ -1,0 +1,171 @@
+"""`autotune verify`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from autotune import devices, text
+from autotune.bench import FIRST_S, Limits
+from autotune.cli import interrupt
+from autotune.cli.options import (
+    ChoiceOption,
+    DatabaseOption,
+    DeviceOption,
+    JsonOption,
+    PythonOption,
+    RunLimitOption,
+    SizeOption,
+    StudyArgument,
+    load_study,
+)
+from autotune.cli.output import announce, facts, say, write_json
+from autotune.cli.result import timing_text
+from autotune.errors import AutotuneError, UsageError
+from autotune.model import Trial
+from autotune.pool import Settings, Stopped
+from autotune.reports.told import trial_json
+from autotune.reports.verify import Verified
+from autotune.reports.verify import verify as verify_best
+from autotune.study import Problem
+from autotune.text import parse_choices, parse_size
+from autotune.tuner import Request
+
+
+def verify(
+    study: StudyArgument = "sgemm",
+    device: DeviceOption = None,
+    size: SizeOption = None,
+    choice: ChoiceOption = None,
+    max_slowdown: Annotated[
+        str | None,
+        typer.Option(
+            metavar="5%", help="Exit code 1 where it is slower than the default by more, beyond the interval."
+        ),
+    ] = None,
+    run_limit: RunLimitOption = f"{FIRST_S:g}s",
+    allow_python: PythonOption = False,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the best that `autotune best` names, here and now, beside the study's default.
+
+    Stored, borrowed from another size or device, or imported: it is built, verified against the reference and timed in
+    turns with the default. What comes of it is stored. Exit code 1 where it does not pass or, with --max-slowdown,
+    where it is slower than the default by more than that and the 95 % interval leaves no doubt.
+
+    \b
+    Examples:
+      autotune verify sgemm --size 4096
+      autotune verify ./blur.toml -d 0 --max-slowdown 5%
+    """
+    most = None if max_slowdown is None else _share(max_slowdown)
+    tuned = load_study(study)
+    sizes = parse_size(size or [], tuned.sizes)
+    chosen = devices.find_device(device)
+    devices.require_usable(chosen)
+    problem = Problem(tuned, sizes, parse_choices(choice or [], tuned.choices), chosen)
+    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
+    settings = Settings(limits=limits, allow_python=allow_python)
+    announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
+    try:
+        with interrupt.stopping() as stop:
+            found = verify_best(Request(problem, database=database, settings=settings), stop)
+    except Stopped:
+        say("interrupted; what had ended by then is stored")
+        raise typer.Exit(130) from None
+    if as_json:
+        write_json(_json(found))
+    else:
+        facts(_rows(found))
+    _require(found, most)
+
+
+def _share(told: str) -> float:
+    """The share in `5%` or `5`. Raises UsageError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", told.strip())
+    if found is None:
+        raise UsageError(f"{told!r} is no percentage", where="--max-slowdown", hint="write --max-slowdown 5%")
+    return float(found[1]) / 100
+
+
+def _require(found: Verified, most: float | None) -> None:
+    """Raise AutotuneError where the best does not pass, or is slower than allowed."""
+    trial = found.trial
+    if trial is None or trial.outcome.failed:
+        why = "was not measured" if trial is None else f"{trial.outcome.value}: {trial.reason}"
+        what = f"the best does not pass here: {' '.join(why.split())}"
+        raise AutotuneError(what, hint="autotune search finds another")
+    if most is not None and found.exceeds(most) and found.interval is not None:
+        low, high = found.interval
+        raise AutotuneError(
+            f"the best is slower than the default by {_percent(found.slowdown)} (95 % interval {_percent(low)} to "
+            f"{_percent(high)}), more than the {_percent(most)} allowed",
+            hint="autotune search finds another",
+        )
+
+
+def _rows(found: Verified) -> list[tuple[str, str]]:
+    best = found.best
+    return [
+        ("best", text.pairs(found.configuration)),
+        ("match", "\n".join([best.match.value, *best.notes]) if found.imported is None else "imported"),
+        ("stored", _stored(found)),
+        ("here", _told(found.trial)),
+        ("default", _told(found.default) if not found.is_default else "is the best itself"),
+        ("compared", _compared(found)),
+    ]
+
+
+def _stored(found: Verified) -> str:
+    best = found.best
+    if found.imported is not None:
+        origin = found.imported.origin or {}
+        return f"{text.time(found.imported.time_ns)}, as {origin.get('format', 'another tool')} tells"
+    if best.time_ns is None:
+        return ""
+    where = "" if best.measured_on == best.device and best.measured_size == best.size else " elsewhere"
+    return f"{text.time(best.time_ns)}, measured{where} {best.measured[:10]} with driver {best.driver}"
+
+
+def _told(trial: Trial | None) -> str:
+    if trial is None:
+        return "not measured"
+    return (
+        timing_text(trial) if not trial.outcome.failed else f"{trial.outcome.value}: {' '.join(trial.reason.split())}"
+    )
+
+
+def _compared(found: Verified) -> str:
+    if found.slowdown is None or found.interval is None:
+        return ""
+    ratios = [1 / (1 + share) for share in (found.slowdown, found.interval[1], found.interval[0])]
+    return (
+        f"the best is {ratios[0]:.3f} x as fast as the default; 95 % interval {ratios[1]:.3f} to {ratios[2]:.3f}, "
+        "timed in turns"
+    )
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.1f} %"
+
+
+def _json(found: Verified) -> dict[str, Any]:
+    best = found.best
+    return {
+        "study": best.study,
+        "device": best.device,
+        "size": best.size,
+        "choices": best.choices,
+        "configuration": found.configuration,
+        "match": best.match if found.imported is None else "imported",
+        "notes": best.notes if found.imported is None else [],
+        "stored_ns": best.time_ns if found.imported is None else found.imported.time_ns,
+        "best": trial_json(found.problem, found.trial),
+        "default": trial_json(found.problem, found.default),
+        "is_default": found.is_default,
+        "slowdown": found.slowdown,
+        "slowdown_interval": found.interval,
+    }

@@ -1,0 +1,206 @@
+"""The Evaluator over a cluster: what a search submits, devices of many machines run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from autotune.cluster.address import Address, connect, require_distributed
+from autotune.cluster.fleet import Fleet
+from autotune.cluster.travel import pack
+from autotune.errors import AutotuneError
+from autotune.model import Configuration, Measurement, Trial
+from autotune.pool import Evaluator, Settings, Stopped
+from autotune.study import Problem
+from autotune.text import line
+from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result
+from autotune.tuner import run as run_search
+
+_POLL_S = 0.2
+"""How often a wait looks whether it should end."""
+
+_CLOSE_S = 10.0
+
+
+def _print(text: str) -> None:
+    print(line(f"autotune: {text}"), file=sys.stderr, flush=True)
+
+
+class ClusterEvaluator:
+    """Runs the configurations of a problem on every device of its model in a cluster, and on those that join.
+
+    Waits on construction until the first device is this search's (and says for what); where `stop` is set meanwhile,
+    raises Stopped. `most`: devices that it takes at most. `settings.builders` is meant per device. Raises
+    AutotuneError where no device can serve. Close it, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        address: Address,
+        settings: Settings | None = None,
+        stop: threading.Event | None = None,
+        *,
+        most: int | None = None,
+        say: Callable[[str], None] = _print,
+        client: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        require_distributed()
+        self.capacity = 0
+        self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
+        self._failure: AutotuneError | None = None
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="autotune-fleet", daemon=True)
+        self._thread.start()
+        self._fleet = Fleet(
+            client or (lambda: connect(address)),
+            problem.device,
+            pack(problem, settings or Settings()),
+            deliver=self._deliver,
+            say=say,
+            changed=self._count,
+            most=most,
+        )
+        self._keeping = asyncio.run_coroutine_threadsafe(self._fleet.keep(), self._loop)
+        try:
+            self._wait(stop)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def best_ns(self) -> float | None:
+        """The time that bounds early stop; it travels with each trial."""
+        return self._fleet.bound[1]
+
+    @best_ns.setter
+    def best_ns(self, best_ns: float | None) -> None:
+        epoch, known = self._fleet.bound
+        if best_ns != known:
+            self._fleet.bound = epoch + 1, best_ns
+
+    @property
+    def devices(self) -> int:
+        """How many devices serve the search now."""
+        return len(self._fleet.members)
+
+    def submit(self, configuration: Configuration) -> None:
+        """Begin a trial; returns at once."""
+        self._loop.call_soon_threadsafe(self._fleet.submit, configuration)
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        """Return the next finished trial. Raises TimeoutError, and AutotuneError where nothing is left to run it."""
+        try:
+            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
+        except Empty:
+            raise TimeoutError from None
+        if isinstance(found, AutotuneError):
+            raise found
+        return found
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
+    ) -> Sequence[Measurement | Trial | None]:
+        """Time configurations interleaved, all on one device; a failed Trial for one that fails."""
+        asked = asyncio.run_coroutine_threadsafe(self._fleet.retime(configurations, budget_s), self._loop)
+        while stop is None or not stop.is_set():
+            with suppress(TimeoutError):
+                return asked.result(timeout=_POLL_S)
+            if self._failure is not None:
+                asked.cancel()
+                raise self._failure
+        asked.cancel()
+        raise Stopped
+
+    def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
+        """Take back what no device has begun, but for the oldest; where a worker does not answer, nothing has."""
+        taken: list[Configuration] = self._in_loop(self._fleet.withdraw(leave, building))
+        return taken
+
+    def usage(self) -> Mapping[str, float]:
+        """Return seconds of wall time of all devices together: build, verify, time, idle."""
+        known = dict.fromkeys(("build", "verify", "time", "idle"), 0.0)
+        return known | self._fleet.usage()
+
+    def close(self) -> None:
+        """Let go of the devices: their evaluators end."""
+        self._keeping.cancel()
+        with suppress(Exception):
+            self._in_loop(self._fleet.close(), _CLOSE_S)
+        self._in_loop(_cancel_all(), _CLOSE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_CLOSE_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _in_loop(self, step: Coroutine[Any, Any, Any], timeout_s: float | None = None) -> Any:
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result(timeout_s)
+
+    def _wait(self, stop: threading.Event | None) -> None:
+        """Wait for the first device. Raises Stopped, and what keeps all from serving."""
+        while not self._ready.wait(_POLL_S):
+            if stop is not None and stop.is_set():
+                raise Stopped
+        if self._failure is not None:
+            raise self._failure
+
+    def _count(self, wanted: int) -> None:
+        self.capacity = wanted or self.capacity
+        if wanted:
+            self._ready.set()
+
+    def _deliver(self, found: Trial | AutotuneError) -> None:
+        if isinstance(found, AutotuneError):
+            self._failure = found
+            self._ready.set()
+        self._done.put(found)
+
+
+async def _cancel_all() -> None:
+    """End what is still awaited in the loop."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left, timeout=1) if left else None
+
+
+def run(
+    request: Request,
+    stop: threading.Event | None = None,
+    *,
+    on_progress: ProgressCallback | None = None,
+    address: Address,
+    most: int | None = None,
+) -> Result:
+    """Search as `tuner.run` does, on a cluster: `request.problem.device` is one of `choose`, and no other is named.
+
+    Raises what `tuner.run` raises, and SetupError, DeviceError where the cluster has no place for it.
+    """
+    stop = stop or threading.Event()
+    try:
+        evaluator: ClusterEvaluator | ReplayEvaluator = ClusterEvaluator(
+            request.problem, address, request.settings, stop, most=most
+        )
+    except Stopped:  # while it waited for a device: nothing will be asked of it
+        evaluator = ReplayEvaluator(())
+    with evaluator:
+        return run_search(request, stop, on_progress=on_progress, evaluator=evaluator)
+
+
+if TYPE_CHECKING:
+    _: type[Evaluator] = ClusterEvaluator  # mypy's to check

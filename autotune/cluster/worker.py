@@ -1,0 +1,100 @@
+"""`autotune worker`: a Dask worker per device, each under a nanny that starts it again, for as long as it is let."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import signal
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from autotune.cluster.address import Address, connect, require_distributed, security
+from autotune.errors import SetupError
+from autotune.model import DeviceInfo
+
+RETRY_S = 1.0
+"""Pause before another try to reach a scheduler that is gone."""
+
+_BESIDE = 8
+"""Tasks beside the trials: claims of other searches, finalists."""
+
+_THREADS = 64 + _BESIDE
+"""What a worker takes on at once; how many trials it wants is said by its resources."""
+
+
+def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
+    """Offer devices to a cluster until SIGINT or SIGTERM comes; a scheduler that goes away is waited for.
+
+    Raises SetupError where distributed is missing, or the scheduler is none of ours.
+    """
+    require_distributed()
+    asyncio.run(_serve(address, devices, say))
+
+
+async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    posts = [asyncio.create_task(_keep(address, device, len(devices), say)) for device in devices]
+    ending = asyncio.create_task(stop.wait())
+    await asyncio.wait([ending, *posts], return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, *posts):
+        task.cancel()
+    for post in posts:
+        with suppress(asyncio.CancelledError):
+            await post
+
+
+async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[[str], None]) -> None:
+    """Have one device served, again and again; ends with an error or when cancelled."""
+    waits = False
+    while True:
+        try:
+            client = await connect(address)  # the versions: a worker that does not fit is refused here
+            await client.close()
+            nanny = _nanny(address, device, share)
+            await nanny
+        except (OSError, RuntimeError, TimeoutError, SetupError) as error:
+            if isinstance(error, SetupError) and "no scheduler answers" not in error.what:
+                raise
+            if not waits:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                say(f"waiting for the scheduler: {reason}")
+            waits = True
+        else:
+            waits = False
+            say(f"{device.name} ({device.fingerprint}) serves {address}")
+            try:
+                await nanny.finished()
+            except asyncio.CancelledError:
+                await nanny.close()
+                raise
+            say(f"{device.name}: the scheduler at {address} has gone")
+        await asyncio.sleep(RETRY_S)
+
+
+def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:
+    from distributed import Nanny
+
+    from autotune.cluster.post import Post
+
+    near = address.near()
+    host = f"[{near}]" if ":" in near else near
+    return Nanny(
+        str(address),
+        name=f"{platform.node()}-{device.number}-{os.getpid()}",
+        host=near,
+        nthreads=_THREADS,
+        resources={device.fingerprint: 1},
+        memory_limit=0,  # the data of a search is as large as it is: nothing is gained by pausing or ending it
+        local_directory=tempfile.gettempdir(),
+        dashboard=False,
+        dashboard_address=f"{host}:0",
+        security=security(address),
+        silence_logs=logging.CRITICAL,
+        plugins=(Post(device, share),),
+    )

@@ -1,0 +1,151 @@
+"""OpenCL within somebody else's program: its queue, its arrays and buffers, and kernels enqueued among what it does.
+
+What a call costs the host is what counts here: a kernel of 20 us is not to wait for Python. So a run sets only the
+arguments that it is given, and looks at memory through few attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+
+from autotune.devices import drivers, linker
+from autotune.devices.backend import BackendError, Given, Guest, Memory, Run, Step
+from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, describe, refused
+from autotune.model import DeviceInfo
+
+import pyopencl as cl  # isort: skip  (after opencl.py, which turns its cache off)
+
+_ZERO = np.zeros(1, np.uint8)
+_base_data = attrgetter("base_data")
+
+
+def attach(queue: object) -> Guest | None:
+    """Return a program's own queue as one to build and launch for; None for what is no queue of OpenCL's."""
+    return OpenCLGuest(queue) if isinstance(queue, cl.CommandQueue) else None
+
+
+@cache
+def _known(address: int, device: cl.Device) -> DeviceInfo:
+    """What a device is; asked once, since drivers take their time."""
+    return describe(device)
+
+
+class OpenCLGuest(OpenCLSession):
+    """The program's context and queue; what its methods do stands in `backend.Guest`."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._context, self._device = queue.context, queue.device
+        self._unordered = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        self.info = _known(self._device.int_ptr, self._device)
+        self.traits = drivers.traits(self.info)
+        self._nvidia = self.info.vendor_name == "nvidia"
+        if drivers.is_pocl(self.info):
+            linker.provide()
+
+    def is_of(self, queue: object) -> bool:
+        return queue is self._queue or queue == self._queue
+
+    def shares(self, other: Guest) -> bool:
+        return isinstance(other, OpenCLGuest) and (self._context, self._device) == (other._context, other._device)
+
+    def restore(self, binary: bytes, options: Sequence[str] = ()) -> OpenCLProgram:
+        try:
+            program = cl.Program(self._context, [self._device], [binary])
+        except cl.Error as error:
+            raise refused(error) from None
+        return self._built(program, options)
+
+    def look_at(self, value: object) -> Given | None:
+        if isinstance(value, cl.MemoryObjectHolder):
+            return Given(self._own(value), value.size)
+        array: Any = value
+        try:
+            base, offset, dtype, shape = array.base_data, array.offset, array.dtype, array.shape
+        except AttributeError:
+            return None
+        if not isinstance(base, cl.MemoryObjectHolder):
+            return None
+        if offset:
+            base = self._part(base, offset, array.nbytes)
+        again = None if offset else _base_data
+        return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, again)
+
+    def _own(self, memory: Any) -> Memory:
+        """Return memory of the queue's context: drivers need not notice another's, nor survive it."""
+        if memory.context != self._context:
+            raise BackendError("lies in another context than the queue's")
+        return memory
+
+    def _part(self, base: cl.MemoryObjectHolder, offset: int, nbytes: int) -> Memory:
+        """Return the part of a buffer in which an array lies that does not begin where its buffer does."""
+        try:
+            return cast("Any", base).get_sub_region(offset, nbytes)
+        except (cl.Error, AttributeError):
+            what = f"begins {offset} bytes into its buffer, where this device lets no argument begin"
+            raise BackendError(what) from None
+
+    def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
+        fills = [
+            (memory, begin, min(MOST_FILLED, nbytes - begin))
+            for memory, nbytes in zeroed
+            for begin in range(0, nbytes, MOST_FILLED)
+        ]
+        if self._unordered:
+            return self._in_chain(steps, fills, chained=chained)
+        queue: Any = self._queue
+        enqueue: Any = cl.enqueue_nd_range_kernel
+        kernels: list[tuple[Any, Step]] = [(step.kernel, step) for step in steps]
+        setters = [(kernel.set_arg, step.given) for kernel, step in kernels]
+        launches = [(kernel, step.global_size, step.local_size) for kernel, step in kernels]
+
+        def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
+            event = None
+            try:
+                for set_argument, places in setters:
+                    for position, name in places:
+                        set_argument(position, given[name])
+                for memory, begin, nbytes in fills:
+                    cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=wait_for)
+                    wait_for = None
+                for kernel, global_size, local_size in launches:
+                    event = enqueue(queue, kernel, global_size, local_size, None, wait_for)
+                    wait_for = None
+            except cl.Error as error:
+                raise refused(error) from None
+            except TypeError:
+                raise BackendError("wait_for holds what is no event of OpenCL's") from None
+            return event
+
+        return run
+
+    def _in_chain(self, steps: Sequence[Step], fills: Sequence[tuple[Memory, int, int]], *, chained: bool) -> Run:
+        """Return the function for a queue that keeps no order: what has to follow waits for what was before it."""
+        queue: Any = self._queue
+        last: list[cl.Event] = []
+
+        def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
+            before: list[Any] = [*(wait_for or ()), *last]
+            try:
+                for step in steps:
+                    for position, name in step.given:
+                        cast("Any", step.kernel).set_arg(position, given[name])
+                for memory, begin, nbytes in fills:
+                    before = [cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=before)]
+                for kernel, global_size, local_size, _ in steps:
+                    launch = (queue, cast("Any", kernel), global_size, local_size)
+                    before = [cl.enqueue_nd_range_kernel(*launch, wait_for=before)]
+            except cl.Error as error:
+                raise refused(error) from None
+            except TypeError:
+                raise BackendError("wait_for holds what is no event of OpenCL's") from None
+            if chained:
+                last[:] = before
+            return before[0]
+
+        return run

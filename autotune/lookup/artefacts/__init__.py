@@ -1,0 +1,17 @@
+"""A study's stored bests as one file for programs: every device and size, and how to choose among them.
+
+catalogue.py   what is stored of a study: entries, each with what it takes to launch it
+geometry.py    launches, extents and scalars of a configuration as C over the sizes
+ctext.py       expressions and text of others, safe in C
+header.py      a C99 and C++ header
+document.py    a JSON document; schema.json says what it holds
+"""
+
+from autotune.lookup.artefacts.catalogue import Catalogue, Entry, collect
+from autotune.lookup.artefacts.document import render as document
+from autotune.lookup.artefacts.header import render as header
+
+__all__ = ["ARTEFACTS", "Catalogue", "Entry", "collect", "document", "header"]
+
+ARTEFACTS = {"header": header, "table": document}
+"""By the names that `autotune export --format` takes: each renders a Catalogue, with the kernel's text where asked."""

@@ -1,0 +1,118 @@
+"""What is stored of a study: the best of each device and size, made concrete, and the default for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.errors import SpaceError, StudyError, UsageError
+from autotune.identity import Choices, ProblemKey, Size
+from autotune.lookup.answer import Best, Match, best_in, table
+from autotune.lookup.architecture import architecture
+from autotune.lookup.records import Records, open_records
+from autotune.store import device_of, locate
+from autotune.study import Plan, Problem, Study, StudyText, problem_key
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A best with what it takes to launch it; `device` and `architecture` are empty for the study's default."""
+
+    best: Best
+    problem: Problem
+    plan: Plan
+    architecture: str
+
+    @property
+    def device(self) -> str:
+        """The fingerprint of the device that it was measured on."""
+        return self.best.measured_on
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """A study with some choices: its entries by device and size, and its default where that is valid."""
+
+    study: Study
+    choices: Choices
+    entries: tuple[Entry, ...]
+    default: Entry | None
+
+    @property
+    def all(self) -> tuple[Entry, ...]:
+        """The entries and the default, last."""
+        return self.entries if self.default is None else (*self.entries, self.default)
+
+
+def collect(
+    text: StudyText,
+    choices: Choices,
+    *,
+    devices: Sequence[str] = (),
+    sizes: Sequence[Size] = (),
+    database: str | None = None,
+) -> Catalogue:
+    """Return the bests that are stored of a study exactly as it is now; `devices` (fingerprints) and `sizes` choose.
+
+    Raises UsageError where nothing is stored of what was asked for, StoreError, StudyError.
+    """
+    study, location = Study.from_text(text), locate(database)
+    with open_records(location) as records:
+        known = {fingerprint: (name, table(facts)) for fingerprint, name, facts in records.devices()}
+        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, sorted(key.size.items())))
+        wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
+        missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
+        if missing or not wanted:
+            what = missing[0] if missing else None
+            where = f"{study.name} at {dict(what.size)} on {what.device}" if what else study.name
+            raise UsageError(f"nothing is stored of {where}", where=str(location), hint="autotune search measures it")
+        entries = []
+        for key in wanted:
+            best = best_in(records, str(location), text, key.size, key.choices, key.device, None, False)
+            if best.match is not Match.EXACT:
+                continue
+            name, facts = known.get(key.device, ("", {}))
+            problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
+            plan = problem.plan(best.configuration)
+            alike = architecture(key.device, str(facts.get("compute_capability", "")))
+            entries.append(Entry(best._replace(device_name=name), problem, plan, alike))
+    if not entries:
+        raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
+    return Catalogue(study, choices, tuple(entries), _default(study, choices))
+
+
+def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:
+    """Return the stored problems of exactly this study."""
+    asked = problem_key(text, {}, choices, "")
+    found = []
+    for problem in records.alike(asked):
+        size = table(problem.size)
+        same = (problem.kernel_hash, problem.study_hash) == (asked.kernel_hash, asked.study_hash)
+        if same and set(size) == set(text.table.get("sizes", {})) and _are_sizes(size):
+            found.append(problem_key(text, size, choices, problem.device))
+    return found
+
+
+def _are_sizes(size: Mapping[str, object]) -> bool:
+    return all(type(value) is int and 1 <= value < 2**31 for value in size.values())
+
+
+def _named(
+    text: StudyText, choices: Choices, devices: Sequence[str], sizes: Sequence[Size], stored: Sequence[ProblemKey]
+) -> list[ProblemKey]:
+    """Return the problems that were asked for by name."""
+    if not sizes:
+        return [] if {key.device for key in stored} >= set(devices) else [problem_key(text, {}, choices, devices[0])]
+    return [problem_key(text, size, choices, device) for size in sizes for device in devices]
+
+
+def _default(study: Study, choices: Choices) -> Entry | None:
+    """Return the study's default configuration on a device that is not known; None where it cannot be told."""
+    try:
+        problem = Problem(study, None, choices)
+        configuration = problem.default
+        plan = problem.plan(configuration)
+    except (SpaceError, StudyError):
+        return None
+    best = Best(study.name, configuration, Match.DEFAULT, (), "", problem.size, choices, options=plan.options)
+    return Entry(best, problem, plan, "")

@@ -1,0 +1,350 @@
+"""A C99 and C++ header without dependency: a table of bests, which of them to take, and how to launch it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from autotune import text
+from autotune.lookup.architecture import words_of
+from autotune.lookup.artefacts.catalogue import Catalogue, Entry
+from autotune.lookup.artefacts.ctext import HELPERS, lines, string
+from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
+from autotune.text import c_comment
+
+
+def render(catalogue: Catalogue, *, embed: bool = False) -> str:
+    """Return the header; `embed`: with the kernel's text. Raises StudyError for options that no string can hold."""
+    return _Header(catalogue).text(embed)
+
+
+def prefix_of(study: str) -> str:
+    """Return what every name in a study's header begins with."""
+    name = re.sub(r"[^A-Za-z0-9]", "_", study).upper().strip("_")
+    return name if name[:1].isalpha() else f"STUDY_{name}"
+
+
+class _Header:
+    """One header. `p` is the prefix; a size `M` is `M_` in C, whatever macros the program has."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.p = prefix_of(catalogue.study.name)
+        self.sizes = list(catalogue.study.sizes)
+        self.names = {name: f"{name}_" for name in self.sizes}
+        self.parameters = ", ".join(f"long long {name}" for name in self.names.values()) or "void"
+        self.passed = ", ".join(self.names.values())
+        found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
+        self.variants: list[Geometry] = list(dict.fromkeys(found))
+        self.variant_of = [self.variants.index(one) for one in found]
+
+    def text(self, embed: bool) -> str:
+        p = self.p
+        parts = [
+            *self._about(),
+            f"#ifndef {p}_TUNED_H\n#define {p}_TUNED_H\n",
+            "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
+            HELPERS.format(p=p),
+            self._types(),
+            self._entries(),
+            *self._functions(),
+            self._select(),
+            *self._macros(),
+            self._source() if embed else "",
+            f"#endif /* {p}_TUNED_H */",
+        ]
+        return "\n".join(part for part in parts if part) + "\n"
+
+    def _about(self) -> Iterator[str]:
+        named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()
+        yield f"/* {c_comment(named)}: written by autotune export --format header"
+        yield f" *   {self.p}_selection s = {self.p}_select({', '.join(['device_name', *self.sizes])});"
+        yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes. */"
+
+    def _types(self) -> str:
+        p = self.p
+        longest = max(len(one.options) + sum(len(name) + 24 for name, _ in one.computed) for one in self.variants)
+        return f"""
+#define {p}_SIZE_COUNT {len(self.sizes)}
+#define {p}_LONGEST_OPTIONS {longest + 2}
+
+typedef enum {{ {p}_NONE, {p}_EXACT, {p}_NEAREST_SIZE, {p}_SAME_ARCHITECTURE, {p}_DEFAULT }} {p}_match;
+
+/* What is stored of one device and size; all empty but the sizes, options and variant for the default. */
+typedef struct {{
+    const char *device_name;   /* CL_DEVICE_NAME */
+    const char *device;        /* the fingerprint of its model */
+    const char *architecture;
+    long long size[{max(1, len(self.sizes))}];
+    const char *options;       /* for clBuildProgram; {p}_build_options adds what depends on the sizes */
+    double time_ns;            /* the median of one run; 0: never measured */
+    unsigned variant;
+}} {p}_entry;
+
+typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
+"""
+
+    def _entries(self) -> str:
+        rows = [self._entry(entry, variant) for entry, variant in zip(self.catalogue.all, self.variant_of, strict=True)]
+        default = len(self.catalogue.entries) if self.catalogue.default else -1
+        patterns = [
+            f"    {{ {string(name)}, {string(word)} }},"
+            for name in dict.fromkeys(entry.architecture for entry in self.catalogue.entries)
+            for word in words_of(name)
+        ]
+        p, count = self.p, len(self.catalogue.entries)
+        return "\n".join([
+            f"static const {p}_entry {p}_entries[] = {{", *rows, "};",
+            f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_ENTRY {default}\n",
+            "/* Words in the names of devices: # is a digit, * some, % a hexadecimal one. */",
+            f"static const char *const {p}_architectures_[][2] = {{", *patterns, "    { 0, 0 }\n};",
+        ])  # fmt: skip
+
+    def _entry(self, entry: Entry, variant: int) -> str:
+        size = ", ".join(f"{entry.problem.size[name]}LL" for name in self.sizes) or "0"
+        told = ", ".join(map(string, (entry.best.device_name, entry.device, entry.architecture)))
+        options, time = string(self.variants[variant].options), entry.best.time_ns or 0.0
+        return f"    {{ {told}, {{ {size} }},\n      {options}, {time!r}, {variant}u }},"
+
+    # What depends on the variant --------------------------------------------------------------------------
+
+    def _functions(self) -> Iterator[str]:
+        yield self._switch("int {p}_valid_", "", lambda one: f"return {one.valid};", "0")
+        yield self._switch("unsigned {p}_launches_", None, lambda one: f"return {len(one.launches)}u;", "0u")
+        yield self._per_launch("int {p}_active_", "", lambda launch: f"return {launch.active} != 0;", "0")
+        yield self._per_launch(
+            "size_t {p}_global_size_", ", unsigned dimension", lambda one: _pick("dimension", one.global_size), "0"
+        )
+        yield self._per_launch(
+            "size_t {p}_local_size_", ", unsigned dimension", lambda one: _pick("dimension", one.local_size or ()), "0"
+        )
+        yield self._per_launch(
+            "unsigned {p}_dimensions_", None, lambda launch: f"return {len(launch.global_size)}u;", "0u"
+        )
+        yield self._per_launch(
+            "int {p}_has_local_", None, lambda launch: f"return {int(launch.local_size is not None)};", "0"
+        )
+        yield self._per_launch("const char *{p}_kernel_", None, lambda launch: f"return {string(launch.entry)};", "0")
+        yield self._per_launch(
+            "const char *{p}_argument_", None,
+            lambda launch: _pick("argument", [string(name) for name in launch.arguments], cast=""), "0",
+            index=", unsigned argument",
+        )  # fmt: skip
+        for name, kinds in self._arguments().items():
+            if "scalar" in kinds:
+                yield self._scalar(name)
+            else:
+                yield self._per_argument(
+                    name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
+                )
+                yield self._per_argument(
+                    name, "bytes", lambda one: f"return (size_t)({' * '.join([*one.extents, f'{one.nbytes}LL'])});", ""
+                )
+        yield self._build_options()
+
+    def _arguments(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for one in self.variants:
+            for argument in one.arguments:
+                found.setdefault(argument.name, set()).add(argument.kind)
+        return found
+
+    def _switch(
+        self, head: str, more: str | None, body: Callable[[Geometry], str], none: str, *, extra: str = ""
+    ) -> str:
+        """A function over the variants; `more` None: the sizes have no part in it."""
+        sizes = "" if more is None or not self.sizes else f", {self.parameters}"
+        unused = "" if more is None else "".join(f" (void){name};" for name in self.names.values())
+        cases = [f"    case {place}: {body(one)}" for place, one in enumerate(self.variants)]
+        given = f"unsigned variant{extra}{more or ''}{sizes}"
+        opening = f"static inline {head.format(p=self.p)}({given}) {{"
+        return "\n".join(
+            [
+                opening,
+                f"   {unused}" if unused else "",
+                "    switch (variant) {",
+                *cases,
+                f"    default: return {none};",
+                "    }",
+                "}",
+            ]
+        ).replace("\n\n", "\n")
+
+    def _per_launch(
+        self, head: str, more: str | None, body: Callable[[LaunchText], str], none: str, *, index: str = ""
+    ) -> str:
+        def launches(one: Geometry) -> str:
+            cases = " ".join(f"case {place}: {body(launch)}" for place, launch in enumerate(one.launches))
+            return f"switch (launch) {{ {cases} default: return {none}; }}"
+
+        return self._switch(head, more, launches, none, extra=f", unsigned launch{index}")
+
+    def _per_argument(self, name: str, what: str, body: Callable[[ArgumentText], str], more: str) -> str:
+        def found(one: Geometry) -> str:
+            return next((body(argument) for argument in one.arguments if argument.name == name), "return 0;")
+
+        return self._switch(f"size_t {{p}}_{what}_{name}_", more, found, "0")
+
+    def _scalar(self, name: str) -> str:
+        values = [argument for one in self.variants for argument in one.arguments if argument.name == name]
+        kind = "double" if any("." in one.value or "e" in one.value.lower() for one in values) else "long long"
+
+        def found(one: Geometry) -> str:
+            return next(
+                (f"return {argument.value};" for argument in one.arguments if argument.name == name), "return 0;"
+            )
+
+        return self._switch(f"{kind} {{p}}_scalar_{name}_", "", found, "0")
+
+    def _build_options(self) -> str:
+        def body(one: Geometry) -> str:
+            form = "".join(f" -D{name}=%lld" for name, _ in one.computed)
+            values = "".join(f", (long long)({value})" for _, value in one.computed)
+            return f'return snprintf(buffer, length, "%s{form}", {string(one.options)}{values});'
+
+        return self._switch("int {p}_build_options_", ", char *buffer, size_t length", body, "-1")
+
+    # Choosing ---------------------------------------------------------------------------------------------
+
+    def _select(self) -> str:
+        given = ", ".join(["const char *device_name", *(f"long long {name}" for name in self.names.values())])
+        passed = f", {self.passed}" if self.passed else ""
+        words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given, "@P": self.p}  # @P last
+        found = _SELECT
+        for word, meant in words.items():
+            found = found.replace(word, meant)
+        return found
+
+    def _macros(self) -> Iterator[str]:
+        p, listed = self.p, list(self.names.values())
+        sizes = "".join(f", {name}" for name in listed)
+        values = "".join(f", ({name})" for name in listed)
+        yield f"\n/* s: a {p}_selection with an entry; the sizes: those that it was selected for. */"
+        for name, function, more in (
+            ("LAUNCHES", "launches", ""), ("DIMENSIONS", "dimensions", "launch"), ("HAS_LOCAL", "has_local", "launch"),
+            ("KERNEL", "kernel", "launch"), ("ARGUMENT", "argument", "launch, number"),
+        ):  # fmt: skip
+            yield _macro(f"{p}_{name}", f"{p}_{function}_", more, "", "")
+        for name, function, more in (
+            ("ACTIVE", "active", "launch"), ("GLOBAL_SIZE", "global_size", "launch, dimension"),
+            ("LOCAL_SIZE", "local_size", "launch, dimension"), ("BUILD_OPTIONS", "build_options", "buffer, length"),
+        ):  # fmt: skip
+            yield _macro(f"{p}_{name}", f"{p}_{function}_", more, sizes, values)
+        for name, kinds in self._arguments().items():
+            if "scalar" in kinds:
+                yield _macro(f"{p}_SCALAR_{name}", f"{p}_scalar_{name}_", "", sizes, values)
+            else:
+                yield _macro(f"{p}_BYTES_{name}", f"{p}_bytes_{name}_", "", sizes, values)
+                yield _macro(f"{p}_EXTENT_{name}", f"{p}_extent_{name}_", "dimension", sizes, values)
+
+    def _source(self) -> str:
+        pieces = lines(self.catalogue.study.source)
+        rows = "\n".join(f"    {piece}," for piece in pieces)
+        return f"""
+/* The kernel's text, as clCreateProgramWithSource takes it. */
+#define {self.p}_SOURCE_COUNT {len(pieces)}
+static const char *const {self.p}_source[] = {{
+{rows}
+}};
+"""
+
+
+def _bytes(argument: ArgumentText) -> str:
+    return f"return (size_t)({' * '.join([*argument.extents, f'{argument.nbytes}LL'])});"
+
+
+def _pick(index: str, values: Iterable[str], cast: str = "(size_t)") -> str:
+    cases = " ".join(f"case {place}: return {cast}{value};" for place, value in enumerate(values))
+    return f"switch ({index}) {{ {cases} default: return 0; }}"
+
+
+def _macro(name: str, function: str, more: str, sizes: str, values: str) -> str:
+    own = "".join(f", {part}" for part in more.split(", ") if part)
+    given = "".join(f", ({part})" for part in more.split(", ") if part)
+    return f"#define {name}(s{own}{sizes}) {function}((s).entry->variant{given}{values})"
+
+
+_SELECT = r"""
+/* A device's name in lower case, with one - for what is neither a letter nor a digit, and one at each end. */
+static inline void @P_slug_(const char *name, char *slug, size_t length) {
+    size_t at = 0;
+    slug[at++] = '-';
+    for (; *name && at + 2 < length; ++name) {
+        const int upper = *name >= 'A' && *name <= 'Z';
+        const char c = (char)(upper ? *name - 'A' + 'a' : *name);
+        const int word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (word) slug[at++] = c;
+        else if (slug[at - 1] != '-') slug[at++] = '-';
+    }
+    if (slug[at - 1] != '-') slug[at++] = '-';
+    slug[at] = 0;
+}
+
+/* Whether a word stands at the beginning of a slug, up to its next -. */
+static inline int @P_begins_(const char *slug, const char *word) {
+    for (; *word; ++word) {
+        const int digit = *slug >= '0' && *slug <= '9';
+        if (*word == '*') {
+            if (!digit) return 0;
+            while (*slug >= '0' && *slug <= '9') ++slug;
+            continue;
+        }
+        if (*word == '#' ? !digit : *word == '%' ? !digit && !(*slug >= 'a' && *slug <= 'f') : *slug != *word) return 0;
+        ++slug;
+    }
+    return *slug == '-';
+}
+
+/* The architecture that a device's name tells; "" where it tells none of those in the table. */
+static inline const char *@P_architecture_of(const char *device_name) {
+    char slug[256];
+    size_t at, word;
+    @P_slug_(device_name, slug, sizeof slug);
+    for (word = 0; @P_architectures_[word][0]; ++word)
+        for (at = 0; slug[at]; ++at)
+            if (slug[at] == '-' && @P_begins_(slug + at + 1, @P_architectures_[word][1]))
+                return @P_architectures_[word][0];
+    return "";
+}
+
+/* How far two sizes are apart: the product of their ratios, 1 for equal ones. */
+static inline double @P_distance_(const long long *a, const long long *b) {
+    double product = 1.0;
+    int i;
+    for (i = 0; i < @P_SIZE_COUNT; ++i)
+        product *= a[i] > b[i] ? (double)a[i] / (double)b[i] : (double)b[i] / (double)a[i];
+    return product;
+}
+
+/* Choose for a device, by its CL_DEVICE_NAME, at sizes of at least 1: what was measured there; at the nearest size that
+   may run; on another device of the same architecture; else the study's default. Entries that may not run at the
+   sizes are passed over. */
+static inline @P_selection @P_select(@GIVEN) {
+    const long long asked[] = { @ASKED };
+    const char *const architecture = @P_architecture_of(device_name);
+    @P_selection found = { 0, @P_NONE };
+    double least = 0.0;
+    int i;
+    for (i = 0; i < @P_SIZE_COUNT; ++i) if (asked[i] < 1 || asked[i] > 2147483647LL) return found;
+    for (i = 0; i < @P_ENTRY_COUNT; ++i) {
+        const @P_entry *const entry = &@P_entries[i];
+        const double distance = @P_distance_(asked, entry->size);
+        const int same = strcmp(entry->device_name, device_name) == 0;
+        const int alike = *architecture && strcmp(entry->architecture, architecture) == 0;
+        const @P_match match = !same ? @P_SAME_ARCHITECTURE : distance > 1.0 ? @P_NEAREST_SIZE : @P_EXACT;
+        if ((!same && !alike) || !@P_valid_(entry->variant@PASSED)) continue;
+        if (!found.entry || match < found.match || (match == found.match && distance < least)) {
+            found.entry = entry;
+            found.match = match;
+            least = distance;
+        }
+    }
+#if @P_DEFAULT_ENTRY >= 0
+    if (!found.entry && @P_valid_(@P_entries[@P_DEFAULT_ENTRY].variant@PASSED)) {
+        found.entry = &@P_entries[@P_DEFAULT_ENTRY];
+        found.match = @P_DEFAULT;
+    }
+#endif
+    return found;
+}
+"""

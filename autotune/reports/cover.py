@@ -1,0 +1,220 @@
+"""Few configurations for many sizes: which lose least, which size takes which, and by what rule."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import AutotuneError
+from autotune.model import Configuration, Identity, Size, Trial, identity
+from autotune.store import Store
+from autotune.study import Problem
+from autotune.tuner import Request, apart, fastest, measure, ours
+from autotune.tuner.finale import ranked
+
+PER_SIZE = 2
+"""The fastest so many of each size are candidates, and the default."""
+
+ENOUGH = 0.05
+"""Where nobody says how many, so few are chosen that no size loses more than this share."""
+
+MOST_SETS = 50_000
+"""So many choices are looked at one by one; beyond, one is improved by exchanges."""
+
+Losses = NDArray[np.float64]
+"""By candidate and size: the share by which a candidate is slower than the fastest; infinite where not known."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """So many configurations: their places among the candidates, the place each size takes, and what that loses.
+
+    Shares of the time of each size's fastest: 0.02 is 2 % slower. `mean` is over the sizes.
+    """
+
+    places: tuple[int, ...]
+    takes: tuple[int, ...]
+    losses: tuple[float, ...]
+
+    @property
+    def worst(self) -> float:
+        return max(self.losses)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which configuration a size takes: by the nearest of the listed sizes, and by bounds of one number where that says
+    the same.
+
+    `by` names the number: a size, or the product of all (`M*N*K`); up to `bounds[0]` the first of `order` is taken,
+    then the next. Empty where no single number tells the sizes apart.
+    """
+
+    by: str = ""
+    bounds: tuple[float, ...] = ()
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cover:
+    """The candidates, what each takes at each size in nanoseconds (NaN: not known), and the choices by their number."""
+
+    problems: Sequence[Problem]
+    candidates: Sequence[Configuration]
+    times_ns: Losses
+    choices: Sequence[Chosen]
+    chosen: Chosen
+    rule: Rule
+
+    @property
+    def missing(self) -> int:
+        """How many pairs of candidate and size are valid and not known."""
+        valid = [[one in problem.space for problem in self.problems] for one in self.candidates]
+        return int((np.isnan(self.times_ns) & np.array(valid)).sum())
+
+
+def cover(
+    requests: Sequence[Request],
+    most: int | None = None,
+    *,
+    search: bool = True,
+    stop: threading.Event | None = None,
+    on_size: Callable[[int, int], None] | None = None,
+) -> Cover:
+    """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
+
+    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False.
+    `on_size` is told a size's place and how many configurations are measured there. Raises AutotuneError where a size
+    has no best, or none that is known can serve it; Stopped.
+    """
+    problems = [request.problem for request in requests]
+    with Store.open(requests[0].database) as store:
+        stored = [_passed(store, problem) for problem in problems]
+    for problem, known in zip(problems, stored, strict=True):
+        if not known:
+            size = ",".join(f"{name}={value}" for name, value in problem.size.items())
+            hint = f"autotune search {problem.study.name} --size {size} finds one"
+            raise AutotuneError(f"no best is stored at {size}", where=problem.study.name, hint=hint)
+    candidates = _candidates(problems, stored)
+    times = []
+    for place, request in enumerate(requests):
+        there = {identity(trial.configuration): trial for trial in stored[place]}
+        if search:
+            valid = [one for one in candidates if one in request.problem.space]
+            if on_size is not None:
+                on_size(place, len(valid))
+            there |= measure(request, valid, stop).trials
+        times.append([_time(there, one) for one in candidates])
+    return chosen_of(problems, candidates, np.array(times).T, most)
+
+
+def chosen_of(
+    problems: Sequence[Problem], candidates: Sequence[Configuration], times_ns: Losses, most: int | None
+) -> Cover:
+    """Return the choice among candidates whose times (by candidate and size) are known as far as they are."""
+    losses = np.nan_to_num(times_ns / np.nanmin(times_ns, axis=0) - 1, nan=math.inf)
+    limit = min(len(problems) if most is None else most, len(candidates))
+    by_number = {len(one.places): one for one in (choose(losses, count) for count in range(1, limit + 1))}
+    choices = list(by_number.values())
+    enough = (one for one in choices if one.worst <= ENOUGH)
+    chosen = choices[-1] if most is not None else next(enough, choices[-1])
+    if math.isinf(chosen.worst):
+        at = problems[chosen.losses.index(math.inf)]
+        size = ",".join(f"{name}={value}" for name, value in at.size.items())
+        hint = "give a larger -k, or leave out --no-search"
+        raise AutotuneError(f"none of the chosen is known to serve {size}", where=at.study.name, hint=hint)
+    return Cover(problems, candidates, times_ns, choices, chosen, rule([one.size for one in problems], chosen.takes))
+
+
+def choose(losses: Losses, count: int) -> Chosen:
+    """Return the set of so many candidates with the least mean loss, of equal ones that with the least worst.
+
+    Each size takes the one of the set that loses least there. Exact where there are few sets, else the best of a
+    greedy choice improved by single exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
+    """
+    total = len(losses)
+    if math.comb(total, count) <= MOST_SETS:
+        return _set(losses, min(combinations(range(total), count), key=lambda places: _cost(losses, places)))
+    places: tuple[int, ...] = ()
+    while len(places) < count:
+        places = min(
+            ((*places, one) for one in range(total) if one not in places), key=lambda some: _cost(losses, some)
+        )
+    while True:
+        better = min(_exchanges(places, total), key=lambda some: _cost(losses, some))
+        if _cost(losses, better) >= _cost(losses, places):
+            return _set(losses, tuple(sorted(places)))
+        places = better
+
+
+def rule(sizes: Sequence[Size], takes: Sequence[int]) -> Rule:
+    """Return the bounds of one number that give each size what it takes; none where no number does in as many parts.
+
+    A bound is the geometric mean of the two sizes that it parts.
+    """
+    names = list(sizes[0])
+    features = [(name, [size[name] for size in sizes]) for name in names]
+    if len(names) > 1:
+        features.insert(0, ("*".join(names), [math.prod(size.values()) for size in sizes]))
+    for by, values in features:
+        ordered = sorted(zip(values, takes, strict=True))
+        parts = [0, *(at for at in range(1, len(ordered)) if ordered[at][1] != ordered[at - 1][1])]
+        apart_there = all(ordered[at][0] > ordered[at - 1][0] for at in parts[1:])
+        if len(parts) == len(set(takes)) and apart_there:
+            bounds = tuple(math.sqrt(ordered[at - 1][0] * ordered[at][0]) for at in parts[1:])
+            return Rule(by, bounds, tuple(ordered[at][1] for at in parts))
+    return Rule()
+
+
+def nearest(sizes: Sequence[Size], size: Size) -> int:
+    """Return the place of the size that is nearest: the doublings in each dimension added up."""
+    return min(range(len(sizes)), key=lambda place: apart(sizes[place], size))
+
+
+def _cost(losses: Losses, places: Sequence[int]) -> tuple[float, float]:
+    least = losses[list(places)].min(axis=0)
+    return float(least.mean()), float(least.max())
+
+
+def _set(losses: Losses, places: tuple[int, ...]) -> Chosen:
+    some = losses[list(places)]
+    takes = tuple(places[at] for at in some.argmin(axis=0))
+    used = tuple(place for place in places if place in takes)
+    return Chosen(used, takes, tuple(float(loss) for loss in some.min(axis=0)))
+
+
+def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]:
+    for at in range(len(places)):
+        for one in range(total):
+            if one not in places:
+                yield (*places[:at], one, *places[at + 1 :])
+
+
+def _passed(store: Store, problem: Problem) -> list[Trial]:
+    """The verified trials of a problem on this device and driver, best first."""
+    trials = ours(problem, store.trials(problem.key))
+    return [] if fastest(trials, problem.device.driver) is None else ranked(trials, problem.device.driver)
+
+
+def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:
+    found: dict[Identity, Configuration] = {}
+    for problem, trials in zip(problems, stored, strict=True):
+        best = [trial.configuration for trial in trials[:PER_SIZE]]
+        for configuration in (*best, problem.default):
+            found.setdefault(identity(configuration), configuration)
+    return list(found.values())
+
+
+def _time(known: Mapping[Identity, Trial], configuration: Configuration) -> float:
+    trial = known.get(identity(configuration))
+    return math.nan if trial is None or trial.outcome.failed else trial.time_ns

@@ -1,0 +1,14 @@
+"""The best as a kernel that a program calls: looked up once, built once, then launched among what else it enqueues.
+
+tuned.py       tuned: from a study's name to a kernel, one per process and question
+kernel.py      TunedKernel: what a program holds and calls; the configuration behind it may change between calls
+ready.py       one configuration on one queue: built, its arguments set, its scratch memory there
+arguments.py   what a caller gives, checked by name, type and extent
+binaries.py    built programs, kept on disk
+tuning.py      a search in the foreground or the background of a program
+"""
+
+from autotune.runtime.kernel import TunedKernel
+from autotune.runtime.questions import tuned
+
+__all__ = ["TunedKernel", "tuned"]

@@ -1,0 +1,254 @@
+"""What a program holds and calls: a study's kernel at one size, with the best configuration that is known."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autotune import devices, lookup, tuner
+from autotune.devices import Event
+from autotune.errors import DeviceError, UsageError
+from autotune.identity import Choices, Configuration, Size
+from autotune.lookup import Best, Match
+from autotune.model import DeviceInfo
+from autotune.pool import Settings
+from autotune.runtime.ready import Bound, Ready
+from autotune.runtime.tuning import Tuning
+from autotune.study import Argument, Problem, Study
+from autotune.text import size as size_text
+from autotune.text import time as time_text
+from autotune.tuner import Budget, Request, Result
+
+_MOST_QUEUES = 32
+"""Queues whose kernels are kept ready; beyond, the one bound first is forgotten."""
+
+
+class _Model:
+    """What is known of one model of device. `ready` is replaced as a whole: a call takes the one that is there."""
+
+    def __init__(self, info: DeviceInfo, ready: Ready) -> None:
+        self.info = info
+        self.ready = ready
+
+
+class TunedKernel:
+    """A study's kernel at one size and with its choices, ready to be called: `kernel(queue, A=a, B=b, C=c)`.
+
+    Made by `autotune.tuned`. Any number of threads may call it, on any number of queues. It stays as it is while the
+    program runs, but for `refresh` and a search of its own, which swap the configuration between two calls.
+    """
+
+    def __init__(
+        self, study: Study, size: Size, choices: Choices, device: DeviceInfo, *, only: bool, database: str | None
+    ) -> None:
+        self.study = study
+        self._size, self._choices, self._database = size, choices, database
+        self._only = only  # that device was asked for: no other will do
+        self._lock = threading.RLock()
+        self._bound: dict[Any, Bound] = {}
+        self._tuning: Tuning | None = None
+        self._searched = False
+        self._models: dict[tuple[str, str], _Model] = {}
+        self._main = self._model(device)
+
+    def __repr__(self) -> str:
+        best = self.best
+        took = f", {time_text(best.time_ns)}" if best.time_ns is not None and best.measured_size == best.size else ""
+        return f"<tuned {best.study} {size_text(best.size)} on {best.device}: {best.match}{took}>"
+
+    # What it is ------------------------------------------------------------------------------------------
+
+    @property
+    def best(self) -> Best:
+        """The record that the look-up gave: configuration, match, options, time, and where it was measured."""
+        return self._main.ready.best
+
+    @property
+    def match(self) -> Match:
+        """How what was stored relates to what was asked: `exact`, ... `default` where nothing was stored."""
+        return self.best.match
+
+    @property
+    def configuration(self) -> Configuration:
+        """The value of each parameter."""
+        return self.best.configuration
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The problem size that it computes."""
+        return dict(self._main.ready.problem.size)
+
+    @property
+    def arguments(self) -> dict[str, Argument]:
+        """What a call takes, by name: type, shape, extents allocated; a scalar with the study's value, its default."""
+        ready = self._main.ready
+        return {name: ready.plan.arguments.get(name, ready.problem.arguments[name]) for name in ready.slots}
+
+    def best_on(self, queue: object) -> Best:
+        """Return the record that calls on a queue go by: of its device, where that is another than the default one."""
+        return self._bind(queue).ready.best
+
+    # Calls -----------------------------------------------------------------------------------------------
+
+    def __call__(self, queue: Any, /, *, wait_for: Sequence[Event] | None = None, **arguments: Any) -> Any:
+        """Enqueue the kernel and return the event of its last launch; nothing is waited for.
+
+        `queue`: a pyopencl queue. `arguments`: device arrays and buffers by the names of the study, outputs too;
+        scalars that the study states as plain numbers may be given. Sizes, derived scalars, local and scratch memory
+        are the kernel's own matter. `wait_for`: events that come first.
+
+        The first call on a queue builds, or loads what an earlier process built. Raises UsageError for an argument
+        that is missing, unknown, of another type or too small, DeviceError for a device that it was not made for.
+        """
+        try:
+            bound = self._bound[queue]
+        except (KeyError, TypeError):
+            bound = self._bind(queue)
+        return bound(arguments, wait_for)
+
+    def _bind(self, queue: object) -> Bound:
+        """Return the kernel on a queue, made where it is not there yet."""
+        with self._lock:
+            try:
+                if queue in self._bound:
+                    return self._bound[queue]
+            except TypeError:
+                pass  # cannot be hashed: no queue at all
+            guest = devices.attach(queue)
+            bound = Bound(self._model(guest.info).ready, guest)
+            if len(self._bound) >= _MOST_QUEUES:
+                del self._bound[next(iter(self._bound))]
+            self._bound[queue] = bound
+            return bound
+
+    # What changes ----------------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Look up again, and swap what calls go by where something better is stored now. Says whether it did."""
+        with self._lock:
+            swapped = [self._swap(model, self._ready(model.info)) for model in self._models.values()]
+            return any(swapped)
+
+    @property
+    def searching(self) -> bool:
+        """Whether a search in the background is at work."""
+        return self._tuning is not None and self._tuning.running
+
+    def wait(self, timeout: float | None = None) -> Result | None:
+        """Wait for the search in the background, so many seconds at most, and return what it found.
+
+        None where there is none, or it goes on. Raises what ended it, where that was an error.
+        """
+        return None if self._tuning is None else self._tuning.wait(timeout)
+
+    def stop(self) -> None:
+        """End the search in the background in order: what it found by then is kept, and used."""
+        if self._tuning is not None:
+            self._tuning.stop()
+
+    def tune(self, budget: Budget, *, background: bool = False, allow_python: bool = False) -> None:
+        """Search on the device, unless its best is stored or one has been searched for by this program.
+
+        Then the kernel goes by what was found. In the background, `wait` gives the result.
+        """
+        with self._lock:
+            if self._searched or self.match is Match.EXACT:
+                return
+            self._searched = True
+            model = self._main
+            if model.info.index < 0:
+                what = f"{model.info.name} is a part of a device, which no other process can search on"
+                raise DeviceError(what, where=self.study.name, hint="search on the whole device")
+            settings = Settings(allow_python=allow_python or callable(self.study.reference.function))
+            request = Request(
+                Problem(self.study, self._size, self._choices, model.info),
+                database=self._database,
+                budget=budget,
+                settings=settings,
+            )
+            if background:
+                self._tuning = Tuning(request, self._searched_for)
+                return
+        self._searched_for(tuner.run(request))
+
+    def _searched_for(self, result: Result) -> None:
+        model = self._main
+        if result.best is None:
+            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=3)
+            return
+        found, before = self._ready(model.info), model.ready
+        if found.extents != before.extents and self._bound:
+            # The caller's arrays are those of before: calls would begin to fail in the middle of a program.
+            warnings.warn(
+                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=3
+            )
+            return
+        self._swap(model, found)
+
+    def _swap(self, model: _Model, ready: Ready) -> bool:
+        """Have calls go by another configuration. It is built before, for all queues: no call waits for that."""
+        before = model.ready
+        if (ready.best.configuration, ready.plan) == (before.best.configuration, before.plan):
+            before.best = ready.best  # its match or its time may be another
+            return False
+        while True:
+            queues = {queue: bound for queue, bound in list(self._bound.items()) if bound.ready is before}
+            made = {queue: Bound(ready, bound.guest) for queue, bound in queues.items()}
+            with self._lock:
+                if all(queue in made for queue, bound in self._bound.items() if bound.ready is before):
+                    self._bound.update({queue: bound for queue, bound in made.items() if queue in self._bound})
+                    model.ready = ready
+                    return True
+
+    # Looking up ------------------------------------------------------------------------------------------
+
+    def _model(self, info: DeviceInfo) -> _Model:
+        """Return what is known of a device's model, looked up where it was not. Raises DeviceError."""
+        key = (info.fingerprint, info.driver)
+        if key not in self._models:
+            if self._only and self._models:
+                asked = self._main.info
+                raise DeviceError(
+                    f"the queue is of {info.name}, and this kernel was asked for on {asked.name}",
+                    where=self.study.name,
+                    hint=f"autotune.tuned(..., device={info.fingerprint!r})",
+                )
+            self._models[key] = _Model(info, self._ready(info))
+            if self._models[key] is not next(iter(self._models.values())):  # the first is who asked for it to look at
+                warn_of_default(self._models[key].ready.best)
+        return self._models[key]
+
+    def _ready(self, info: DeviceInfo) -> Ready:
+        text = self.study.text
+        problem = Problem(self.study, self._size, self._choices, info)
+        size, choices = problem.size, problem.choices
+        best = lookup.best(text, size, choices, info.fingerprint, database=self._database, device=info)
+        return Ready(problem, best)
+
+
+def warn_of_default(best: Best) -> None:
+    """Warn where nothing that is stored can answer."""
+    if best.match is Match.DEFAULT:
+        warnings.warn(
+            f"nothing is stored for {best.study} on {best.device}: it runs as by default, not tuned; "
+            "search=40 has it searched for 40 s at first use",
+            stacklevel=_caller(),
+        )
+
+
+def _caller() -> int:
+    """Return the level of the first frame outside this room."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("autotune."):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def require_sizes(given: Mapping[str, object]) -> None:
+    """Raise UsageError for a size that is no whole number."""
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{value!r:.40} is no whole number of at least 1", where=name, hint=f"write {name}=1024")

@@ -1,0 +1,126 @@
+"""`autotune.tuned`: from a study's name, a size and a device to a kernel; the same question gives the same kernel."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune import devices, text
+from autotune.errors import UsageError
+from autotune.model import Choices, DeviceInfo, Size
+from autotune.runtime.kernel import TunedKernel, require_sizes, warn_of_default
+from autotune.study import Study
+from autotune.tuner import Budget
+
+_MOST_KERNELS = 512
+"""Kept per process, the last ones asked for."""
+
+
+def tuned(
+    study: str | Path | Study = "sgemm",
+    /,
+    *,
+    device: object = None,
+    size: Size | None = None,
+    choices: Choices | None = None,
+    database: str | None = None,
+    search: float | str | Budget | None = None,
+    background: bool = False,
+    allow_python: bool = False,
+    **sizes: int,
+) -> TunedKernel:
+    """Return a study's kernel, ready to be called with the best configuration that is stored.
+
+        kernel = autotune.tuned("sgemm", M=4096, N=4096, K=4096)
+        kernel(queue, A=a, B=b, C=c)
+
+    `study` is a name, a path or a `Study`. Sizes are given by name, or as `size` where a name is taken by an option;
+    the rest are the study's. `device` is a selector as for `search`, or a pyopencl queue; without one it is the best
+    device here, and a call on a queue of another model looks up for that one.
+
+    Looked up once, built once: asked again, the same kernel comes back, until the process ends. Where nothing is
+    stored it is the study's default configuration, with a warning; `kernel.match` says what it is. With `search`
+    (seconds, `"5m"`, or a `Budget`), one that has no exact match is searched for first, or in the `background`, and
+    the kernel goes by what was found from then on. A search in the background has the device to itself no more than
+    the program leaves it: its times are as good as that.
+
+    Raises AutotuneError for bad input and for a machine without a device.
+    """
+    budget = None if search is None else _budget(search)
+    if background and budget is None:
+        raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
+    asked = {**(size or {}), **sizes}
+    require_sizes(asked)
+    info = _device(device)
+    name = study if isinstance(study, Study) else str(study)
+    place = (database or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
+    key = (name, _items(asked), _items(choices or {}), device is not None, info, place)
+    with _lock:
+        known = key in _kernels
+        kernel = _kept(key, lambda: _made(study, asked, choices, info, device is not None, database))
+    if budget is None and not known:
+        warn_of_default(kernel.best)
+    if budget is not None:
+        kernel.tune(budget, background=background, allow_python=allow_python)
+    return kernel
+
+
+_kernels: OrderedDict[Hashable, TunedKernel] = OrderedDict()
+_studies: dict[tuple[str, str], Study] = {}
+_lock = threading.RLock()
+
+
+def _kept(key: Hashable, make: Any) -> TunedKernel:
+    if key not in _kernels:
+        _kernels[key] = make()
+    _kernels.move_to_end(key)
+    while len(_kernels) > _MOST_KERNELS:
+        _kernels.popitem(last=False)
+    return _kernels[key]
+
+
+def _made(
+    study: str | Path | Study, size: Size, choices: Choices | None, info: DeviceInfo, only: bool, database: str | None
+) -> TunedKernel:
+    if not isinstance(study, Study):
+        name = (str(study), str(Path.cwd()))
+        if name not in _studies:
+            _studies[name] = Study.load(str(study))
+        study = _studies[name]
+    return TunedKernel(study, size, choices or {}, info, only=only, database=database)
+
+
+def _items(values: Mapping[str, Any]) -> Hashable:
+    try:
+        found = tuple(sorted(values.items()))
+        hash(found)
+    except TypeError as error:
+        raise UsageError(f"{values!r:.60} is not names with plain values: {error}") from None
+    return found
+
+
+_here: dict[str | None, DeviceInfo] = {}
+
+
+def _device(device: object) -> DeviceInfo:
+    """Return the device that is asked for: by a selector, which is found once, or as the queue's own."""
+    if device is not None and not isinstance(device, str):
+        return devices.attach(device).info
+    if device not in _here:
+        _here[device] = devices.find_device(device)
+    return _here[device]
+
+
+def _budget(search: float | str | Budget) -> Budget:
+    if isinstance(search, Budget):
+        return search
+    if isinstance(search, str):
+        return Budget(seconds=text.parse_duration(search, where="search"))
+    if isinstance(search, bool) or not isinstance(search, int | float) or not 0 < search < float("inf"):
+        what = f"{search!r:.40} is no number of seconds above 0"
+        raise UsageError(what, where="search", hint="write search=40, or search='5m'")
+    return Budget(seconds=float(search))

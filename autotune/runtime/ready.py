@@ -1,0 +1,129 @@
+"""One configuration, made concrete, and on a queue: built, its arguments set, its scratch memory there."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, cast
+
+from autotune.bench.prepare import Compiled, compile_plan
+from autotune.bench.report import Fault
+from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
+from autotune.errors import AutotuneError, DeviceError, UsageError
+from autotune.lookup import Best
+from autotune.runtime import binaries
+from autotune.runtime.arguments import MemorySlot, ScalarSlot, mistaken, slots_of
+from autotune.study import Launch, Plan, Problem
+
+_MOST_PROGRAMS = 64
+"""Kept per process, the last ones used: with each stays the program's context."""
+
+
+class Ready:
+    """The answer of a look-up with its plan: what is built and launched, and what callers give."""
+
+    def __init__(self, problem: Problem, best: Best) -> None:
+        self.problem = problem
+        self.best = best
+        self.plan = problem.plan(best.configuration)
+        self.slots = slots_of(problem, self.plan.arguments)
+        self.defaults = {name: slot.default for name, slot in self.slots.items() if isinstance(slot, ScalarSlot)}
+
+    @property
+    def extents(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Type and extents of the memory that callers give; padding may depend on the configuration."""
+        slots = {name: slot for name, slot in self.slots.items() if isinstance(slot, MemorySlot)}
+        return {name: (slot.buffer.type, slot.buffer.allocate) for name, slot in slots.items()}
+
+
+class Bound:
+    """A configuration on a queue. A call enqueues it; calls from several threads come one after another."""
+
+    def __init__(self, ready: Ready, guest: Guest) -> None:
+        self.ready = ready
+        self.guest = guest
+        self._slots = {name: copy(slot) for name, slot in ready.slots.items()}
+        self._names = self._slots.keys()
+        self._defaults = ready.defaults
+        self._lock = threading.Lock()
+        compiled = _compiled(guest, ready.plan, ready.problem.study.name)
+        # Held here: a kernel does not hold what its arguments are set to.
+        own = self._own = {
+            buffer.name: cast("Any", buffer.create(cast("Session", guest)))
+            for buffer in ready.plan.buffers
+            if buffer.name not in self._slots
+        }
+        steps = []
+        for kernel, launch, _ in compiled.kernels:
+            self._set(kernel, launch, own)
+            given = tuple((at, name) for at, name in enumerate(launch.arguments) if name in self._slots)
+            steps.append(Step(kernel, launch.global_size, launch.local_size, given))
+        zeroed = [(own[one.name], one.nbytes) for one in ready.plan.buffers if one.access == "zeroed"]
+        # What writes no memory of its own but the caller's is in the caller's hands: he says what waits for what.
+        self._run = guest.sequence(steps, zeroed, chained=bool(own))
+
+    def __call__(self, arguments: Mapping[str, object], wait_for: Sequence[Event] | None) -> Event:
+        slots, guest = self._slots, self.guest
+        if arguments.keys() != self._names:
+            arguments = self._completed(arguments)
+        given = {name: slots[name].take(guest, value) for name, value in arguments.items()}
+        try:
+            with self._lock:
+                return self._run(given, wait_for)
+        except BackendError as error:
+            raise _placed(error, self.ready.problem.study.name) from None
+
+    def _completed(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the arguments with the study's scalars. Raises UsageError where others are missing or unknown."""
+        whole = {**self._defaults, **arguments}
+        for name in (*arguments, *self._names):
+            if (name in whole) != (name in self._slots):
+                raise mistaken(name, self.ready.problem, self._slots, arguments)
+        return whole
+
+    def _set(self, kernel: Any, launch: Launch, own: Mapping[str, Any]) -> None:
+        """Set what no call changes; what a call gives is empty meanwhile."""
+        known: dict[str, Any] = {**dict.fromkeys(self._slots), **self._defaults, **own}
+        plan, session = self.ready.plan, cast("Session", self.guest)
+        values = [known[name] if name in known else plan.arguments[name].create(session) for name in launch.arguments]
+        try:
+            self.guest.set_arguments(kernel, values)
+        except ArgumentError as error:
+            what = f"{launch.entry} does not take {launch.arguments[error.position]}: {error}"
+            raise UsageError(what, where=self.ready.problem.study.name) from None
+
+
+_programs: OrderedDict[str, list[tuple[Guest, Program]]] = OrderedDict()
+_building: dict[str, threading.Lock] = {}
+
+
+def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
+    """Return a plan's program, built at most once in this process, and kernels of its own. Raises UsageError."""
+    key = binaries.key_of(guest.info, plan.source, plan.options)
+    with _building.setdefault(key, threading.Lock()):
+        known = next((program for other, program in _programs.get(key, ()) if guest.shares(other)), None)
+        program = known or binaries.restore(guest, key, plan.options)
+        try:
+            if program is not None:
+                try:
+                    compiled = compile_plan(cast("Session", guest), plan, program)
+                except Fault:
+                    program = None
+            if program is None:
+                compiled = compile_plan(cast("Session", guest), plan)
+                binaries.keep(compiled.program, key)
+        except Fault as fault:
+            raise DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", detail=fault.detail) from None
+        if known is None:
+            _programs.setdefault(key, []).append((guest, compiled.program))
+        _programs.move_to_end(key)
+        while len(_programs) > _MOST_PROGRAMS:
+            _programs.popitem(last=False)
+        return compiled
+
+
+def _placed(error: BackendError, study: str) -> AutotuneError:
+    hint = "the queue's device has no room" if "ALLOCATION" in error.name else ""
+    return UsageError(str(error), where=study, hint=hint, detail=error.detail)

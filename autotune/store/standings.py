@@ -1,0 +1,108 @@
+"""The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are.
+
+It follows from the trials and their re-timings by `ranking.standings` and is brought up to date in the transaction
+that changes them. What counts of a configuration depends on its own trials alone, so only those are read again. What
+another tool made (of the sampler IMPORTED) is nobody's best and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, text
+
+from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, standings
+from autotune.store.location import IMPORTED
+
+CHUNK = 500
+"""Rows per statement."""
+
+# The + keeps SQLite from walking through all trials of a search to find those of a few configurations.
+_TRIALS = f"""
+SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
+FROM trials t JOIN searches s ON s.id = {{}}t.search_id
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost', 'stopped')
+"""
+_RETIMINGS = f"""
+SELECT t.configuration_hash, 'retimed', t.driver, s.generation, t.id, r.time_ns, r.id
+FROM trials t JOIN searches s ON s.id = {{}}t.search_id JOIN retimings r ON r.trial_id = t.id AND r.driver = t.driver
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome = 'ok'
+"""
+_NAMED = " AND t.configuration_hash IN :names"
+_ALL_TRIALS = text(_TRIALS.format(""))
+_ALL_RETIMINGS = text(_RETIMINGS.format(""))
+_SOME_TRIALS, _SOME_RETIMINGS = (
+    text(query.format("+") + _NAMED).bindparams(bindparam("names", expanding=True)) for query in (_TRIALS, _RETIMINGS)
+)
+# Also locks the problem, where two searches could otherwise read without each other's trials.
+_COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
+_COUNT_ALL = text(f"""
+UPDATE problems SET trials = (
+    SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
+    WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost')
+)
+""")
+_FORGET = text("DELETE FROM standings WHERE problem_id = :problem AND configuration_hash IN :names").bindparams(
+    bindparam("names", expanding=True)
+)
+_ADD = text("""
+INSERT INTO standings
+    (problem_id, driver, generation, configuration_hash, latest_id, trial_id, retiming_id, time_ns, first_ns)
+VALUES (:problem, :driver, :generation, :configuration, :latest, :trial, :retiming, :time_ns, :first_ns)
+""")
+
+_KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all other outcomes are failures
+
+
+def follow(connection: Connection, problem: int, configurations: Collection[str], finished: int = 0) -> None:
+    """Take into the summary of a problem what became of some configurations, and that so many trials have finished."""
+    connection.execute(_COUNT, {"problem": problem, "finished": finished})
+    for names in _pages(sorted(configurations)):
+        asked = {"problem": problem, "names": names}
+        found = [*connection.execute(_SOME_TRIALS, asked), *connection.execute(_SOME_RETIMINGS, asked)]
+        connection.execute(_FORGET, asked)
+        _add(connection, problem, found)
+
+
+def build(connection: Connection) -> None:
+    """Make the summary of all there is."""
+    connection.execute(_COUNT_ALL)
+    for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
+        asked = {"problem": problem}
+        _add(connection, problem, [*connection.execute(_ALL_TRIALS, asked), *connection.execute(_ALL_RETIMINGS, asked)])
+
+
+def _add(connection: Connection, problem: int, found: list[Any]) -> None:
+    found.sort(key=itemgetter(0))
+    own = (_rows(problem, group) for _, group in groupby(found, itemgetter(0)))
+    for page in _pages(row for rows in own for row in rows):
+        connection.execute(_ADD, page)
+
+
+def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `standings` for one configuration."""
+    events = [
+        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2], NAN if time is None else time)
+        for name, what, driver, generation, trial, time, *again in group
+    ]
+    for event, first_ns, latest in standings(events):
+        yield {
+            "problem": problem,
+            "driver": event.driver,
+            "generation": event.generation,
+            "configuration": event.configuration,
+            "latest": latest,
+            "trial": event.order[0],
+            "retiming": event.order[1],
+            "time_ns": event.time_ns,
+            "first_ns": first_ns,
+        }
+
+
+def _pages(items: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while page := list(islice(rest, CHUNK)):
+        yield page

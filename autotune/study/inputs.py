@@ -1,0 +1,288 @@
+"""The contents of inputs: drawn, read from files, computed by expressions, made by Python; each once per search."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import StudyError
+from autotune.study import files, structs
+from autotune.study.arguments import Buffer, Data, Scalar
+from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
+from autotune.study.draw import draw
+from autotune.study.function import ALONE, call
+from autotune.study.library import find_kernel
+from autotune.study.problem import Problem
+from autotune.study.types import numpy_type
+
+Arrays = dict[str, NDArray[Any]]
+PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
+"""Runs a function of a file on arrays and numbers by name: file, function, names -> arrays by name."""
+
+_ENTRY_BYTES = 64
+"""Bytes that reading one entry of a sparse matrix takes at most: its places and value, and what sorts them."""
+
+
+def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical) -> Arrays:
+    """Return the contents of each `in` and `inout` buffer, in its logical shape, the same for the same study.
+
+    A vector type adds a last axis of its components. `python` runs functions of files; None: they may not. `room` tells
+    the bytes of memory that an array may take. Raises StudyError for data that does not fit its argument, naming both.
+    """
+    try:
+        return _Inputs(problem, python, room).all()
+    except StudyError as error:
+        raise error.at(problem.study.path) from None
+
+
+def check_inputs(problem: Problem) -> None:
+    """Raise StudyError where data is malformed, names what is not there or has another shape; computes nothing.
+
+    Of files, the headers are read.
+    """
+    names = plain_names(problem) | outlines(problem)
+    for name, buffer in problem.inputs.items():
+        where, data, own = f"arguments.{name}.data", buffer.data, dict[str, Any]()
+        shape: tuple[int, ...] | None = buffer.data_shape
+        try:
+            if data.file is not None:
+                header = _header(problem, data, where)
+                own[name] = np.broadcast_to(np.zeros(()), header.shape)
+                shape = _shaped(header.shape, buffer) if data.numpy is None else None
+            if data.numpy is not None:
+                check_names(data.numpy, names, f"{where}.numpy")
+                shape = shape_of(data.numpy, names | own, f"{where}.numpy")
+            if shape is not None:
+                require_shape(buffer.data_shape, shape, f"{where}")
+        except StudyError as error:
+            raise error.at(problem.study.path) from None
+    try:
+        _order(problem)
+    except StudyError as error:
+        raise error.at(problem.study.path) from None
+
+
+def plain_names(problem: Problem) -> dict[str, Any]:
+    """Return the numbers that data may be made of: sizes, computed names and scalars that no configuration decides."""
+    tuned = problem.study.parameters.keys()
+    names: dict[str, Any] = {**problem.size, **problem.defined}
+    for argument in problem.study.arguments.values():
+        if isinstance(argument, Scalar) and not argument.names & (tuned | problem.study.steps):
+            names[argument.name] = argument.concrete(problem.constants).named
+    return names
+
+
+def outlines(problem: Problem) -> Arrays:
+    """Return arrays of the inputs' shapes that take no memory."""
+    return {name: outline(buffer) for name, buffer in problem.inputs.items()}
+
+
+def outline(buffer: Buffer) -> NDArray[Any]:
+    """Return an array of a buffer's shape, and of its widest type, that takes no memory."""
+    return np.broadcast_to(np.zeros((), structs.widened(numpy_type(buffer.type)[0])), buffer.data_shape)
+
+
+def widened(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array in the widest type of its kind, so that what is computed is better than the kernel."""
+    return array.astype(structs.widened(array.dtype))
+
+
+def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, what: str = "argument") -> None:
+    """Raise StudyError where contents have another shape than what they are for."""
+    if found != wanted:
+        raise StudyError(f"has shape {found}, the {what} has {wanted}", where=where)
+
+
+def read_array(problem: Problem, file: Data, where: str, room: Callable[[], float]) -> NDArray[Any]:
+    """Return an array of a file beside the study, mapped where it can be. Raises StudyError."""
+    header, path = _header(problem, file, where), files.find_data(str(file.file), problem.study.text.path, where)
+    nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
+    if path.suffix == ".mtx":
+        nbytes = files.matrix_of(path).entries * _ENTRY_BYTES
+    if (free := room()) < nbytes:
+        what = f"takes {nbytes / 2**30:.3g} GiB of memory, {free / 2**30:.3g} GiB are free"
+        raise StudyError(what, where=f"{where}: {path.name}")
+    try:
+        return _read(path, file, header)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
+        raise StudyError(f"cannot be read: {error}", where=f"{where}: {path.name}") from None
+
+
+def _header(problem: Problem, file: Data, where: str) -> files.Header:
+    path = files.find_data(str(file.file), problem.study.text.path, where)
+    header = files.header_of(path, file.part, file.type)
+    if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
+        raise StudyError(
+            f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"
+        )
+    return header
+
+
+def _read(path: Path, file: Data, header: files.Header) -> NDArray[Any]:
+    match path.suffix:
+        case ".npy":
+            empty = 0 in header.shape  # which cannot be mapped
+            array: NDArray[Any] = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+            return array
+        case ".npz":
+            with zipfile.ZipFile(path) as archive, archive.open(f"{files.member_of(archive, file.part)}.npy") as member:
+                return np.lib.format.read_array(member, allow_pickle=False)
+        case ".mtx":
+            return _matrix_part(path, str(file.part))
+    return np.fromfile(path, header.kind)
+
+
+def _matrix_part(path: Path, part: str) -> NDArray[Any]:
+    from scipy.io import mmread
+
+    matrix, told = mmread(path, spmatrix=False), files.matrix_of(path)
+    if not told.sparse:
+        return np.asarray(matrix)
+    order = np.lexsort((matrix.col, matrix.row))
+    rows, columns = matrix.row[order].astype(np.int64), matrix.col[order].astype(np.int64)
+    if len(rows) != told.entries:
+        raise ValueError(f"it has {len(rows)} entries and says {told.entries}")
+    if ((rows[1:] == rows[:-1]) & (columns[1:] == columns[:-1])).any():
+        raise ValueError("it has an entry twice")
+    if part == "indptr":
+        return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=told.rows))))
+    return {"indices": columns, "row_indices": rows}[part] if part != "values" else np.asarray(matrix.data)[order]
+
+
+def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return contents in their buffer's type. Raises StudyError for another shape and for what the type cannot hold."""
+    dtype, _ = numpy_type(buffer.type)
+    if dtype.names is not None:
+        return _record(buffer, dtype, found, where)
+    if found.dtype.kind not in "biuf":
+        raise StudyError(f"holds {found.dtype}, not numbers", where=where)
+    require_shape(buffer.data_shape, found.shape, where)
+    if found.dtype.kind == "f" and dtype.kind != "f":
+        hint = "make it whole: numpy = \"astype(..., 'int64')\""
+        raise StudyError(f"holds {found.dtype}, the argument is {buffer.type}", where=where, hint=hint)
+    with np.errstate(over="ignore"):
+        typed = found.astype(dtype)
+    if dtype.kind == "f":
+        lost = np.isinf(typed) & np.isfinite(found)
+    else:
+        lost = (typed.astype(found.dtype) != found) | ((typed < 0) != (found < 0))
+    if lost.any():
+        value = found[np.unravel_index(int(np.argmax(lost)), found.shape)]
+        raise StudyError(f"holds {value}, which {buffer.type} cannot", where=where)
+    return typed
+
+
+def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return structs by their members' names."""
+    require_shape(buffer.shape, found.shape, where)
+    if found.dtype.names is None or set(found.dtype.names) != set(dtype.names or ()):
+        what = f"holds {found.dtype!s:.80}, the argument is {structs.struct_name(buffer.type)}"
+        raise StudyError(what, where=where, hint=f"its members are {', '.join(dtype.names or ())}")
+    record: NDArray[Any] = np.zeros(buffer.shape, dtype)
+    for name in found.dtype.names:
+        try:
+            record[name] = found[name]
+        except (ValueError, TypeError) as error:
+            raise StudyError(f"{name}: {error}", where=where) from None
+    return record
+
+
+def _shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
+    """The shape that a file's contents take: numbers one after the other fill any shape of as many."""
+    flat = len(found) == 1 and found[0] == int(np.prod(buffer.data_shape, dtype=object))
+    return buffer.data_shape if flat else found
+
+
+def _order(problem: Problem) -> list[str]:
+    """Return the inputs in an order in which each comes after those that it is computed from. Raises StudyError."""
+    needs = {
+        name: (names_of(buffer.data.numpy, f"arguments.{name}.data.numpy") & problem.inputs.keys()) - {name}
+        if buffer.data.numpy is not None
+        else set()
+        for name, buffer in problem.inputs.items()
+    }
+    try:
+        return list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        circle = " <- ".join(error.args[1])
+        raise StudyError(f"is computed from itself: {circle}", where=f"arguments.{error.args[1][0]}.data") from None
+
+
+class _Inputs:
+    """Makes the inputs of a problem; what a function of Python gave is kept for the others that it makes."""
+
+    def __init__(self, problem: Problem, python: PythonCaller | None, room: Callable[[], float]) -> None:
+        self._problem = problem
+        self._python = python
+        self._room = room
+        self._names = plain_names(problem)
+        self._called: dict[Any, Mapping[str, Any]] = {}
+        self._made: Arrays = {}
+
+    def all(self) -> Arrays:
+        for name in _order(self._problem):
+            self._made[name] = self._make(self._problem.inputs[name])
+        return {name: self._made[name] for name in self._problem.inputs}
+
+    def _make(self, buffer: Buffer) -> NDArray[Any]:
+        where, data = f"arguments.{buffer.name}.data", buffer.data
+        used = set() if data.numpy is None else names_of(data.numpy, f"{where}.numpy")
+        own: NDArray[Any] | None = None
+        if data.numpy is None or buffer.name in used:
+            own = self._source(buffer, where)
+        if data.numpy is None and own is not None:
+            return own if _is_drawn(data) else fitted(buffer, own.reshape(_shaped(own.shape, buffer)), where)
+        names = self._names | {name: widened(self._made[name]) for name in used & self._made.keys()}
+        if own is not None:
+            names[buffer.name] = widened(own) if own.dtype.kind in "iuf" else own
+        found = evaluate(str(data.numpy), names, f"{where}.numpy", room=self._room)
+        return fitted(buffer, np.asarray(found), f"{where}.numpy")
+
+    def _source(self, buffer: Buffer, where: str) -> NDArray[Any]:
+        """What the keys beside `numpy` give."""
+        data = buffer.data
+        if data.file is not None:
+            return read_array(self._problem, data, where, self._room)
+        if data.python is not None:
+            return self._from(self._function(data.python, where), buffer, where)
+        if data.given is not None:
+            given = self._problem.study.given[buffer.name]
+            if not callable(given):
+                return np.asarray(given)
+            called = id(given)
+            if called not in self._called:
+                self._called[called] = call(given, self._names)
+            return self._from(self._called[called], buffer, where)
+        return draw(buffer)
+
+    def _function(self, named: str, where: str) -> Mapping[str, Any]:
+        if named not in self._called:
+            file, _, function = named.partition(":")
+            path = find_kernel(file, self._problem.study.text.path, f"{where}.python")
+            if self._python is None:
+                what = "the data is made by Python code of the study's author"
+                raise StudyError(what, where=str(path), hint="allow it with --allow-python")
+            self._called[named] = self._python(Path(path), function, self._names | self._problem.choices)
+        return self._called[named]
+
+    def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:
+        array = found.get(buffer.name, found.get(ALONE))
+        if array is None:
+            raise StudyError(
+                "the function returned nothing for it", where=where, hint="return a dict of arrays by name"
+            )
+        try:
+            return np.asarray(array)
+        except ValueError as error:
+            raise StudyError(f"the function returned no numbers: {error}", where=where) from None
+
+
+def _is_drawn(data: Data) -> bool:
+    return data.file is None and data.python is None and data.given is None

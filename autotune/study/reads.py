@@ -1,0 +1,65 @@
+"""What a study reads besides its own text and kernel, as one text for its hash: of a reference, of data, of sizes.
+
+Standard library only: a look-up of such a study goes through here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import StudyError
+from autotune.study.files import digest_of, find_data, size_of
+from autotune.study.imports import files_of
+from autotune.study.library import File, find_kernel, sources_of
+
+
+def text_read(table: Mapping[str, Any], study: File) -> str:
+    """Return what a study reads: kernels with their includes, Python with its modules, the digests of data."""
+    reference, text = table.get("reference"), ""
+    if isinstance(reference, Mapping):
+        if kernel := reference.get("kernel", ""):
+            text += sources_of(kernel, table, study, "reference.kernel")[1]
+        if python := str(reference.get("python", "")).rpartition(":")[0]:
+            text += _python(python, study, "reference.python")
+        files = reference.get("file")
+        for name, entry in sorted(files.items()) if isinstance(files, Mapping) else ():
+            file = entry.get("file", "") if isinstance(entry, Mapping) else entry
+            text += _file(str(file), study, f"reference.file.{name}")
+    for name, data in _data(table):
+        where = f"arguments.{name}.data"
+        if "file" in data:
+            text += _file(str(data["file"]), study, f"{where}.file")
+        if "python" in data:
+            text += _python(str(data["python"]).rpartition(":")[0], study, f"{where}.python")
+    return text
+
+
+def size_read(entry: Mapping[str, Any], name: str, study: File) -> int:
+    """Return a size that a file of data has. Raises StudyError."""
+    found = size_of(entry, Path(study), f"sizes.{name}")
+    if found < 1:
+        raise StudyError(f"is {found} in {entry['file']}", where=f"{study}: sizes.{name}")
+    return found
+
+
+def _data(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the data of arguments that reads something."""
+    arguments = table.get("arguments")
+    for name, entry in sorted(arguments.items()) if isinstance(arguments, Mapping) else ():
+        data = entry.get("data") if isinstance(entry, Mapping) else None
+        if isinstance(data, Mapping) and ("file" in data or "python" in data):
+            yield name, data
+
+
+def _file(name: str, study: File, where: str) -> str:
+    return f"\0{name}\0{digest_of(find_data(name, Path(study), where))}"
+
+
+def _python(name: str, study: File, where: str) -> str:
+    """A file of Python, and the names and digests of the others that it takes from its folder."""
+    (_, own), *others = files_of(Path(find_kernel(name, study, where))).items()
+    text = own.decode(errors="replace").replace("\r\n", "\n")
+    return text + "".join(f"\0{each}\0{hashlib.sha256(data).hexdigest()}" for each, data in sorted(others))

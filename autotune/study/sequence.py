@@ -1,0 +1,123 @@
+"""The launches of one run in order: loops unrolled, names that change places followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from autotune.errors import StudyError
+from autotune.study.arguments import Argument, Buffer, Scalar, extents
+from autotune.study.plan import Launch, Loop
+
+MOST_LAUNCHES = 100_000
+"""Launches of one run, and how many of them may differ."""
+
+MOST_DIFFERENT = 10_000
+
+
+class Unrolled:
+    """Unrolls the launches of a study where the names have these values.
+
+    `launches` are the different ones, `order` their places one by one, `names` those of a first launch by argument.
+    """
+
+    def __init__(self, names: Mapping[str, Any], arguments: Mapping[str, Argument], steps: frozenset[str]) -> None:
+        self._names = names
+        self._arguments = arguments
+        self._steps = steps
+        self._known: dict[Any, Launch | None] = {}
+        self._different: dict[Launch, int] = {}
+        self._places: dict[str, str] = {}
+        self.order: list[int] = []
+        self.used: dict[str, Argument] = {}
+        self.swapped: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The different launches, under the names that their buffers have when the run ends."""
+        ends = self.ends
+        return tuple(
+            replace(launch, arguments=tuple(ends.get(name, name) for name in launch.arguments))
+            for launch in self._different
+        )
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """The name that each buffer has when the run ends, by the name with which it begins."""
+        return {place: name for name, place in self._places.items()}
+
+    def run(self, items: Sequence[Launch | Loop], steps: Mapping[str, int]) -> None:
+        """Take the launches of some items in turn. Raises StudyError."""
+        for item in items:
+            if isinstance(item, Loop):
+                self._loop(item, steps)
+            else:
+                self._launch(item, steps)
+
+    def _loop(self, loop: Loop, steps: Mapping[str, int]) -> None:
+        names = {**self._names, **steps}
+        if not loop.when.evaluate(names):
+            return
+        (turns,) = extents((loop.repeat,), names, "launch: repeat", least=0)
+        for group in loop.swap:
+            self.swapped |= dict.fromkeys(group, group)
+        for turn in range(turns):
+            before = len(self.order)
+            self.run(loop.body, {**steps, loop.step: turn} if loop.step else steps)
+            if turns > MOST_LAUNCHES and len(self.order) == before:
+                raise StudyError(f"repeats {turns} times and launches nothing", where="launch: repeat")
+            for group in loop.swap:
+                there = [self._places.get(name, name) for name in group]
+                self._places |= dict(zip(group, [*there[1:], there[0]], strict=True))
+
+    def _launch(self, launch: Launch, steps: Mapping[str, int]) -> None:
+        key = (id(launch), tuple(steps.values()))
+        if key not in self._known:
+            self._known[key] = self._concrete(launch, {**self._names, **steps})
+        made = self._known[key]
+        if made is None:
+            return
+        if self._places:
+            made = replace(made, arguments=tuple(self._places.get(name, name) for name in made.arguments))
+        self.order.append(self._different.setdefault(made, len(self._different)))
+        if len(self.order) > MOST_LAUNCHES or len(self._different) > MOST_DIFFERENT:
+            limit = f"{MOST_LAUNCHES:,} launches, or {MOST_DIFFERENT:,} different ones"
+            raise StudyError(f"one run is more than {limit}", where="launch: repeat", hint="repeat less often")
+
+    def _concrete(self, launch: Launch, names: Mapping[str, Any]) -> Launch | None:
+        if not launch.when.evaluate(names):
+            return None
+        counted = []
+        for position, name in enumerate(launch.arguments):
+            argument = self._arguments[name]
+            if isinstance(argument, Scalar) and argument.names & self._steps:
+                counted.append((position, argument.concrete(names)))
+                self.used.setdefault(name, counted[-1][1])
+            elif name not in self.used:
+                self.used[name] = argument
+        return replace(launch.concrete(names), counted=tuple(counted))
+
+
+def exchanged(
+    buffers: Mapping[str, Buffer],
+    ends: Mapping[str, str],
+    swapped: Mapping[str, tuple[str, ...]],
+    compared: Iterable[str],
+) -> dict[str, Buffer]:
+    """Return the buffers that change places, under the names that they end with: how each is filled and compared.
+
+    Raises StudyError where those of a group are of different types or extents.
+    """
+    found, outputs = {}, set(compared)
+    for begins, group in swapped.items():
+        buffer, first = buffers[begins], buffers[group[0]]
+        if (buffer.type, buffer.shape, buffer.allocate) != (first.type, first.shape, first.allocate):
+            what = f"{group[0]} and {begins} differ in type, shape or allocate"
+            raise StudyError(f"{what}: they cannot change places", where="launch: swap")
+        name = ends.get(begins, begins)
+        access = {"in": "inout", "out": "scratch"}.get(buffer.access, buffer.access)  # whoever ends with a name is it
+        if access == "scratch" and name in outputs:
+            access = "out"
+        found[name] = replace(buffer, name=name, access=access, filled=begins if name != begins else "")
+    return found

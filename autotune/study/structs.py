@@ -1,0 +1,234 @@
+"""Structs as C lays them out: from a study's `[structs]` to a NumPy type, and to the numbers that lie in it.
+
+A struct travels as its text, `struct Particle { float4 position; int tag[4]; }`, complete with those nested in it, so
+that a plan needs nothing else. OpenCL C lays out as C does: a member starts at a multiple of its alignment (a
+vector's is its size, three components taking the room of four), the whole is a multiple of the largest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autotune.errors import StudyError
+from autotune.study.types import SCALAR_TYPES, scalar_type
+from autotune.text import did_you_mean
+
+MAX_BYTES = 2**20
+"""Of one struct."""
+
+MAX_MEMBERS = 128
+"""Of one struct, those of nested structs included: each is compared by a launch of its own."""
+
+_MEMBER = re.compile(r"\s*([\w{}]+(?:\s+\w+)?)\s+(\w+)\s*((?:\[\s*\d{1,9}\s*\]\s*)*);?\s*")
+_TOKEN = re.compile(r"\s*(\w+|[{}\[\];])")
+_DEEPEST = 8
+
+
+class Leaf(NamedTuple):
+    """Numbers of one kind in an element: a struct's member at the end of all nesting, or the whole of a plain type.
+
+    `axes` are the extents and strides in bytes within the element; `path` the members from outside in.
+    """
+
+    path: tuple[str, ...]
+    scalar: str
+    offset: int
+    axes: tuple[tuple[int, int], ...]
+
+    @property
+    def label(self) -> str:
+        """What follows the buffer's name in messages."""
+        return "".join(f".{part}" for part in self.path)
+
+
+class _Layout(NamedTuple):
+    name: str
+    dtype: np.dtype[Any]
+    alignment: int
+    leaves: tuple[Leaf, ...]
+
+
+def is_struct(text: str) -> bool:
+    """Whether a type's text is that of a struct."""
+    return text.startswith("struct ")
+
+
+def struct_name(text: str) -> str:
+    """Return what a struct is called, and any other type as it is."""
+    return text.split(" ", 2)[1] if is_struct(text) else text
+
+
+def struct_dtype(text: str) -> np.dtype[Any]:
+    """Return the NumPy type of a struct, with C's offsets. Raises StudyError."""
+    return _layout(text).dtype
+
+
+@cache
+def leaves(text: str) -> tuple[Leaf, ...]:
+    """Return the numbers in one element of a type, struct or not: a vector of three has three."""
+    if is_struct(text):
+        return _layout(text).leaves
+    _, scalar, width = scalar_type(text)
+    size = np.dtype(SCALAR_TYPES[scalar]).itemsize
+    return (Leaf((), scalar, 0, ((width, size),) if width > 1 else ()),)
+
+
+def offsets(text: str) -> dict[str, int]:
+    """Return where the members of a struct start, in bytes."""
+    fields: Mapping[str, Any] = _layout(text).dtype.fields or {}
+    return {name: int(where) for name, (_, where, *_) in fields.items()}
+
+
+def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each struct that a study declares: name -> members, as C writes them. Raises StudyError.
+
+    Members are of OpenCL's types, of choices (`{T}4`) and of structs declared before.
+    """
+    texts: dict[str, str] = {}
+    for name, members in tables.items():
+        where = f"structs.{name}"
+        if name in SCALAR_TYPES or _is_plain(name):
+            raise StudyError(f"{name!r} is already an OpenCL type", where=where, hint="choose another name")
+        parts = [_member(member, texts, choices, f"{where}.{n}") for n, member in enumerate(members, 1)]
+        twice = [part for part in {p[1] for p in parts} if sum(p[1] == part for p in parts) > 1]
+        if twice:
+            raise StudyError(f"has {twice[0]!r} twice", where=where)
+        texts[name] = f"struct {name} {{ {' '.join(text for text, _ in parts)} }}"
+        if not re.search(r"\{\w+\}", texts[name]):
+            try:
+                _layout(texts[name])
+            except StudyError as error:
+                raise error.at(where) from None
+    return texts
+
+
+def _member(text: str, known: Mapping[str, str], choices: Mapping[str, Any], where: str) -> tuple[str, str]:
+    found = _MEMBER.fullmatch(text)
+    if found is None:
+        raise StudyError(f"{text!r:.80} is no member", where=where, hint='write "float4 position" or "int tag[4]"')
+    kind, name, dimensions = found[1].removeprefix("struct ").strip(), found[2], re.sub(r"\s", "", found[3])
+    if kind in choices:
+        kind = f"{{{kind}}}"
+    elif kind in known:
+        kind = known[kind]
+    elif not re.search(r"\{\w+\}", kind):
+        if not _is_plain(kind) and did_you_mean(kind, known):
+            raise StudyError(f"no struct {kind!r} before it{did_you_mean(kind, known)}", where=where)
+        try:
+            scalar_type(kind)
+        except StudyError as error:
+            raise error.at(where) from None
+    return f"{kind} {name}{dimensions};", name
+
+
+def _is_plain(name: str) -> bool:
+    try:
+        scalar_type(name)
+    except StudyError:
+        return False
+    return True
+
+
+@cache
+def _layout(text: str) -> _Layout:
+    tokens = _TOKEN.findall(text)
+    found, rest = _parse(tokens, 0, 0)
+    if rest != len(tokens):
+        raise StudyError(f"not a struct: {text:.80}")
+    if len(found.leaves) > MAX_MEMBERS:
+        raise StudyError(f"{found.name} has more than {MAX_MEMBERS} members, nested ones included")
+    return found
+
+
+def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
+    """Read `struct NAME { ... }` and return its layout, and the place behind it."""
+    if depth > _DEEPEST or tokens[at : at + 1] != ["struct"] or tokens[at + 2 : at + 3] != ["{"]:
+        raise StudyError("not a struct" if depth <= _DEEPEST else f"structs nested more than {_DEEPEST} deep")
+    name, at = tokens[at + 1], at + 3
+    end, alignment = 0, 1
+    names: list[str] = []
+    formats: list[Any] = []
+    starts: list[int] = []
+    inside: list[Leaf] = []
+    while tokens[at] != "}":
+        if tokens[at] == "struct":
+            member, at = _parse(tokens, at, depth + 1)
+        else:
+            member, at = _plain(tokens[at]), at + 1
+        called, at = tokens[at], at + 1
+        dimensions: list[int] = []
+        while tokens[at] == "[":
+            dimensions.append(int(tokens[at + 1]))
+            at += 3
+        at += 1  # ;
+        start = _round_up(end, member.alignment)
+        size = member.dtype.itemsize * _count(dimensions, called)
+        end, alignment = start + size, max(alignment, member.alignment)
+        if end > MAX_BYTES:
+            raise StudyError(f"{name} takes more than {MAX_BYTES} bytes")
+        names.append(called)
+        formats.append((member.dtype, tuple(dimensions)) if dimensions else member.dtype)
+        starts.append(start)
+        inside += _placed(member, called, start, dimensions)
+    size = _round_up(end, alignment)
+    dtype = np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})
+    return _Layout(name, dtype, alignment, tuple(inside)), at + 1
+
+
+def _plain(text: str) -> _Layout:
+    dtype, _, width = scalar_type(text)
+    stored = 4 if width == 3 else width
+    whole = np.dtype((dtype, (stored,))) if width > 1 else dtype
+    return _Layout(text, whole, dtype.itemsize * stored, leaves(text))
+
+
+def _placed(member: _Layout, name: str, start: int, dimensions: Sequence[int]) -> Iterator[Leaf]:
+    """Yield the leaves of a member where it stands in its struct."""
+    axes: list[tuple[int, int]] = []
+    step = member.dtype.itemsize
+    for extent in reversed(dimensions):
+        axes.insert(0, (extent, step))
+        step *= extent
+    for leaf in member.leaves:
+        yield Leaf((name, *leaf.path), leaf.scalar, start + leaf.offset, (*axes, *leaf.axes))
+
+
+def _count(dimensions: Sequence[int], name: str) -> int:
+    count = 1
+    for extent in dimensions:
+        if not 1 <= extent <= MAX_BYTES:
+            raise StudyError(f"{name} has an extent of {extent}")
+        count *= extent
+    return count
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+# -- NumPy's records ------------------------------------------------------------------------------
+
+
+def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
+    """Return the numbers of a leaf in an array of elements: what is padding in a vector of three is left out."""
+    found = record
+    for name in leaf.path:
+        found = found[name]
+    if leaf.axes and leaf.axes[-1][0] == 3 and found.shape[-1] == 4:
+        found = found[..., :3]
+    return found
+
+
+def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type with its numbers in 64 bits, nested as they are."""
+    if dtype.names is not None:
+        return np.dtype([(name, widened(dtype[name])) for name in dtype.names])
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return np.dtype((widened(base), shape))
+    return np.dtype({"f": np.float64, "i": np.int64, "u": np.uint64, "b": np.int64}[dtype.kind])

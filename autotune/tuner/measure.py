@@ -1,0 +1,136 @@
+"""Given configurations measured here and now, in turns with each other and with the default; nothing is proposed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from autotune.model import Configuration, Identity, Measurement, Trial, identity, with_verified
+from autotune.pool import DeviceEvaluator, Evaluator, Stopped
+from autotune.store import Store
+from autotune.study import Problem, space_hash
+from autotune.tuner.finale import finalists
+from autotune.tuner.loop import POLL_S, Ledger
+from autotune.tuner.recall import ours, recall
+from autotune.tuner.request import Request
+from autotune.tuner.start import environment
+
+Report = Callable[[int, int], None]
+"""Told how many of how many configurations have had a trial."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was learned, by configuration: its latest trial, re-timed in turns with all others that passed.
+
+    Samples of one place in their re-timings were taken within the same moments.
+    """
+
+    problem: Problem
+    trials: dict[Identity, Trial]
+
+    def of(self, configuration: Configuration) -> Trial | None:
+        """Return the trial of a configuration; None where it has none."""
+        return self.trials.get(identity(configuration))
+
+
+def measure(
+    request: Request,
+    configurations: Sequence[Configuration],
+    stop: threading.Event | None = None,
+    *,
+    anew: bool = False,
+    budget_s: float = 5.0,
+    on_progress: Report | None = None,
+    evaluator: Evaluator | None = None,
+) -> Measured:
+    """Have each configuration pass a trial, if it has not (or all `anew`), then time all that pass in turns.
+
+    All is stored as a search stores it. What was timed in turns before and is nearly as fast as the best is timed
+    with them, so that the ranking goes on comparing times that were taken together. `request` says on which problem,
+    device and database. Raises Stopped where `stop` is set: what had ended by then is stored.
+    """
+    stop = stop or threading.Event()
+    problem = request.problem
+    wanted = {identity(configuration): configuration for configuration in configurations}
+    with Store.open(request.database) as store, ExitStack() as opened:
+        devices = list(request.devices) or [problem.device]
+        # Slower than another, and measured all the same: what a search stops early, this has to know.
+        settings = replace(request.settings, stops_slow=False)
+        runs = evaluator or opened.enter_context(DeviceEvaluator(problem, devices, settings, stop))
+        stored = store.trials(problem.key)
+        number = store.start_search(
+            problem.key,
+            devices,
+            sampler="measure",
+            seed=None,
+            environment={**environment(), "space": space_hash(problem.study.text)},
+        )
+        ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
+        try:
+            _try_all(ledger, runs, wanted, stop, anew=anew, report=on_progress)
+            _time_all(ledger, runs, wanted, stop, budget_s)
+            reason = f"{len(wanted)} measured"
+        except (Stopped, KeyboardInterrupt):
+            ledger.abandon()
+            reason = "interrupted"
+            raise
+        finally:
+            store.end_search(number, reason)
+    return Measured(problem, {name: trial for name in wanted if (trial := _latest(ledger).get(name)) is not None})
+
+
+def _try_all(
+    ledger: Ledger,
+    runs: Evaluator,
+    wanted: dict[Identity, Configuration],
+    stop: threading.Event,
+    *,
+    anew: bool,
+    report: Report | None,
+) -> None:
+    """Put what has not passed here through a trial; nothing is stopped for being slow."""
+    passed = {identity(trial.configuration) for trial in ledger.passed()}
+    waiting = [configuration for name, configuration in wanted.items() if anew or name not in passed]
+    total, ended = len(waiting), 0
+    while waiting or ledger.in_flight:
+        while waiting and len(ledger.in_flight) < runs.capacity:
+            configuration = waiting.pop(0)
+            ledger.begin(configuration)
+            runs.submit(configuration)
+        if stop.is_set():
+            raise Stopped
+        try:
+            ledger.end(runs.collect(POLL_S))
+        except TimeoutError:
+            continue
+        ended += 1
+        if report is not None:
+            report(ended, total)
+
+
+def _time_all(
+    ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, budget_s: float
+) -> None:
+    """Time what passed in turns, with those that the ranking compares it with."""
+    passed = ledger.passed()
+    rivals = [trial for trial in finalists(passed, budget_s) if trial.retimed is not None]
+    asked = [trial for trial in passed if identity(trial.configuration) in wanted]
+    chosen = list({identity(trial.configuration): trial for trial in (*asked, *rivals)}.values())
+    if not chosen:
+        return
+    runs.best_ns = max(trial.paced_ns for trial in chosen)
+    answers = runs.retime([trial.configuration for trial in chosen], budget_s, stop)
+    for trial, answer in zip(chosen, answers, strict=True):
+        if isinstance(answer, Trial):
+            ledger.begin(trial.configuration)
+            ledger.end(answer)
+        elif isinstance(answer, Measurement):
+            stood = with_verified(trial.environment, answer.verified_runs)
+            ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
+
+
+def _latest(ledger: Ledger) -> dict[Identity, Trial]:
+    return {identity(trial.configuration): trial for trial in ledger.trials}

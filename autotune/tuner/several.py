@@ -1,0 +1,125 @@
+"""Several sizes of one study searched in one go: a budget for all, and each size told what the others have found."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from autotune.errors import UsageError
+from autotune.model import Configuration, Size, identity
+from autotune.tuner.request import Budget, Request
+from autotune.tuner.result import ProgressCallback, Result
+from autotune.tuner.start import run
+
+TWICE_S, TWICE_TRIALS = 40.0, 20
+"""From so much for each size on, a size has two turns: in the second it knows what the later ones have found."""
+
+MOST_STARTS = 3
+"""So many bests of other sizes are tried early at one."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One size's next turn: its place in the list, how many turns came before and how many there are in all.
+
+    `left_s` is what is left of a budget in seconds for this turn and all that follow; None where none is given.
+    """
+
+    place: int
+    number: int
+    total: int
+    request: Request
+    left_s: float | None
+
+
+Watch = Callable[[Turn], ProgressCallback | None]
+
+
+def run_sizes(
+    requests: Sequence[Request],
+    stop: threading.Event | None = None,
+    *,
+    on_turn: Watch | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    search: Callable[..., Result] = run,
+) -> Iterator[tuple[int, Result]]:
+    """Run requests that differ by their size; yield the place of each that had a turn, and all that it found by then.
+
+    The budget of the first is that of all: what one size leaves of its share, the next ones have. A size gets the bests
+    of the nearest others to try early, and all their trials as donors. Ends where `stop` is set, and after a turn
+    that lost its workers: its result says so. `search` runs each as `run` does. Raises what
+    `tuner.run` raises, and UsageError for fewer trials than sizes.
+    """
+    stop = stop or threading.Event()
+    budget, count = requests[0].budget, len(requests)
+    if budget.trials is not None and budget.trials < count:
+        raise UsageError(f"{budget.trials} trials are fewer than {count} sizes", hint="give each size one at least")
+    waiting = [*range(count)] * _turns(budget, count)
+    total, done, found = len(waiting), 0, dict[int, Result]()
+    trials, deadline = budget.trials, None if budget.seconds is None else clock() + budget.seconds
+    while waiting and not stop.is_set():
+        place = waiting.pop(0)
+        turns_left = len(waiting) + 1
+        left_s = None if deadline is None else max(1.0, deadline - clock())
+        share = replace(
+            budget,
+            trials=None if trials is None else math.ceil(trials / turns_left),
+            seconds=None if left_s is None else left_s / turns_left,
+        )
+        starts = _starts(requests[place], {other: result for other, result in found.items() if other != place})
+        own = requests[place]
+        fresh = own.fresh and place not in found  # its first turn has started over
+        request = replace(own, budget=share, start=(*own.start, *starts), fresh=fresh)
+        watch = on_turn(Turn(place, done, total, request, left_s)) if on_turn is not None else None
+        result = search(request, stop, on_progress=watch)
+        done += 1
+        trials = None if trials is None else trials - result.trials
+        found[place] = _joined(found.get(place), result)
+        yield place, found[place]
+        if result.reason == "space exhausted":
+            waiting = [other for other in waiting if other != place]
+        if result.failure is not None or (trials is not None and trials < 1):
+            return
+
+
+def _turns(budget: Budget, count: int) -> int:
+    """Return how many turns each size has."""
+    enough = [
+        share >= least
+        for share, least in ((budget.seconds, TWICE_S * count), (budget.trials, TWICE_TRIALS * count))
+        if share is not None
+    ]
+    return 2 if count > 1 and enough and all(enough) else 1
+
+
+def _starts(request: Request, found: Mapping[int, Result]) -> list[Configuration]:
+    """Return the bests of the nearest other sizes, each once, as far as they are valid at this one."""
+    size, chosen = request.problem.size, dict[object, Configuration]()
+    for result in sorted(found.values(), key=lambda result: apart(result.problem.size, size)):
+        if result.best is not None and result.best.configuration in request.problem.space:
+            chosen.setdefault(identity(result.best.configuration), result.best.configuration)
+    return list(chosen.values())[:MOST_STARTS]
+
+
+def apart(here: Size, there: Size) -> float:
+    """Return how far two sizes are apart: the doublings in each dimension added up."""
+    return sum(abs(math.log2(here[name] / there[name])) for name in here)
+
+
+def _joined(before: Result | None, now: Result) -> Result:
+    """Return two turns of one size as one result: its second turn counts what the first one found as stored."""
+    if before is None:
+        return now
+    return replace(
+        now,
+        trials=before.trials.and_then(now.trials),
+        reused=before.reused,
+        failures=dict(Counter(before.failures) + Counter(now.failures)),
+        examples={**before.examples, **now.examples},
+        usage={name: before.usage.get(name, 0.0) + now.usage.get(name, 0.0) for name in {**before.usage, **now.usage}},
+        elapsed_s=before.elapsed_s + now.elapsed_s,
+    )

@@ -1,0 +1,1 @@
+"""A cluster measured: simulated at any size, on this machine, on GPUs, and killed in every part."""

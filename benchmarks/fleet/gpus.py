@@ -1,0 +1,81 @@
+"""Two GPUs of one machine: one alone, both in one process, and a worker of a cluster each; the same trials."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune import cluster, devices, tuner
+from autotune.study import Problem, Study
+from autotune.tuner import Budget, Request
+from tests.machines import ROOT, Machines
+
+SIZES: dict[str, int | None] = {"sgemm": 4096}
+"""Of studies that are not run at their default."""
+
+
+def compare(studies: Sequence[str], numbers: Sequence[str], trials: int) -> list[tuple[str, str, int, str, str, str]]:
+    """Return a row for each study and way: study, devices, trials, seconds, trials a second, times one GPU's rate.
+
+    From the end of the first trial to the end of the last: what starts once is left out, for all alike.
+    """
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, Machines(Path(folder), apart=False) as machines:
+        machines.scheduler()
+        # A folder of locks for all: searches and workers here take turns on a device.
+        locks = {"AUTOTUNE_LOCKS": folder, "PYTHONPATH": str(ROOT)}
+        os.environ.update(locks)
+        for place, number in enumerate(numbers, 1):
+            machines.worker(place, number, env=locks)
+        for place in range(1, len(numbers) + 1):
+            machines.wait_for(lambda place=place: "serves" in machines.said(place))
+        address = cluster.Address.parse(machines.address)
+        for name in studies:
+            one_rate = 0.0
+            for way in ("one", "one process", "cluster"):
+                took_s, done = _search(name, way, numbers, address, folder, trials)
+                rate = done / took_s
+                one_rate = one_rate or rate
+                row = name, way, done + 1, f"{took_s:.2f}", f"{rate:.1f}", f"{rate / one_rate:.2f}"
+                print(*row, file=sys.stderr, flush=True)
+                rows.append(row)
+    return rows
+
+
+def _search(
+    name: str, way: str, numbers: Sequence[str], address: cluster.Address, folder: str, trials: int
+) -> tuple[float, int]:
+    """Return the seconds after the first trial, and the trials after it."""
+    study = Study.load(name)
+    size = SIZES.get(name)
+    sizes: Any = dict.fromkeys(study.sizes, size) if size else None
+    chosen = [devices.find_device(number) for number in numbers][: 1 if way == "one" else None]
+    device = cluster.choose(address, chosen[0].fingerprint)[0] if way == "cluster" else chosen[0]
+    problem = Problem(study, sizes, device=device)
+    most = min(trials, len(problem.space))
+    request = Request(
+        problem,
+        () if way == "cluster" else chosen,
+        database=f"{folder}/{name}-{way.replace(' ', '-')}.db",
+        sampler="random",
+        seed=1,
+        budget=Budget(trials=most),
+    )
+    ended: list[float] = []
+
+    def note(_: object) -> None:
+        ended.append(time.monotonic())
+
+    if way == "cluster":
+        with cluster.ClusterEvaluator(problem, address) as evaluator:
+            while evaluator.devices < len(numbers):
+                time.sleep(0.01)
+            tuner.run(request, on_progress=note, evaluator=evaluator)
+    else:
+        tuner.run(request, on_progress=note)
+    return ended[most - 1] - ended[0], most - 1

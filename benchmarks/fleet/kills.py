@@ -1,0 +1,267 @@
+"""SIGKILL for every part of a cluster while a trial runs: all that ended is there, once, and the search ends right."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests import postgres
+from tests.machines import Machines, kill, may_have_networks
+from tests.test_cluster import made
+
+Row = tuple[str, int, int, int, int, int, str]
+
+BEST = {"A": 7, "B": 3}
+"""The fastest configuration of the study, by far."""
+
+_SPACE = (20, 15)
+_EACH = 10
+"""Kills for each search."""
+
+
+def run(parts: Sequence[str], count: int, seed: int) -> list[Row]:
+    """Kill each part so often; return a row for each. Raises AssertionError where anything is lost or twice."""
+    rows = []
+    for part in parts:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            rows.append(PARTS[part](part, Path(folder), count, random.Random(seed)))
+            print(*rows[-1], flush=True)
+    return rows
+
+
+class Place:
+    """A cluster of two workers and a search on it, with what is stored."""
+
+    def __init__(self, folder: Path, url: str = "") -> None:
+        self.machines = Machines(folder, apart=may_have_networks() and not url)
+        self.study = str(made(folder, range(1, _SPACE[0] + 1), range(1, _SPACE[1] + 1)))
+        slow = (folder / "waits.py").read_text().replace("1000 * (100 +", "1000 * (20000 +")
+        (folder / "waits.py").write_text(slow)
+        self.database = folder / "a.db"
+        self.url = url
+        self.scheduler = self.machines.scheduler()
+        self.workers = {number: self.machines.worker(number) for number in (1, 2)}
+        for number, process in self.workers.items():
+            self.machines.wait_for(lambda number=number: "serves" in self.machines.said(number), process)
+
+    def search(self, trials: int, *more: str) -> subprocess.Popen[str]:
+        """Start a search."""
+        words = (self.study, "--trials", str(trials), "--sampler", "random", "--seed", "1", *more)
+        return self.machines.search(*words, database=self.url or self.database)  # type: ignore[arg-type]
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Ask the database."""
+        if self.url:
+            import psycopg
+
+            with psycopg.connect(self.url.replace("+psycopg", ""), connect_timeout=5) as connection:
+                return connection.execute(query).fetchall()
+        if not self.database.exists():
+            return []
+        with closing(sqlite3.connect(self.database)) as connection:
+            return connection.execute(query).fetchall()
+
+    def count(self) -> int:
+        """How many trials have ended; -1 where the database does not answer."""
+        try:
+            found = self.ask("SELECT count(*) FROM trials WHERE outcome NOT IN ('pending', 'lost')")
+        except Exception:
+            return -1
+        return int(found[0][0]) if found else 0
+
+    def running(self) -> bool:
+        """True while a trial is on record that has not ended."""
+        try:
+            return bool(self.ask("SELECT 1 FROM trials WHERE outcome = 'pending' LIMIT 1"))
+        except Exception:
+            return False
+
+    def until_it_works(self, search: subprocess.Popen[str], beyond: int, more: int) -> int:
+        """Wait until so many more trials have ended than there were, and one is running; return how many have."""
+        self.machines.wait_for(lambda: self.count() >= beyond + more and self.running(), search)
+        return self.count()
+
+    def settle(self, search: subprocess.Popen[str]) -> tuple[int, int, int]:
+        """Let the search end; return trials, those lost and those recorded twice. Asserts that its pick is right."""
+        output, errors = search.communicate(timeout=600)
+        assert search.returncode == 0, errors
+        assert "Traceback" not in errors, errors
+        named = "best        " + " ".join(f"{name}={value}" for name, value in BEST.items())
+        assert named in output, output
+        ended = self.ask("SELECT configuration_hash, outcome FROM trials WHERE outcome NOT IN ('pending', 'lost')")
+        twice = len(ended) - len({name for name, _ in ended})
+        left = int(self.ask("SELECT count(*) FROM trials WHERE outcome = 'pending'")[0][0])
+        assert (twice, left) == (0, 0), (twice, left)
+        assert {outcome for _, outcome in ended} <= {"ok", "stopped"}, ended
+        return len(ended), left, twice
+
+
+@contextmanager
+def opened(folder: Path, url: str = "") -> Iterator[Place]:
+    """A place, which is closed at the end."""
+    place = Place(folder, url)
+    with place.machines:
+        yield place
+
+
+Strike = Callable[[Place, subprocess.Popen[str], random.Random], subprocess.Popen[str]]
+"""Kills something, sees to what has to be started again by hand, and returns the search that goes on."""
+
+
+def struck(strike: Strike, renew: Callable[[], None] = lambda: None) -> Callable[..., Row]:
+    """Return what searches the whole space while something is killed again and again, until it was so often."""
+
+    def killing(part: str, folder: Path, count: int, draw: random.Random, url: str = "") -> Row:
+        done = running = stored = searches = 0
+        while done < count:
+            here = folder / f"{part}-{searches}"
+            here.mkdir(mode=0o755)
+            renew()
+            with opened(here, url) as place:
+                search, ended = place.search(_SPACE[0] * _SPACE[1]), 0
+                for _ in range(min(_EACH, count - done)):
+                    ended = place.until_it_works(search, ended, draw.randint(1, 4))
+                    time.sleep(draw.uniform(0, 0.05))
+                    running += place.running()
+                    search = strike(place, search, draw)
+                    assert place.count() >= ended, "an ended trial is gone"
+                    done += 1
+                stored += place.settle(search)[0]
+                searches += 1
+        return part, done, running, stored, 0, 0, f"{searches} of {searches}"
+
+    return killing
+
+
+def _worker(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+    """The machine without power: nanny, worker and all below; another comes in its place."""
+    number = draw.choice(list(place.workers))
+    kill(place.workers.pop(number))
+    place.workers[number] = place.machines.worker(number)
+    return search
+
+
+def _device(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+    """The process that is at the device."""
+    if pids := _at_devices(place):
+        os.kill(draw.choice(pids), signal.SIGKILL)
+    return search
+
+
+def _at_devices(place: Place) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            mine = str(place.machines.folder).encode() in (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"autotune.pool.worker" in words and b"device" in words and mine:
+            found.append(int(folder.name))
+    return found
+
+
+def _scheduler(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+    """The scheduler; it is started again a moment later."""
+    kill(place.scheduler)
+    time.sleep(draw.uniform(0.1, 1))
+    place.scheduler = place.machines.scheduler()
+    return search
+
+
+def _driver(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+    """The search; it is typed again."""
+    kill(search)
+    return place.search(_SPACE[0] * _SPACE[1])
+
+
+def _elastic(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+    """Somebody joins or leaves in order; one at least stays."""
+    leaving = draw.choice(list(place.workers))
+    if len(place.workers) > 1 and draw.random() < 0.5:
+        process = place.workers.pop(leaving)
+        process.send_signal(signal.SIGTERM)
+    else:
+        number = max(place.workers) + 1
+        place.workers[number] = place.machines.worker(number)
+    return search
+
+
+def _postgres(part: str, folder: Path, count: int, draw: random.Random) -> Row:
+    """The database server: killed as a whole, and started again."""
+    again: list[subprocess.Popen[bytes]] = []
+
+    def strike(place: Place, search: subprocess.Popen[str], draw: random.Random) -> subprocess.Popen[str]:
+        for number in _server(folder):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        place.machines.wait_for(lambda: not _server(folder))
+        time.sleep(draw.uniform(0.1, 1))
+        again.append(postgres.start(folder))
+        place.machines.wait_for(lambda: place.count() >= 0)
+        return search
+
+    try:
+        with postgres.server(folder) as url:
+            return struck(strike, renew=lambda: postgres.clear(url))(part, folder, count, draw, url)
+    finally:
+        for process in again:
+            process.terminate()
+            process.wait()
+
+
+def _server(folder: Path) -> list[int]:
+    """The processes of the database server in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == folder / "data" and (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def _mixed(part: str, folder: Path, count: int, draw: random.Random) -> Row:
+    """Nothing is killed: two models, a search on each, again and again; none runs on the other's."""
+    stored = 0
+    with opened(folder) as place:
+        other = place.machines.worker(3, env={"NUMPY_DEVICE": "Other"})
+        place.machines.wait_for(lambda: "serves" in place.machines.said(3), other)
+        for number in range(max(1, count // _EACH)):
+            searches = []
+            for model in ("tests-numpy-1cu-1g", "tests-other-1cu-1g"):
+                place.database = folder / f"{model}-{number}.db"
+                searches.append((model, place.search(40, "-d", model)))
+            for model, search in searches:
+                _, errors = search.communicate(timeout=300)
+                assert search.returncode == 0, errors
+                place.database = folder / f"{model}-{number}.db"
+                hosts = {json.loads(text)["host"] for (text,) in place.ask("SELECT environment FROM trials")}
+                if place.machines.apart:
+                    assert ("machine-3" in hosts) == ("other" in model), hosts
+                    assert len(hosts) == 1 or "other" not in model, hosts
+                stored += place.count()
+    return part, 0, 0, stored, 0, 0, "all"
+
+
+PARTS: dict[str, Callable[[str, Path, int, random.Random], Row]] = {
+    "worker": struck(_worker),
+    "device": struck(_device),
+    "scheduler": struck(_scheduler),
+    "driver": struck(_driver),
+    "postgres": _postgres,
+    "elastic": struck(_elastic),
+    "mixed": _mixed,
+}

@@ -1,0 +1,92 @@
+"""How long export and import take, and that a merge loses and doubles nothing.
+
+    python benchmarks/moving.py [--trials 100000] [--json]
+
+Fills one database and another that holds half as many, exports both, imports one, again (nothing is new), and the
+other (all of it is). Target: a minute for the import of 10^5 trials. Exit code 1 above it, or where a count is wrong.
+`--json` writes results/moving.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from autotune.lookup.asking import DEFAULT_STUDY
+from autotune.store import Store
+from benchmarks.best import fill
+from benchmarks.tables import save
+
+TARGET_S = 60.0
+T = TypeVar("T")
+
+
+def timed(step: Callable[[], T]) -> tuple[float, T]:
+    """Return the seconds that a step takes, and what it gives."""
+    start = time.perf_counter()
+    found = step()
+    return time.perf_counter() - start, found
+
+
+def export(database: Path, lines: Path) -> int:
+    """Write every trial of a database; return how many."""
+    with Store.open(str(database)) as store, lines.open("w", encoding="utf-8") as out:
+        return sum(1 for line in store.export_lines() if out.write(line + "\n"))
+
+
+def load(lines: Path, database: Path) -> int:
+    """Import lines; return how many were new."""
+    with Store.open(str(database)) as store, lines.open(encoding="utf-8") as file:
+        return store.import_lines(file)
+
+
+def main() -> int:
+    """Measure and print; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--json", action="store_true", help="write results/moving.json")
+    options = parser.parse_args()
+    most, half = options.trials, options.trials // 2
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for which, count, first in (("one", most, 0), ("other", half, most)):
+            fill(folder / f"{which}.db", DEFAULT_STUDY, count, first)
+        steps: list[tuple[str, Callable[[], int], int]] = [
+            ("export", lambda: export(folder / "one.db", folder / "one.jsonl"), most),
+            ("import", lambda: load(folder / "one.jsonl", folder / "new.db"), most),
+            ("import again", lambda: load(folder / "one.jsonl", folder / "new.db"), 0),
+            ("export the other", lambda: export(folder / "other.db", folder / "other.jsonl"), half),
+            ("merge it", lambda: load(folder / "other.jsonl", folder / "new.db"), half),
+            ("export the merged", lambda: export(folder / "new.db", folder / "all.jsonl"), most + half),
+        ]
+        rows = []
+        for step, work, expected in steps:
+            seconds, found = timed(work)
+            rows.append([step, f"{found:,}", f"{expected:,}", f"{seconds:.1f}"])
+            print("  ".join(f"{cell:<18}" for cell in rows[-1]), flush=True)
+        together = {line for which in ("one", "other") for line in (folder / f"{which}.jsonl").open(encoding="utf-8")}
+        same = together == set((folder / "all.jsonl").open(encoding="utf-8"))
+        print("the merged lines are those of both" if same else "the merged lines are not those of both")
+    if options.json:
+        save(
+            "moving",
+            question="How long do export and import take, and is a merge the sum of its parts?",
+            command="python benchmarks/moving.py",
+            columns=["step", "trials", "expected", "seconds"],
+            rows=rows,
+            asked=f"the import of 100,000 trials in {TARGET_S:g} s",
+            note=f"The merged lines are {'' if same else 'NOT '}those of both databases.",
+        )
+    wrong = any(found != expected for _, found, expected, _ in rows)
+    return int(wrong or not same or float(rows[1][3]) > TARGET_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

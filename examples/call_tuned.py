@@ -1,0 +1,24 @@
+"""A program that calls `matmul` with the best configuration that is stored, and searches for it where none is.
+
+The first run searches for as many seconds as it is told (5 by default); the next ones find the result, and the built
+kernel, where the first one left them.
+"""
+
+import sys
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+import autotune
+
+queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+matmul = autotune.tuned("matmul", M=192, N=256, K=128, device=queue, search=float(sys.argv[1]) if sys.argv[1:] else 5)
+print(f"{matmul!r}: {matmul.configuration}")
+
+random = np.random.default_rng(1)
+a = cla.to_device(queue, random.random((192, 128), dtype=np.float32))
+b = cla.to_device(queue, random.random((128, 256), dtype=np.float32))
+c = cla.empty(queue, (192, 256), np.float32)
+matmul(queue, A=a, B=b, C=c)
+print(f"largest error {np.abs(c.get() - a.get() @ b.get()).max():.1e}")

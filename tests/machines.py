@@ -1,0 +1,199 @@
+"""Machines of a cluster, on this one: a scheduler and workers as processes, each in a network of its own where it may.
+
+`Machines(folder)` puts each into a network namespace, joined by a bridge that leads nowhere else; without the right to
+make them, all share the loopback interface. Their devices are NumPy's, and every machine has locks of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+WAIT_S = 60.0
+"""How long a process may take to come to what it is waited for."""
+
+_LEAVE_S = 10.0
+"""And to end in order."""
+
+
+def may_have_networks() -> bool:
+    """True where this process may make network namespaces and join them."""
+    if shutil.which("ip") is None or shutil.which("unshare") is None or os.geteuid() != 0:
+        return False
+    name = f"autotune-{uuid.uuid4().hex[:6]}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode == 0
+    joined = (
+        made
+        and not subprocess.run(
+            ["ip", "-n", name, "link", "add", "bridge", "type", "bridge"], capture_output=True
+        ).returncode
+    )
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    return joined
+
+
+class Machines:
+    """Machine 0 has the scheduler and the searches; the others workers. Close it, or use it as a context manager."""
+
+    def __init__(self, folder: Path, *, apart: bool, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.apart = apart
+        self._name = f"at{uuid.uuid4().hex[:6]}"
+        self._networks: list[str] = []
+        self._environment = {**os.environ, **(environment or {})}
+        self.processes: list[subprocess.Popen[str]] = []
+        self.host = "10.77.0.1" if apart else "127.0.0.1"
+        self.port = 8786 if apart else _free_port()
+        self.protocol = "tcp"
+        self._network(0)
+
+    def __enter__(self) -> Machines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """The scheduler's address."""
+        return f"{self.protocol}://{self.host}:{self.port}"
+
+    def start(self, machine: int, *command: str, **options: Any) -> subprocess.Popen[str]:
+        """Start Python with these arguments on a machine."""
+        locks = self.folder / f"locks-{machine}"
+        locks.mkdir(exist_ok=True)
+        environment = self._environment | {
+            "AUTOTUNE_LOCKS": str(locks),
+            "TMPDIR": str(self.folder),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+        }
+        process = subprocess.Popen(
+            [*self._inside(machine), sys.executable, *command],
+            env=environment | options.pop("env", {}),
+            cwd=self.folder,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            **options,
+        )
+        self.processes.append(process)
+        return process
+
+    def scheduler(self, *options: str) -> subprocess.Popen[str]:
+        """Start the scheduler, and wait until it listens."""
+        command = ["-m", "distributed.cli.dask_scheduler", "--host", self.host, "--port", str(self.port)]
+        command += ["--no-dashboard", "--dashboard-address", f"{self.host}:0", *options]
+        with (self.folder / "scheduler.log").open("a") as log:
+            process = self.start(0, *command, stdout=log, stderr=log)
+        self.wait_for(lambda: f":{self.port} " in self.listening(0), process)
+        return process
+
+    def worker(self, machine: int, device: str = "numpy:0", **options: Any) -> subprocess.Popen[str]:
+        """Start a worker on a machine, what it says goes to a file."""
+        self._network(machine)
+        with (self.folder / f"worker-{machine}.log").open("a") as log:
+            return self.start(
+                machine, "-m", "autotune", "worker", "--on", self.address, "-d", device,
+                stdout=log, stderr=log, **options,
+            )  # fmt: skip
+
+    def search(self, *words: str, database: Path, **options: Any) -> subprocess.Popen[str]:
+        """Start a search on the first machine."""
+        command = ["-m", "autotune", "search", *words, "--db", str(database), "--on", self.address]
+        return self.start(0, *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def said(self, machine: int) -> str:
+        """What the worker of a machine has said."""
+        path = self.folder / f"worker-{machine}.log"
+        return path.read_text() if path.exists() else ""
+
+    def listening(self, machine: int) -> str:
+        """Where processes of a machine listen, as /proc tells it: one `ADDRESS:PORT ` each."""
+        found = ""
+        inside = self._inside(machine)
+        for table in ("tcp", "tcp6"):
+            text = subprocess.run([*inside, "cat", f"/proc/net/{table}"], capture_output=True, text=True).stdout
+            for row in text.splitlines()[1:]:
+                local, state = row.split()[1], row.split()[3]
+                if state == "0A":
+                    address, port = local.split(":")
+                    raw = b"".join(bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8))
+                    family = socket.AF_INET if len(raw) == 4 else socket.AF_INET6
+                    found += f"{socket.inet_ntop(family, raw)}:{int(port, 16)} "
+        return found
+
+    def wait_for(self, condition: Any, process: subprocess.Popen[str] | None = None) -> None:
+        """Wait until a condition holds, while a process lives."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert process is None or process.poll() is None, f"ended with {process.returncode}"
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """End every process and network."""
+        for process in reversed(self.processes):  # the scheduler last
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_LEAVE_S)
+            if process.poll() is None:
+                kill(process)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        for name in self._networks:
+            _ip("netns", "del", name)
+
+    def _network(self, machine: int) -> None:
+        name = f"{self._name}-{machine}"
+        if not self.apart or name in self._networks:
+            return
+        _ip("netns", "add", name)
+        self._networks.append(name)
+        _ip("-n", name, "link", "set", "lo", "up")
+        head = f"{self._name}-0"
+        if machine == 0:
+            _ip("-n", name, "link", "add", "bridge", "type", "bridge")
+            _ip("-n", name, "addr", "add", "10.77.0.1/24", "dev", "bridge")
+            _ip("-n", name, "link", "set", "bridge", "up")
+            return
+        _ip("-n", head, "link", "add", f"to{machine}", "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("-n", head, "link", "set", f"to{machine}", "master", "bridge", "up")
+        _ip("-n", name, "addr", "add", f"10.77.0.{10 + machine}/24", "dev", "eth0")
+        _ip("-n", name, "link", "set", "eth0", "up")
+
+    def _inside(self, machine: int) -> Sequence[str]:
+        if not self.apart:
+            return []
+        named = 'echo "$0" >/proc/sys/kernel/hostname; exec "$@"'
+        network = ["ip", "netns", "exec", f"{self._name}-{machine}"]
+        return [*network, "unshare", "-u", "sh", "-c", named, f"machine-{machine}"]
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process and the group that it leads: a machine without power."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,343 @@
+"""A header and a table of bests: what they choose, hostile text in its place, host programs that use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pyopencl
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from autotune import devices
+from autotune.cli import app
+from autotune.errors import ExpressionError, UsageError
+from autotune.expression import Expression
+from autotune.lookup import artefacts, collect
+from autotune.lookup.architecture import architecture
+from autotune.lookup.artefacts import Catalogue, document, header
+from autotune.lookup.artefacts.ctext import HELPERS, NoCError, lines, string, whole
+from autotune.lookup.artefacts.header import prefix_of
+from autotune.model import DeviceInfo, Value
+from autotune.store import Store
+from autotune.study import StudyText, find_study, problem_key
+from tests.stored import DEVICE, ok, put
+from tests.studies import SOURCE, table
+
+HOST = Path(__file__).parent / "host.c"
+CHOICES = {"T": "float"}
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-overlength-strings"]
+COMPILERS = {"c": ["gcc", "-std=c99", *STRICT], "c++": ["g++", "-std=c++11", "-x", "c++", *STRICT]}
+
+needs_compilers = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("g++")), reason="no gcc, g++: apt-get install g++"
+)
+needs_opencl = pytest.mark.skipif(
+    not Path("/usr/include/CL/cl.h").exists(), reason="no CL/cl.h: apt-get install ocl-icd-opencl-dev"
+)
+
+
+def text(**changes: object) -> StudyText:
+    return StudyText("saxpy", Path("saxpy.toml"), table(**changes), Path("saxpy.cl"), SOURCE)
+
+
+def at(wpt: int, wg: int = 64, fast: int = 0) -> dict[str, Value]:
+    return {"WPT": wpt, "WG": wg, "FAST": fast}
+
+
+H100 = replace(DEVICE, name="NVIDIA H100 PCIe", compute_units=114, memory=80 * 2**30)
+
+
+def stored(path: Path, *entries: tuple[DeviceInfo, int, dict[str, Value]], study: StudyText | None = None) -> Path:
+    """A database with one trial of each device, size and configuration."""
+    with Store.open(str(path)) as store:
+        for device, n, configuration in entries:
+            put(store, [ok(configuration, 50, 51)],
+                key=problem_key(study or text(), {"N": n}, CHOICES, device.fingerprint), device=device)  # fmt: skip
+    return path
+
+
+def compiled(folder: Path, program: str, language: str = "c", libraries: Sequence[str] = ()) -> Path:
+    (folder / "host.c").write_text(program)
+    words = [*COMPILERS[language], "-I", str(folder), "host.c", "-o", "host", *libraries]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "host"
+
+
+def printed(program: Path, *words: str) -> list[str]:
+    done = subprocess.run([program, *words], capture_output=True, text=True, env=os.environ | pocl(program.parent))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def pocl(folder: Path) -> dict[str, str]:
+    """What tells the system's OpenCL loader of the driver that pyopencl's wheel brings, where it brings one."""
+    found = [*Path(pyopencl.__file__).parent.glob(".libs/libpocl*.so")]
+    if not found:
+        return {}
+    (folder / "pocl.icd").write_text(f"{found[0]}\n")
+    return {"OCL_ICD_VENDORS": str(folder)}
+
+
+# What is collected ----------------------------------------------------------------------------------------
+
+
+def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
+    place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(1)), (DEVICE, 64, at(2)), (H100, 1000, at(4))))
+    found = collect(text(), CHOICES, database=place)
+    assert [(entry.device, entry.problem.size["N"]) for entry in found.entries] == [
+        (H100.fingerprint, 1000), (DEVICE.fingerprint, 64), (DEVICE.fingerprint, 1000),
+    ]  # fmt: skip
+    assert found.default is not None
+    assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
+    assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
+    for asked in (
+        {"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]},
+        {"devices": ["x-1cu"]},
+        {"sizes": [{"N": 5}]},
+    ):
+        with pytest.raises(UsageError, match="nothing is stored of saxpy"):
+            collect(text(), CHOICES, database=place, **asked)
+    changed = text(tolerance={"relative": 0.5})
+    with pytest.raises(UsageError, match="nothing is stored"):
+        collect(changed, CHOICES, database=place)
+
+
+# The table ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_what_its_schema_says(tmp_path: Path) -> None:
+    schema = json.loads((Path(artefacts.__file__).parent / "schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(2)), (H100, 64, at(1, fast=1))))
+    for embed in (False, True):
+        found = json.loads(document(collect(text(), CHOICES, database=place), embed=embed))
+        jsonschema.validate(found, schema)
+        assert (found["source"] is not None) is embed
+    entry = next(entry for entry in found["entries"] if entry["device"] == DEVICE.fingerprint)
+    assert (entry["size"], entry["configuration"]) == ({"N": 1000}, at(2))
+    assert entry["launches"] == [
+        {"kernel": "saxpy", "global": [512], "local": [64], "arguments": ["N", "alpha", "x", "y"]}
+    ]
+    assert entry["arguments"]["x"] == {
+        "kind": "buffer", "type": "float", "access": "in", "extents": [1000], "bytes": 4000,
+    }  # fmt: skip
+    spoilt = {**found, "entries": [{**entry, "launches": []}], "more": 1}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(spoilt, schema)
+
+
+# The header -----------------------------------------------------------------------------------------------
+
+SELECT = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include "saxpy_tuned.h"
+int main(int count, char **words) {
+    int i;
+    for (i = 1; i + 1 < count; i += 2) {
+        const long long n = atoll(words[i + 1]);
+        const SAXPY_selection s = SAXPY_select(words[i], n);
+        char options[SAXPY_LONGEST_OPTIONS];
+        if (!s.entry) { printf("%d\n", (int)s.match); continue; }
+        SAXPY_BUILD_OPTIONS(s, options, sizeof options, n);
+        printf("%d %s %lld %d\n", (int)s.match, options, (long long)SAXPY_GLOBAL_SIZE(s, 0, 0, n),
+               (int)SAXPY_ACTIVE(s, 0, n));
+    }
+    return 0;
+}
+"""
+
+
+def chosen(folder: Path, catalogue: Catalogue, *asked: tuple[str, int]) -> list[list[str]]:
+    (folder / "saxpy_tuned.h").write_text(header(catalogue))
+    words = [str(word) for pair in asked for word in pair]
+    return [line.split(" ") for line in printed(compiled(folder, SELECT), *words)]
+
+
+@needs_compilers
+def test_what_is_chosen(tmp_path: Path) -> None:
+    """Exact; the nearest size; the same architecture, however it is named; the default; and nothing invalid."""
+    study = text(constraints=[{"require": "WPT * WG <= 512"}, {"require": "N % WPT == 0 and N < 10 ** 6"}],
+                 defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
+    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (DEVICE, 64, at(2)), (H100, 1000, at(4)), study=study)
+    catalogue = collect(study, CHOICES, database=str(place))
+    exact, near, odd, alike, renamed, other, none = chosen(
+        tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 600), (DEVICE.name, 700 + 2), ("NVIDIA H200 NVL", 64),
+        ("gh200 480GB", 60), ("Some GPU", 7), (DEVICE.name, 10**6),
+    )  # fmt: skip
+    assert exact[0] == "1"
+    assert exact[1:6] == ["-DT=float", "-DWPT=8", "-DWG=64", "-DFAST=0", "-DSPAN=512"]
+    assert exact[6:] == ["-DCOUNT=500", "128", "1"]
+    assert (near[0], near[2], near[6]) == ("2", "-DWPT=8", "-DCOUNT=300")
+    assert (odd[0], odd[2]) == ("2", "-DWPT=2"), "8 does not divide 702"
+    assert (alike[0], alike[2]) == ("3", "-DWPT=2")
+    assert (renamed[0], renamed[2]) == ("3", "-DWPT=2")
+    assert (other[0], other[2], other[6]) == ("4", "-DWPT=1", "-DCOUNT=4")
+    assert none == ["0"]
+
+
+@needs_compilers
+def test_what_c_cannot_say_serves_its_own_size_alone(tmp_path: Path) -> None:
+    study = text(defines={"SPAN": "log2(N) * WPT", "HALF": "N / 2"})
+    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(2)), study=study)
+    catalogue = collect(study, CHOICES, database=str(place))
+    exact, other = chosen(tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 1001))
+    assert exact[0] == "1"
+    assert "-DHALF=500.0" in exact
+    assert other == ["0"]
+
+
+@needs_compilers
+@pytest.mark.parametrize("language", COMPILERS)
+def test_hostile_text_stays_in_its_place(tmp_path: Path, language: str) -> None:
+    evil = 'x"; int evil; /* */ // ??/\n#include "/etc/passwd"\n%n \\ \u202e\u00e9'
+    place = stored(tmp_path / "a.db", (replace(DEVICE, name=evil), 1000, at(2)))
+    catalogue = collect(text(), CHOICES, database=str(place))
+    (tmp_path / "saxpy_tuned.h").write_text(header(catalogue, embed=True))
+    program = '#include "saxpy_tuned.h"\nint main(void) { fputs(SAXPY_entries[0].device_name, stdout); return 0; }\n'
+    assert "\n".join(printed(compiled(tmp_path, program, language))) == evil
+
+
+def test_a_prefix_is_a_name() -> None:
+    assert [prefix_of(name) for name in ("sgemm", "a.b-c", "2d", "_x")] == ["SGEMM", "A_B_C", "STUDY_2D", "X"]
+
+
+@needs_compilers
+@settings(max_examples=3, deadline=None, derandomize=True, phases=(Phase.generate,))
+@given(st.lists(st.text(max_size=40), min_size=20, max_size=40))
+def test_any_text_as_a_literal(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("literals")
+    told = [one.encode("utf-8", "replace").replace(b"\0", b"") for one in texts]
+    rows = ", ".join(string(one.decode()) for one in told)
+    checks = " ".join(
+        f"if (memcmp(rows[{n}], (const char[]){{ {', '.join(f'(char){byte}' for byte in one + bytes(1))} }}, "
+        f"{len(one) + 1}) != 0) return 1;" for n, one in enumerate(told)
+    )  # fmt: skip
+    program = (
+        f"#include <string.h>\nstatic const char *rows[] = {{ {rows} }};\nint main(void) {{ {checks} return 0; }}\n"
+    )
+    assert printed(compiled(folder, program)) == []
+    assert max(map(len, lines("x".join(texts) * 20))) < 4000, "no literal is beyond what every compiler takes"
+
+
+LEAF = st.sampled_from(["M", "N", "3", "7", "1", "0", "-2"])
+TREE = st.recursive(
+    LEAF,
+    lambda part: st.one_of(
+        st.builds("({} {} {})".format, part, st.sampled_from(["+", "-", "*", "//", "%", "<", "==", "and", "or"]), part),
+        st.builds("{}({}, {})".format, st.sampled_from(["ceil_div", "round_up", "min", "max"]), part, part),
+        st.builds("({} if {} else {})".format, part, part, part),
+        st.builds("(not {})".format, part), st.builds("abs({})".format, part), st.builds("({} ** 2)".format, LEAF),
+        st.builds("({} in (1, 3, {}))".format, part, part), st.builds("is_power_of_two({})".format, part),
+        st.builds("({} < {} <= {})".format, part, part, part),
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@needs_compilers
+@settings(max_examples=2, deadline=None, derandomize=True, phases=(Phase.generate,))
+@given(st.lists(TREE, min_size=150, max_size=200))
+def test_expressions_mean_in_c_what_they_mean_here(
+    tmp_path_factory: pytest.TempPathFactory, expressions: list[str]
+) -> None:
+    folder, names = tmp_path_factory.mktemp("expressions"), {"M": "M_", "N": "N_"}
+    rows, expected = [], []
+    for text_ in expressions:
+        for m, n in ((1, 1), (5, 64), (100, 7)):
+            try:
+                expression = Expression.parse(text_)
+                value = expression.evaluate({"M": m, "N": n})
+                c = whole(expression.tree, names, "P")
+            except (ExpressionError, NoCError):
+                continue  # divides by zero, or is false where a number is wanted
+            if abs(int(value)) < 2**31 and text_.count("*") < 4:  # nothing on the way leaves 64 bits
+                rows.append(f"{{ const long long M_ = {m}, N_ = {n}; (void)M_; (void)N_; "
+                            f'printf("%lld\\n", (long long)({c})); }}')  # fmt: skip
+                expected.append(str(int(value)))
+    program = f"#include <stdio.h>\n{HELPERS.format(p='P')}\nint main(void) {{\n" + "\n".join(rows) + "\nreturn 0; }\n"
+    (folder / "host.c").write_text(program)
+    subprocess.run(["gcc", "-std=c99", "-w", "host.c", "-o", "host"], cwd=folder, check=True)
+    assert len(rows) > 100
+    assert printed(folder / "host") == expected
+
+
+# Host programs --------------------------------------------------------------------------------------------
+
+
+@needs_compilers
+@needs_opencl
+@pytest.mark.parametrize("language", COMPILERS)
+def test_a_host_program_runs_the_tuned_kernel(tmp_path: Path, language: str) -> None:
+    here = next(device for device in devices.list_devices() if device.kind == "cpu")
+    (tmp_path / "saxpy.cl").write_text(SOURCE)
+    toml = tmp_path / "saxpy.toml"
+    toml.write_text(TOML)
+    study = find_study(str(toml))
+    place = stored(tmp_path / "a.db", (here, 1000, at(4)), (here, 64, at(2, fast=1)), study=study)
+    words = ["export", str(tmp_path / "saxpy_tuned.h"), "--format", "header", "--study", str(toml), "--embed"]
+    done = CliRunner().invoke(app, [*words, "--db", str(place)])
+    assert done.exit_code == 0, done.output
+    host = compiled(tmp_path, HOST.read_text(), language, ["-lOpenCL"])
+    for asked, match, wpt in ((1000, "exact", 4), (901, "nearest size", 4), (10, "nearest size", 2)):
+        said = printed(host, str(asked))
+        assert (said[0], said[-1]) == (match, "right"), said
+        assert f"-DWPT={wpt} " in said[1]
+    assert printed(host, "77", "an unknown device")[0] == "default"
+    alike = architecture(here.fingerprint)
+    assert artefacts.collect(study, CHOICES, database=str(place)).entries[0].architecture == alike
+
+
+TOML = """
+name = "saxpy"
+kernel = "saxpy.cl"
+[sizes]
+N = 1000
+[choices]
+T = ["float", "double"]
+[parameters]
+WPT.values = [1, 2, 4, 8]
+WG = { values = [32, 64, 128, 256], default = 64 }
+FAST.values = [0, 1]
+[defines]
+SPAN = "WPT * WG"
+[[options]]
+flag = "-cl-fast-relaxed-math"
+when = "FAST == 1"
+[arguments]
+alpha = { type = "float", value = 2.5 }
+x = { type = "T", shape = ["N"], access = "in" }
+y = { type = "T", shape = ["N"], access = "inout" }
+[[launch]]
+entry = "saxpy"
+global = ["round_up(ceil_div(N, WPT), WG)"]
+local = ["WG"]
+arguments = ["N", "alpha", "x", "y"]
+[reference]
+numpy = { y = "alpha * x + y" }
+"""
+
+
+@pytest.mark.parametrize("format", ["header", "table"])
+def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
+    stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))
+    run = CliRunner().invoke
+    base = ["export", "--format", format, "--db", str(tmp_path / "a.db")]
+    for words, said in (
+        (base, "say --study STUDY"),
+        ([*base, "--study", "matmul"], "nothing is stored of matmul"),
+        (["export", "--embed"], "writes every trial"),
+    ):
+        done = run(app, words)
+        assert done.exit_code == 2
+        assert said in done.stderr

@@ -1,0 +1,197 @@
+"""`search --sizes`, `cover` and `verify` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune import tuner
+from autotune.devices import find_device
+from autotune.model import Measurement, Outcome, Trial
+from autotune.reports import verify as verifying
+from autotune.store import Store
+from autotune.study import Problem, Study
+from autotune.tuner import Measured, ReplayEvaluator, Request, Result, several
+from tests.stored import put
+from tests.studies import SOURCE
+from tests.test_cli import STUDY, one_error, run
+
+pytestmark = pytest.mark.device
+
+ORIGIN = {"format": "t4", "file": "results.json", "entry": "{}"}
+FAST, DEFAULT = {"WPT": 4, "WG": 32}, {"WPT": 1, "WG": 64}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study and a database of its own."""
+    (tmp_path / "saxpy.toml").write_text(STUDY)
+    (tmp_path / "saxpy.cl").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
+    return tmp_path
+
+
+def recorded(one: Problem, failed: Outcome | None = None) -> list[Trial]:
+    """A trial of every configuration, the last the fastest."""
+    every = [one.space.configuration(row) for row in range(len(one.space))]
+    if failed is not None:
+        return [Trial(configuration, failed, "because") for configuration in every]
+    return [
+        Trial(configuration, Outcome.OK, measurement=Measurement((9000 - 100 * row,) * 6))
+        for row, configuration in enumerate(every)
+    ]
+
+
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of several sizes answer from records."""
+
+    def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
+        return tuner.run(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
+
+    monkeypatch.setattr(several, "run", search)
+
+
+def problem(n: int = 1000) -> Problem:
+    return Problem(Study.load("./saxpy.toml"), {"N": n}, None, find_device(None))
+
+
+def stored(n: int = 1000, configuration: Any = FAST) -> None:
+    one = problem(n)
+    with Store.open() as store:
+        put(
+            store,
+            [Trial(configuration, Outcome.OK, measurement=Measurement((5000,) * 6))],
+            key=one.key,
+            device=one.device,
+        )
+
+
+def test_several_sizes_are_searched_and_covered(replayed: None) -> None:
+    words = ("search", "./saxpy.toml", "--sizes", "ladder;300", "--trials", "6", "--sampler", "random", "--seed", "1")
+    result = run(*words)
+    assert "3 sizes on " in result.stderr
+    assert "within 6 trials in all" in result.stderr
+    assert "2 of 3: N=1000, " in result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:5]] == ["N=100", "N=1000", "N=300"]
+    assert "6 new trials in " in result.stdout
+    assert "autotune cover ./saxpy.toml -d " in result.stdout
+    found = json.loads(run(*words, "--json").stdout)
+    assert found["interrupted"] is False
+    assert [(one["size"], one["reused"]) for one in found["sizes"]] == [({"N": n}, 2) for n in (100, 1000, 300)]
+    shown = run("cover", "./saxpy.toml", "--sizes", "ladder;300", "--no-search").stdout
+    assert "every size takes 1" in shown or "rule" in shown
+    covered = json.loads(run("cover", "./saxpy.toml", "--sizes", "100,1000,300", "--no-search", "--json").stdout)
+    assert [one["size"]["N"] for one in covered["sizes"]] == [100, 1000, 300]
+    assert covered["worst_loss"] == max(one["loss"] for one in covered["sizes"])
+    assert all(covered["configurations"][one["configuration"]] for one in covered["sizes"])
+    for nearest in covered["by_number"]:
+        assert nearest["mean_loss"] <= nearest["worst_loss"]
+
+
+def test_a_bad_list_is_one_error(replayed: None) -> None:
+    for words, said in (
+        (("search", "./saxpy.toml", "--sizes", "nope"), "no list of sizes named 'nope'"),
+        (("search", "./saxpy.toml", "--sizes", "1,2", "--size", "3"), "--size and --sizes exclude each other"),
+        (("search", "./saxpy.toml", "--sizes", "1,2,3", "--trials", "2"), "2 trials are fewer than 3 sizes"),
+        (("search", "./saxpy.toml", "--sizes", "100,0"), "--sizes"),
+        (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is no percentage; write --max-slowdown 5%"),
+    ):
+        assert said in one_error(run(*words, code=2))
+    assert "no best is stored at N=7" in one_error(run("cover", "./saxpy.toml", "--sizes", "7", "--no-search", code=1))
+    assert "nothing is stored that could be verified" in one_error(run("verify", "./saxpy.toml", code=1))
+
+
+def test_sizes_at_which_nothing_passes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
+        trials = recorded(request.problem, Outcome.CRASH if request.problem.size["N"] == 7 else None)
+        return tuner.run(request, stop, evaluator=ReplayEvaluator(trials), **options)
+
+    monkeypatch.setattr(several, "run", search)
+    result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=1)
+    assert "no configuration passed at N=7; autotune check ./saxpy.toml" in one_error(result)
+    assert "none passed: 2 crash" in result.stdout
+
+
+def test_a_search_that_is_interrupted_keeps_and_shows_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(request: Request, stop: threading.Event, **options: Any) -> Result:
+        result = tuner.run(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
+        stop.set()
+        return result
+
+    monkeypatch.setattr(several, "run", search)
+    result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=130)
+    assert "not searched" in result.stdout
+    with Store.open() as store:
+        assert len(store.history()) == 2
+
+
+def test_a_borrowed_best_is_verified_on_the_device_beside_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "measure", partial(tuner.measure, budget_s=0.2))
+    stored(800)
+    found = json.loads(run("verify", "./saxpy.toml", "--max-slowdown", "1000%", "--json").stdout)
+    assert found["match"] == "nearest size"
+    assert found["best"]["verified_runs"] > 0
+    low, high = found["slowdown_interval"]
+    assert low <= found["slowdown"] <= high
+    with Store.open() as store:
+        trials = store.trials(problem().key)
+    assert [dict(trial.configuration) for trial in trials] == [FAST, DEFAULT]
+    assert all(trial.retimed is not None for trial in trials)
+    assert json.loads(run("best", "./saxpy.toml", "--json").stdout)["match"] == "exact"
+
+
+def measured(best_ns: tuple[int, ...], default_ns: tuple[int, ...], outcome: Outcome = Outcome.OK) -> Any:
+    def measure(request: Request, *_: object, **__: object) -> Measured:
+        trials = [
+            Trial(FAST, outcome, "off by 3", retimed=Measurement(best_ns)),
+            Trial(DEFAULT, Outcome.OK, retimed=Measurement(default_ns)),
+        ]
+        return Measured(request.problem, {tuple(sorted(trial.configuration.items())): trial for trial in trials})
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    ("best_ns", "code"),
+    [((100,) * 20, 0), ((104,) * 20, 0), ((110,) * 20, 1), ((101, 120) * 10, 0)],
+    ids=["as fast", "within", "beyond", "within the interval"],
+)
+def test_a_slower_best_is_exit_code_1_beyond_the_interval(
+    monkeypatch: pytest.MonkeyPatch, best_ns: tuple[int, ...], code: int
+) -> None:
+    stored()
+    monkeypatch.setattr(verifying, "measure", measured(best_ns, (100,) * 20))
+    result = run("verify", "./saxpy.toml", "--max-slowdown", "5%", code=code)
+    assert "x as fast as the default; 95 % interval" in result.stdout
+    if code:
+        assert "slower than the default by 10.0 % (95 % interval 10.0 % to 10.0 %), more than the 5.0 %" in one_error(
+            result
+        )
+    run("verify", "./saxpy.toml")
+
+
+def test_a_best_that_is_wrong_here_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored()
+    monkeypatch.setattr(verifying, "measure", measured((), (100,) * 20, Outcome.WRONG_RESULT))
+    result = run("verify", "./saxpy.toml", code=1)
+    assert "the best does not pass here: wrong_result: off by 3; autotune search finds another" in one_error(result)
+
+
+def test_what_another_tool_found_is_verified_where_nothing_else_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = problem()
+    with Store.open() as store:
+        trial = Trial(FAST, Outcome.OK, measurement=Measurement((4000,) * 6), origin=ORIGIN)
+        store.adopt(one.key, one.device, [trial], {"format": "t4", "device": one.device.fingerprint, "kernel": "k"})
+    monkeypatch.setattr(verifying, "measure", measured((90,) * 20, (100,) * 20))
+    shown = run("verify", "./saxpy.toml").stdout
+    assert "imported" in shown
+    assert "as t4 tells" in shown
+    assert "the best is 1.111 x as fast as the default" in shown
+    assert json.loads(run("verify", "./saxpy.toml", "--json").stdout)["stored_ns"] == 4000

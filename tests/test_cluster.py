@@ -1,0 +1,319 @@
+"""Searches through a cluster: a real scheduler and workers as processes, which come, go and are killed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import autotune
+from autotune.errors import DeviceError
+from autotune.model import Configuration, Outcome
+from autotune.study import Problem, Study
+from tests.contracts.evaluator import EvaluatorContract
+from tests.machines import Machines, kill, may_have_networks
+
+if find_spec("distributed") is None:
+    pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
+
+from autotune import cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+STUDY = """
+name = "waits"
+kernel = "waits.py"
+[sizes]
+N = 64
+[parameters.A]
+values = [%(A)s]
+[parameters.B]
+values = [%(B)s]
+[arguments.a]
+type = "float"
+shape = ["N"]
+access = "in"
+[arguments.c]
+type = "float"
+shape = ["N"]
+access = "out"
+[[launch]]
+entry = "waits"
+global = ["N"]
+arguments = ["a", "c"]
+[reference]
+numpy = { c = "a * 2" }
+"""
+
+KERNEL = """
+import os, time
+def waits(a, c):
+    if A == 0:
+        return
+    if A == -1:  # takes its machine down: the process that the device's worker belongs to
+        os.kill(os.getppid(), 9)
+        time.sleep(60)
+    until = time.perf_counter_ns() + 1000 * (100 + 300 * (A - 7) ** 2 + 200 * abs(B - 3))
+    c.view(np.float32)[:] = 2 * a.view(np.float32)
+    while time.perf_counter_ns() < until:
+        pass
+"""
+
+
+def made(folder: Path, a: Sequence[int], b: Sequence[int]) -> Path:
+    """A study of which A=7, B=3 is by far the fastest, A=0 wrong and A=-1 deadly; its backend lies beside it."""
+    (folder / "waits.toml").write_text(STUDY % {"A": ", ".join(map(str, a)), "B": ", ".join(map(str, b))})
+    (folder / "waits.py").write_text(KERNEL)
+    info = folder / "numpy_backend-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy-backend\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[autotune.backends]\nnumpy = tests.numpy_backend:BACKEND\n")
+    return folder / "waits.toml"
+
+
+def rows(database: Path, query: str) -> list[tuple]:
+    connection = sqlite3.connect(database)
+    try:
+        return connection.execute(query).fetchall()
+    except sqlite3.OperationalError:  # not made yet
+        return [(0,)]
+    finally:
+        connection.close()
+
+
+def counted(database: Path) -> int:
+    """How many trials have ended."""
+    return int(rows(database, "SELECT count(*) FROM trials WHERE outcome NOT IN ('pending', 'lost')")[0][0])
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    with Machines(tmp_path, apart=may_have_networks()) as found:
+        yield found
+
+
+def serve(machines: Machines, *numbers: int, **options: object) -> list[subprocess.Popen[str]]:
+    """Start workers, and wait until each serves."""
+    before = {number: machines.said(number).count("serves") for number in numbers}
+    started = [machines.worker(number, **options) for number in numbers]
+    for number, process in zip(numbers, started, strict=True):
+        machines.wait_for(lambda number=number: machines.said(number).count("serves") > before[number], process)
+    return started
+
+
+def finish(search: subprocess.Popen[str], timeout_s: float = 300) -> tuple[str, str]:
+    output, errors = search.communicate(timeout=timeout_s)
+    assert "Traceback" not in errors, errors
+    assert search.returncode == 0, errors
+    return output, errors
+
+
+def require_whole(database: Path, trials: int) -> None:
+    """Every configuration is on record once, and none is left in between."""
+    query = "SELECT count(*), count(DISTINCT configuration_hash) FROM trials WHERE outcome IN ('ok', 'stopped')"
+    assert rows(database, query) == [(trials, trials)]
+
+
+RANDOM = ("--sampler", "random", "--seed", "1")
+
+
+def test_three_machines_share_one_search_and_pick_as_one_does(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 21), range(1, 16))
+    machines.scheduler()
+    serve(machines, 1, 2, 3)
+    database = tmp_path / "a.db"
+    output, _ = finish(machines.search(str(study), "--trials", "300", *RANDOM, database=database))
+    assert re.search(r"best +A=7 B=3", output), output
+    require_whole(database, 300)
+    places = {environment for (environment,) in rows(database, "SELECT DISTINCT environment FROM trials")}
+    assert all('"gpu"' in place for place in places)
+    if machines.apart:
+        assert {found[0] for place in places if (found := re.findall(r"machine-\d", place))} == {
+            "machine-1", "machine-2", "machine-3",
+        }  # fmt: skip
+        for machine in range(4):
+            own = machines.host if machine == 0 else f"10.77.0.{10 + machine}"
+            listening = machines.listening(machine).split()
+            assert listening
+            assert all(where.startswith(f"{own}:") for where in listening), listening
+
+
+def test_nothing_is_lost_where_machines_die_leave_and_join(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 11))
+    machines.scheduler()
+    first, second = serve(machines, 1, 2)
+    database = tmp_path / "a.db"
+    search = machines.search(str(study), "--trials", "100", *RANDOM, database=database)
+    machines.wait_for(lambda: counted(database) > 10, search)
+    kill(first)
+    machines.wait_for(lambda: counted(database) > 30, search)
+    machines.worker(3)
+    second.send_signal(signal.SIGTERM)
+    output, errors = finish(search)
+    assert "has left" in errors
+    assert re.search(r"best +A=7 B=3", output), output
+    require_whole(database, 100)
+    assert second.wait(60) == 0
+
+
+def test_a_scheduler_that_is_gone_is_waited_for(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 11))
+    scheduler = machines.scheduler()
+    serve(machines, 1)
+    database = tmp_path / "a.db"
+    search = machines.search(str(study), "--trials", "100", *RANDOM, database=database)
+    machines.wait_for(lambda: counted(database) > 10, search)
+    kill(scheduler)
+    time.sleep(1)
+    machines.scheduler()
+    output, errors = finish(search)
+    assert errors.count("the scheduler has gone; waiting for it") == 1
+    assert re.search(r"best +A=7 B=3", output), output
+    require_whole(database, 100)
+
+
+def test_a_search_that_was_killed_goes_on_from_the_store(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 7))
+    machines.scheduler()
+    serve(machines, 1)
+    database = tmp_path / "a.db"
+    search = machines.search(str(study), "--trials", "60", *RANDOM, database=database)
+    machines.wait_for(lambda: counted(database) > 5, search)
+    kill(search)
+    kept = counted(database)
+    output, _ = finish(machines.search(str(study), "--trials", str(60 - kept), *RANDOM, database=database))
+    assert f"{60 - kept} new trials and {kept} stored" in output
+    require_whole(database, 60)
+
+
+def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 7))
+    machines.scheduler()
+    serve(machines, 1)
+    serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
+    one, other = tmp_path / "one.db", tmp_path / "other.db"
+    asked = (str(study), "--trials", "40", *RANDOM)
+    first = machines.search(*asked, "-d", "tests-numpy-1cu-1g", database=one)
+    machines.wait_for(lambda: counted(one) > 0, first)
+    waiting = machines.search(*asked, "-d", "tests-numpy-1cu-1g", database=tmp_path / "third.db")
+    beside = machines.search(*asked, "-d", "other", database=other)
+    finish(beside)
+    output, _ = finish(first)
+    assert f" --on {machines.address} --timeout 5m" in output
+    _, errors = finish(waiting)
+    assert "is in use by another search (process " in errors
+    for database, host in ((one, "machine-1"), (other, "machine-2")):
+        require_whole(database, 40)
+        if machines.apart:
+            places = rows(database, "SELECT DISTINCT environment FROM trials")
+            assert all(f'"host":"{host}"' in place for (place,) in places)
+
+
+def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, [7], [3])
+    refused = machines.search(str(study), database=tmp_path / "a.db")
+    _, errors = refused.communicate(timeout=100)
+    assert refused.returncode == 3
+    assert errors.startswith(f"error: {machines.address}: no scheduler answers (")
+    assert errors.count("\n") == 1
+    machines.scheduler()
+    asked = machines.start(0, "-m", "autotune", "devices", "--on", machines.address, stderr=subprocess.PIPE)
+    _, errors = asked.communicate(timeout=100)
+    assert errors == f"error: no worker serves this cluster; start one: autotune worker --on {machines.address}\n"
+    serve(machines, 1)
+    asked = machines.search(str(study), "-d", "h200", database=tmp_path / "a.db")
+    _, errors = asked.communicate(timeout=100)
+    assert asked.returncode == 2
+    assert "no device 'h200' in the cluster; choose with -d: tests-numpy-1cu-1g (NumPy)" in errors
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A key with its certificate, signed by itself: who has it is of the cluster."""
+    path = folder / name
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=autotune"]
+    subprocess.run([*command, "-keyout", path, "-out", f"{path}.crt"], check=True, capture_output=True)
+    return path
+
+
+def settings(key: Path) -> dict[str, str]:
+    """Dask's settings for a key, as variables; docs/cluster.md has them as a file."""
+    base, parts = "DASK_DISTRIBUTED__COMM__", ("SCHEDULER", "WORKER", "CLIENT")
+    found = {f"{base}REQUIRE_ENCRYPTION": "True", f"{base}TLS__CA_FILE": f"{key}.crt"}
+    for part in parts:
+        found |= {f"{base}TLS__{part}__CERT": f"{key}.crt", f"{base}TLS__{part}__KEY": str(key)}
+    return found
+
+
+def test_only_who_has_the_key_is_let_in(tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 6), [3])
+    key, other = certificate(tmp_path, "cluster.key"), certificate(tmp_path, "other.key")
+    with Machines(tmp_path, apart=may_have_networks(), environment=settings(key)) as machines:
+        machines.protocol = "tls"
+        machines.scheduler("--protocol", "tls")
+        serve(machines, 1)
+        output, _ = finish(machines.search(str(study), "--trials", "5", database=tmp_path / "a.db"))
+        assert re.search(r"best +A=5 B=3", output), output
+        stranger = machines.search(str(study), database=tmp_path / "b.db", env=settings(other))
+        _, errors = stranger.communicate(timeout=100)
+        assert stranger.returncode == 3
+        assert "no scheduler answers" in errors
+        machines.protocol = "tcp"
+        plain = machines.search(str(study), database=tmp_path / "b.db")
+        _, errors = plain.communicate(timeout=100)
+        assert plain.returncode == 3
+        assert "write --on tls://" in errors
+
+
+@pytest.fixture(scope="module")
+def loopback(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """A scheduler and two workers on loopback, for evaluators in this process."""
+    folder = tmp_path_factory.mktemp("loopback")
+    made(folder, [-1, 0, 6, 7, 8], [3, 4])
+    with Machines(folder, apart=False) as found, pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        found.scheduler()
+        serve(found, 1, 2)
+        yield found
+
+
+@pytest.fixture
+def evaluator(loopback: Machines) -> Iterator[cluster.ClusterEvaluator]:
+    address = cluster.Address.parse(loopback.address)
+    (device,) = cluster.choose(address, "numpy")
+    problem = Problem(Study.load(str(loopback.folder / "waits.toml")), device=device)
+    with cluster.ClusterEvaluator(problem, address) as found:
+        yield found
+
+
+class TestClusterEvaluator(EvaluatorContract):
+    @pytest.fixture
+    def passing(self) -> list[Configuration]:
+        return [{"A": 7, "B": 3}, {"A": 6, "B": 3}, {"A": 8, "B": 4}]
+
+    @pytest.fixture
+    def failing(self) -> Configuration:
+        return {"A": 0, "B": 3}
+
+
+def test_a_program_searches_on_a_cluster_too(loopback: Machines, tmp_path: Path) -> None:
+    study, database = str(loopback.folder / "waits.toml"), str(tmp_path / "a.db")
+    found = autotune.search(study, on=loopback.address, database=database, trials=4, fix={"A": [6, 7, 8]})
+    assert (found.trials, found.reason) == (4, "4 trials done")
+    with pytest.raises(DeviceError, match="no device 'h200' in the cluster"):
+        autotune.search(study, on=loopback.address, device="h200", database=database)
+
+
+def test_what_takes_its_machines_down_is_a_crash(evaluator: cluster.ClusterEvaluator) -> None:
+    evaluator.submit({"A": -1, "B": 3})
+    trial = evaluator.collect(300)
+    assert trial.outcome is Outcome.CRASH
+    assert trial.reason == "lost with 4 workers of the cluster, one after the other"
+    evaluator.submit({"A": 7, "B": 3})
+    assert evaluator.collect(100).outcome in (Outcome.OK, Outcome.STOPPED)

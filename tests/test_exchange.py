@@ -1,0 +1,561 @@
+"""Other tools' files: each format by its contract, by a golden file, and by the tool that reads it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from autotune import lookup
+from autotune.cli import app
+from autotune.errors import StoreError, UsageError
+from autotune.exchange import READERS, WRITERS, Recording, adopt, gather, is_foreign, read
+from autotune.model import Measurement, Outcome, ProblemKey, Trial
+from autotune.pool import Evaluator
+from autotune.store import Store
+from autotune.study import Problem
+from autotune.tuner import Budget, ReplayEvaluator, Request, run
+from tests.contracts.exchange import DATA, PARAMETERS, WRONG, ReaderContract, WriterContract, changed, places
+from tests.stored import DEVICE, KEY, ok, put
+from tests.studies import SOURCE, study
+
+GOLDEN = Path(__file__).parent / "golden"
+FINGERPRINT = DEVICE.fingerprint
+NASTY = "=cmd|' /C calc'!A0\x1b[2J\n"
+
+
+class TestReadsKernelTuner(ReaderContract):
+    FORMAT = "kernel-tuner"
+
+
+class TestReadsT4(ReaderContract):
+    FORMAT = "t4"
+
+
+class TestReadsClblast(ReaderContract):
+    FORMAT = "clblast"
+
+
+class TestReadsCltune(ReaderContract):
+    FORMAT = "cltune"
+
+
+class TestReadsKtt(ReaderContract):
+    FORMAT = "ktt"
+
+
+class TestWritesKernelTuner(WriterContract):
+    FORMAT, LEFT_OUT = "kernel-tuner", 1
+
+
+class TestWritesT4(WriterContract):
+    FORMAT, LEFT_OUT = "t4", 1
+
+
+class TestWritesClblast(WriterContract):
+    FORMAT, LEFT_OUT = "clblast", 3
+
+
+class TestWritesWisdom(WriterContract):
+    FORMAT, LEFT_OUT = "wisdom", 5
+
+
+class TestWritesCsv(WriterContract):
+    FORMAT, LEFT_OUT = "csv", 0
+
+
+def test_every_format_keeps_the_contract() -> None:
+    assert {one.FORMAT for one in ReaderContract.__subclasses__()} == set(READERS)
+    written = {name for name, writer in WRITERS.items() if not writer.database}
+    assert {one.FORMAT for one in WriterContract.__subclasses__()} == written
+
+
+def own_trials() -> list[Trial]:
+    """Two that passed, the default re-timed; one wrong, one that did not build, one that was stopped."""
+    moment = datetime(2026, 11, 21, 8, 4, 41, 635672, tzinfo=UTC)
+
+    def trial(wpt: int, wg: int, outcome: Outcome, samples: tuple[int, ...] = (), **more: Any) -> Trial:
+        measured = Measurement(samples) if samples else None
+        told = {"driver": "550.1", "build_s": 0.25, "started": moment, "finished": moment} | more
+        return Trial({"WPT": wpt, "WG": wg, "FAST": 0}, outcome, measurement=measured, **told)
+
+    return [
+        trial(1, 64, Outcome.OK, (2_000_000, 2_100_000, 1_900_000), retimed=Measurement((2_050_000,))),
+        trial(2, 64, Outcome.OK, (1_000_000, 1_000_500)),
+        trial(4, 64, Outcome.WRONG_RESULT, reason=NASTY),
+        trial(8, 32, Outcome.COMPILE_ERROR, reason="no"),
+        trial(1, 32, Outcome.STOPPED, (5_000_000,)),
+    ]
+
+
+def imported_trial() -> Trial:
+    """One that a cache of Kernel Tuner held, faster than all of our own."""
+    told = {"rest": {"time": 0.5, "nvml_power": 139.161}, "parameters": {}}
+    origin = {"format": "kernel-tuner", "file": "cache.json", "entry": json.dumps(told)}
+    moment = datetime(2022, 12, 23, 12, 11, 26, tzinfo=UTC)
+    measured = Measurement((500_000,))
+    configuration = {"WPT": 8, "WG": 64, "FAST": 1}
+    return Trial(configuration, Outcome.OK, measurement=measured, started=moment, finished=moment, origin=origin)
+
+
+def make_recording() -> Recording:
+    key = ProblemKey("saxpy", "k" * 32, "s" * 32, FINGERPRINT, {"N": 1000}, {"T": "float"})
+    headers = [("kernel-tuner", {"device_name": "H", "made_up": 7})]
+    return Recording(key, DEVICE, PARAMETERS, "saxpy", "float", own_trials(), [imported_trial()], headers)
+
+
+@pytest.fixture
+def recording() -> Recording:
+    return make_recording()
+
+
+@pytest.fixture
+def golden() -> Path:
+    return GOLDEN
+
+
+@pytest.mark.parametrize("format", READERS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_what_stands_in_a_file_is_taken_or_refused_in_one_line(format: str, data: st.DataObject) -> None:
+    table = json.loads((DATA / f"{format}.json").read_text())
+    place = data.draw(st.sampled_from(places(table)))
+    changes = changed(table, place, data.draw(WRONG))
+    try:
+        name, document = read(io.BytesIO(json.dumps(changes).encode()), "there")
+        trials = adopt(document, PARAMETERS, format=name).trials
+    except UsageError as error:
+        assert "\n" not in str(error)  # noqa: PT017  most are taken
+        return
+    for trial in trials:
+        assert trial.outcome.failed or 0 < trial.time_ns < 2**62
+        assert all(trial.configuration[name] in values for name, values in PARAMETERS.items())
+
+
+# The command line ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study of tests/studies.py as a file, and an empty database."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
+    (tmp_path / "saxpy.cl").write_text(SOURCE)
+    (tmp_path / "saxpy.toml").write_text(STUDY)
+    return tmp_path
+
+
+STUDY = """
+name = "saxpy"
+kernel = "saxpy.cl"
+constraints = [{ require = "WPT * WG <= 512", reason = "a work-group covers at most 512 elements" }]
+options = [{ flag = "-cl-fast-relaxed-math", when = "FAST == 1" }]
+[sizes]
+N = 1000
+[choices]
+T = ["float", "double"]
+[parameters]
+WPT = { values = [1, 2, 4, 8] }
+WG = { values = [32, 64, 128, 256], default = 64 }
+FAST = { values = [0, 1] }
+[arguments]
+alpha = { type = "float", value = "2.5" }
+x = { type = "T", shape = ["N"], access = "in" }
+y = { type = "T", shape = ["N"], access = "inout" }
+[[launch]]
+entry = "saxpy"
+global = ["round_up(ceil_div(N, WPT), WG)"]
+local = ["WG"]
+arguments = ["N", "alpha", "x", "y"]
+[reference]
+numpy = { y = "alpha * x + y" }
+"""
+HERE = ["--study", "./saxpy.toml", "-d", FINGERPRINT]
+
+
+def typed(*words: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), input=stdin)
+
+
+def test_a_file_comes_in_by_its_content_alone(folder: Path) -> None:
+    for format in READERS:
+        done = typed("import", str(DATA / f"{format}.json"), *HERE)
+        assert done.exit_code == 0, done.stderr
+        assert "imported, none of them a result before it is measured here" in done.stderr
+        assert "autotune search ./saxpy.toml" in done.stderr
+    again = typed("import", *HERE, stdin=gzip.compress((DATA / "t4.json").read_bytes()))
+    assert "0 new trials imported" in again.stderr
+    best = lookup.best(study_text(), {"N": 1000}, {"T": "float"}, FINGERPRINT)
+    assert best.match is lookup.Match.DEFAULT
+    shown = typed("history", "saxpy", "--json").stdout
+    assert {row["origin"] for row in json.loads(shown)} <= set(READERS)
+    assert "imported from ktt" in typed("history", "saxpy", "--limit", "99").stdout
+
+
+def study_text() -> Any:
+    from autotune.study import find_study
+
+    return find_study("./saxpy.toml")
+
+
+def test_the_size_is_the_files_where_it_names_it(folder: Path) -> None:
+    assert "size N=4096, from the file" in typed("import", str(DATA / "clblast.json"), *HERE).stderr
+    assert "size N=1000, from the study's default" in typed("import", str(DATA / "cltune.json"), *HERE).stderr
+    told = typed("import", str(DATA / "clblast.json"), *HERE, "--size", "64").stderr
+    assert "size N=64, from --size" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "holds a cache of Kernel Tuner of saxpy on pthread-Intel(R) Xeon(R) Processor; say which study"),
+        ([*HERE, "--from", "t4"], "results: is no JSON array: None; nothing was imported"),
+        ([*HERE, "--rename", "WGX=WG"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
+        ([*HERE, "--rename", "WG=WGX"], "--rename: no parameter 'WGX' (did you mean 'WG'?)"),
+        ([*HERE, "--rename", "WG=WPT"], "--rename: the file has a parameter 'WPT' of its own"),
+        ([*HERE, "--fix", "FAST=3"], "no trial in it is of the study: 26 without the values that --fix names"),
+        ([*HERE, "--fix", "A=3"], "--fix: no parameter named 'A'"),
+        ([*HERE, "--size", "M=3"], "--size: no size named 'M'"),
+        (["--study", "./saxpy.toml", "-d", "nobody-1cu-1g", "--choice", "T=int"], "--choice: T cannot be 'int'"),
+        ([*HERE, "--from", "kernel_tuner"], "--from: no format 'kernel_tuner' (did you mean 'kernel-tuner'?)"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_changes_nothing(folder: Path, words: list[str], said: str) -> None:
+    done = typed("import", str(DATA / "kernel-tuner.json"), *words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert typed("history").stdout == ""
+
+
+def test_a_file_that_names_no_device_asks_for_one(folder: Path) -> None:
+    table = json.loads((DATA / "kernel-tuner.json").read_text()) | {"device_name": ""}
+    (folder / "cache.json").write_text(json.dumps(table))
+    done = typed("import", "cache.json", "--study", "./saxpy.toml")
+    assert (done.exit_code, "does not say which device it is of; say --device" in done.stderr) == (2, True)
+    unknown = typed("import", str(DATA / "kernel-tuner-published.json"), "--study", "./saxpy.toml")
+    assert "is of 'NVIDIA RTX A4000', a name that no device here or stored has" in unknown.stderr
+
+
+def test_a_stored_device_is_known_by_its_name(folder: Path) -> None:
+    with Store.open(None) as store:
+        put(store, [ok({"A": 1}, 5)])
+    table = json.loads((DATA / "kernel-tuner.json").read_text()) | {"device_name": "nvidia h200"}
+    (folder / "cache.json").write_text(json.dumps(table))
+    assert f"kept for {FINGERPRINT}" in typed("import", "cache.json", "--study", "./saxpy.toml").stderr
+
+
+def test_parameters_of_other_names_and_values(folder: Path) -> None:
+    table = json.loads((DATA / "cltune.json").read_text())
+    for place, result in enumerate(table["results"]):
+        told = result["parameters"]
+        result["parameters"] = {"WGS": told["WG"], "WPT": float(told["WPT"]), "VW": 1 + place % 2, "KREG": 1}
+    table["results"][0]["parameters"]["WGS"] = 48
+    (folder / "other.json").write_text(json.dumps(table))
+    words = ["import", "other.json", *HERE, "--rename", "WGS=WG"]
+    assert "varies 'VW' (1, 2), which the study has not" in typed(*words).stderr
+    assert "does not tell FAST, which the study tunes" in typed(*words, "--fix", "VW=1").stderr
+    done = typed(*words, "--fix", "VW=1", "--fix", "FAST=1")
+    assert done.exit_code == 0, done.stderr
+    assert "left out: 1 trial with WG=48, no value of the study" in done.stderr
+    assert "left out: 3 trials without the values that --fix names" in done.stderr
+    assert "set aside, with one value throughout and no parameter of the study: VW=1 KREG=1" in done.stderr
+    assert "2 new trials imported" in done.stderr
+
+
+def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None:
+    typed("import", str(DATA / "t4.json"), *HERE)
+    lines = typed("export").stdout
+    assert not is_foreign(lines.encode()[:1000])
+    assert "8 new trials imported" in typed("import", "--db", "b.db", stdin=lines.encode()).stderr
+    assert typed("export", "--db", "b.db").stdout == lines
+    refused = typed("import", "-d", "0", stdin=lines.encode())
+    assert "tells itself what its trials belong to" in refused.stderr
+
+
+def test_a_line_cannot_pass_an_import_off_as_a_result(folder: Path) -> None:
+    typed("import", str(DATA / "t4.json"), *HERE)
+    line = json.loads(typed("export").stdout.splitlines()[0])
+    for change in ({"origin": None}, {"search": line["search"] | {"sampler": "bayes"}}, {"origin": {"format": "x"}}):
+        with Store.open("b.db") as store, pytest.raises(StoreError, match="origin"):
+            store.import_lines([json.dumps(line | change)])
+
+
+# In: what the search makes of it ---------------------------------------------------------------------------
+
+
+def test_a_published_cache_gives_its_known_optimum() -> None:
+    """The fastest of the file by its own times; source: tests/data/exchange/README.md."""
+    data = (DATA / "kernel-tuner-published.json").read_bytes()
+    _, document = read(io.BytesIO(data), "published")
+    assert (document.device, document.kernel) == ("NVIDIA RTX A4000", "vector_add")
+    parameters = {"block_size_x": tuple(range(128, 1025, 64))}
+    trials = adopt(document, parameters, format="kernel-tuner").trials
+    assert len(trials) == 15
+    times = {entry["block_size_x"]: entry["time"] for entry in json.loads(data)["cache"].values()}
+    best = min(trials, key=lambda trial: trial.time_ns)
+    assert best.configuration["block_size_x"] == min(times, key=times.get)
+    assert best.time_ns == round(min(times.values()) * 1e6)
+
+
+def test_a_cache_that_was_left_open_is_read_as_far_as_it_goes() -> None:
+    text = (DATA / "kernel-tuner.json").read_text()
+    whole = text.removesuffix("}\n}")
+    for data, entries, cut in ((text, 26, 0), (whole, 26, 0), (whole + ",", 26, 0), (whole[:-30], 25, 1)):
+        _, document = read(io.BytesIO(data.encode()), "open")
+        assert (len(document.entries), sum(document.left_out.values())) == (entries, cut)
+    empty = text[: text.index('"cache": {') + len('"cache": {')]
+    assert read(io.BytesIO(empty.encode()), "open")[1].entries == []
+
+
+def test_failures_are_told_from_what_never_ran() -> None:
+    entries = {
+        "1": {"A": 1, "time": "CompilationFailedConfig"},
+        "2": {"A": 2, "time": "RuntimeFailedConfig"},
+        "3": {"A": 3, "time": "InvalidConfig"},
+        "4": {"A": 4, "time": 1e20},
+        "5": {"A": 5, "energy": 3},
+        "6": {"A": 6, "time": 0},
+        "7": {"A": 7, "__error__": "ErrorConfig"},
+        "8": {"A": 8, "time": 2.5, "timestamp": "not one"},
+    }
+    table = {"tune_params_keys": ["A"], "cache": entries}
+    document = READERS["kernel-tuner"].read(table)
+    told = [(entry.configuration["A"], entry.outcome.value, entry.time_ns) for entry in document.entries]
+    assert told == [
+        (1, "compile_error", None),
+        (2, "launch_error", None),
+        (4, "launch_error", None),
+        (7, "launch_error", None),
+        (8, "ok", 2_500_000),
+    ]
+    assert sum(document.left_out.values()) == 3
+
+
+def test_units_are_those_that_the_file_names() -> None:
+    def time_ns(unit: str, own: str) -> int | None:
+        result = {
+            "configuration": {"A": 1},
+            "times": {"runtimes": []},
+            "invalidity": "correct",
+            "objectives": ["TotalDuration"],
+            "measurements": [{"name": "TotalDuration", "value": 96.256, "unit": own}],
+        }
+        return READERS["t4"].read({"metadata": {"timeunit": unit}, "results": [result]}).entries[0].time_ns
+
+    assert time_ns("", "Microseconds") == 96_256
+    assert time_ns("miliseconds", "") == 96_256_000
+    assert time_ns("", "") == 96_256_000
+    with pytest.raises(UsageError, match="no unit of time 'fortnight'"):
+        time_ns("fortnight", "")
+
+
+def test_a_search_tries_the_fastest_imported_first_and_trusts_none(tmp_path: Path) -> None:
+    problem = Problem(study(), device=DEVICE)
+    database = str(tmp_path / "a.db")
+    document = read(io.BytesIO((DATA / "kernel-tuner.json").read_bytes()), "there")[1]
+    trials = adopt(document, PARAMETERS, format="kernel-tuner").trials
+    with Store.open(database) as store:
+        store.adopt(problem.key, DEVICE, trials, {"format": "kernel-tuner"})
+        assert [len(found) for _, found in store.related(problem.key)] == [26]
+    slow = [
+        Trial(problem.space.configuration(row), Outcome.OK, measurement=Measurement((9_000_000 + row,)), driver="550.1")
+        for row in range(len(problem.space))
+    ]
+    evaluator: Evaluator = ReplayEvaluator(slow)
+    request = Request(problem, database=database, budget=Budget(trials=6), seed=1)
+    result = run(request, evaluator=evaluator)
+    with Store.open(database) as store:
+        tried = [trial.configuration for trial in store.trials(problem.key)]
+    fastest = sorted((one for one in trials if one.configuration in problem.space), key=lambda trial: trial.time_ns)
+    assert tried[0] == problem.default
+    assert tried[1:4] == [trial.configuration for trial in fastest[:3]]
+    assert (result.reused, result.trials) == (0, 6)
+    assert result.best is not None
+    assert result.best.time_ns >= 9_000_000
+
+
+# Out -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["kernel-tuner", "t4", "clblast"])
+def test_what_we_do_not_know_survives(folder: Path, format: str) -> None:
+    table = json.loads((DATA / f"{format}.json").read_text()) | {"made_up": {"a": [1, None]}}
+    entries = table["cache"].values() if "cache" in table else table["results"]
+    for entry in entries:
+        entry["power"] = {"joules": 3.25}
+        (entry.get("configuration") or entry.get("parameters") or entry)["KREG"] = 1
+    if format == "kernel-tuner":
+        table["tune_params_keys"].append("KREG")
+        table["tune_params"]["KREG"] = [1]
+        table["cache"] = {f"{key},1": entry for key, entry in table["cache"].items()}
+    (folder / "in.json").write_text(json.dumps(table))
+    assert typed("import", "in.json", *HERE).exit_code == 0
+    done = typed("export", "--format", format, "--study", "./saxpy.toml")
+    assert json.loads(done.stdout) == table
+
+
+def test_our_own_trials_come_back_as_they_went(recording: Recording) -> None:
+    for format in ("kernel-tuner", "t4"):
+        out = io.StringIO()
+        WRITERS[format].write([recording], out)
+        name, document = read(io.BytesIO(out.getvalue().encode()), "ours")
+        assert name == format
+        back = {tuple(t.configuration.values()): t for t in adopt(document, PARAMETERS, format=name).trials}
+        for trial in (*recording.own, *recording.imported):
+            if trial.outcome is not Outcome.STOPPED:
+                told = back.pop(tuple(trial.configuration.values()))
+                wrong = trial.outcome is Outcome.WRONG_RESULT and format == "kernel-tuner"
+                assert told.outcome is (Outcome.LAUNCH_ERROR if wrong else trial.outcome)
+                assert told.outcome.failed or told.time_ns == trial.time_ns
+        assert not back
+
+
+def test_one_file_is_of_one_problem(folder: Path) -> None:
+    for size in ("64", "128"):
+        typed("import", str(DATA / "t4.json"), *HERE, "--size", size)
+    refused = typed("export", "--format", "t4", "--study", "./saxpy.toml")
+    assert "t4 holds one device, size and choice, and 2 are stored" in refused.stderr
+    assert f"choose: -d {FINGERPRINT} --size N=64" in refused.stderr
+    assert refused.exit_code == 2
+    assert json.loads(typed("export", "--format", "t4", *HERE, "--size", "64").stdout)["results"]
+    assert len(typed("export", "--format", "csv", "--study", "./saxpy.toml").stdout.splitlines()) == 17
+    assert "nothing is stored of saxpy" in typed("export", "--format", "csv", *HERE, "--size", "9").stderr
+    assert "say --study STUDY" in typed("export", "--format", "csv").stderr
+    assert "no format 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
+    assert "leave the options out" in typed("export", "--study", "./saxpy.toml").stderr
+
+
+def test_a_changed_kernels_trials_are_counted_not_written(folder: Path) -> None:
+    typed("import", str(DATA / "t4.json"), *HERE)
+    (folder / "saxpy.cl").write_text(SOURCE + "// changed\n")
+    typed("import", str(DATA / "ktt.json"), *HERE)
+    done = typed("export", "--format", "csv", "--study", "./saxpy.toml")
+    assert "left out: 8 trials of another text of the study" in done.stderr
+    assert len(done.stdout.splitlines()) == 8
+
+
+def test_a_table_has_a_row_for_each_trial_and_no_formula(recording: Recording) -> None:
+    out = io.StringIO()
+    WRITERS["csv"].write([recording], out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert [row["outcome"] for row in rows] == ["ok", "ok", "ok", "wrong_result", "compile_error", "stopped"]
+    assert rows[0]["origin"] == "kernel-tuner"
+    assert rows[3]["reason"].startswith("'=cmd|")
+    assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+
+
+def test_wisdom_is_the_best_of_ours(recording: Recording) -> None:
+    out = io.StringIO()
+    WRITERS["wisdom"].write([recording, replace(recording, own=())], out)
+    head, best = map(json.loads, out.getvalue().splitlines())
+    assert dict(zip(head["tunable_parameters"], best["config"], strict=True)) == {"WPT": 2, "WG": 64, "FAST": 0}
+    assert best["time"] == 1.00025
+
+
+def test_optuna_reads_its_database_and_tells_what_matters(folder: Path, recording: Recording) -> None:
+    rows = [(wpt, wg, fast) for wpt in (1, 2, 4, 8) for wg in (32, 64) for fast in (0, 1)]
+    trials = [ok({"WPT": wpt, "WG": wg, "FAST": fast}, 100_000 * wpt + wg + fast) for wpt, wg, fast in rows]
+    path = folder / "o.db"
+    WRITERS["optuna"].write([replace(recording, own=[*trials, *own_trials()[2:]], imported=())], path)
+    storage = f"sqlite:///{path}"
+    (name,) = optuna.get_all_study_names(storage)
+    assert name == f"saxpy {FINGERPRINT} N=1000 T=float"
+    loaded = optuna.load_study(study_name=name, storage=storage)
+    states = [trial.state.name for trial in loaded.trials]
+    assert (states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL")) == (16, 1, 2)
+    assert loaded.best_params == {"WPT": 1, "WG": 32, "FAST": 0}
+    importance = optuna.importance.get_param_importances(
+        loaded, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+    )
+    assert importance["WPT"] > importance["FAST"]
+
+
+def test_a_database_is_never_written_over(folder: Path) -> None:
+    typed("import", str(DATA / "t4.json"), *HERE)
+    (folder / "o.db").write_bytes(b"mine")
+    assert "nothing is written over" in typed("export", "o.db", "--format", "optuna", *HERE).stderr
+    assert (folder / "o.db").read_bytes() == b"mine"
+    assert "give a FILE" in typed("export", "--format", "optuna", *HERE).stderr
+    assert "no such folder" in typed("export", "no/o.db", "--format", "optuna", *HERE).stderr
+
+
+KERNEL_TUNER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import kernel_tuner
+results, _ = kernel_tuner.tune_kernel(
+    "saxpy", "kernel void saxpy() {}", 1000, [], {"WPT": [1, 2, 4, 8], "WG": [32, 64, 128, 256], "FAST": [0, 1]},
+    lang="opencl", block_size_names=["WG"], restrictions=["WPT*WG<=512"], cache=sys.argv[1], simulation_mode=True,
+    strategy=sys.argv[2], quiet=True,
+)
+timed = [result for result in results if isinstance(result.get("time"), float)]
+print(len(results), len(timed), sorted(min(timed, key=lambda result: result["time"]).items())[:3])
+"""
+
+
+@pytest.mark.skipif(find_spec("kernel_tuner") is None, reason="needs Kernel Tuner: pip install '.[bench]'")
+@pytest.mark.device
+def test_kernel_tuner_replays_our_cache(folder: Path) -> None:
+    problem = Problem(study())
+    failed = {"WPT": 8, "WG": 32, "FAST": 1}
+    trials = [
+        Trial(problem.space.configuration(row), Outcome.OK, measurement=Measurement((5_000 + 7 * row % 13,)))
+        for row in range(len(problem.space))
+    ]
+    trials = [Trial(failed, Outcome.COMPILE_ERROR) if one.configuration == failed else one for one in trials]
+    recording = replace(make_recording(), own=trials, imported=(), headers=())
+    with (folder / "cache.json").open("w") as out:
+        WRITERS["kernel-tuner"].write([recording], out)
+    command = [sys.executable, "-c", KERNEL_TUNER, str(folder / "cache.json"), "brute_force"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    best = min((one for one in trials if one.outcome is Outcome.OK), key=lambda trial: trial.time_ns)
+    assert done.stdout.strip().endswith(f"26 25 {sorted(best.configuration.items())}")
+
+
+def test_a_recording_is_of_the_study_as_it_is(store: Store) -> None:
+    built = study()
+    key = ProblemKey("saxpy", built.text.kernel_hash, built.text.study_hash, FINGERPRINT, {"N": 1000}, {"T": "double"})
+    put(store, [*own_trials(), ok({"WPT": 3, "WG": 64, "FAST": 0}, 5)], key=key)
+    put(store, [ok({"WPT": 1, "WG": 64, "FAST": 0}, 5)], key=KEY._replace(study="saxpy"))
+    (found,), left_out = gather(store, built)
+    assert (found.key, found.device, found.element, found.entry) == (key, DEVICE, "double", "saxpy")
+    assert (len(found.own), left_out) == (5, 2)
+
+
+def test_a_database_cannot_forge_what_a_tool_wrote(store: Store, tmp_path: Path) -> None:
+    told = imported_trial()
+    for entry in ("[]", "{", '{"rest": 1, "parameters": {}}', "[" * 5000):
+        trial = replace(told, origin={**told.origin, "entry": entry})
+        out = io.StringIO()
+        WRITERS["kernel-tuner"].write([replace(make_recording(), own=(), imported=[trial])], out)
+        assert json.loads(out.getvalue())["cache"]["8,64,1"]["time"] == 0.5
+    store.adopt(KEY, None, [told], {"format": "kernel-tuner"})
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("UPDATE trials SET origin = '{}'")
+    connection.close()
+    with pytest.raises(StoreError, match="origin"):
+        store.imported(KEY)
+
+
+if __name__ == "__main__":
+    for name, writer in WRITERS.items():
+        if not writer.database:
+            with (GOLDEN / f"exchange.{name}").open("w", encoding="utf-8") as file:
+                writer.write([make_recording()], file)

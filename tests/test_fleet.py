@@ -1,0 +1,311 @@
+"""The search's side of a cluster, with devices that only answer: who serves, who is left out, what is sent again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.errors import DeviceError, SetupError, StudyError, UsageError, WorkerError
+from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.pool import Settings
+from autotune.study import Problem, Study
+from tests.studies import SOURCE, study, table
+
+if find_spec("distributed") is None:
+    pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
+
+from autotune import __version__, cluster
+from autotune.cluster import roster, travel
+from autotune.cluster.address import Address
+from autotune.cluster.anchor import Anchors
+from benchmarks.fleet.simulated import DEVICE, Answer, Cluster, invented
+
+NOWHERE = Address("tcp", "127.0.0.1", 1)
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem(study(), device=replace(DEVICE, extensions=("cl_khr_fp64",)))
+
+
+class Said(list[str]):
+    """What was said."""
+
+    def wait_for(self, text: str) -> str:
+        deadline = time.monotonic() + 30
+        while not any(text in line for line in self):
+            assert time.monotonic() < deadline, self
+            time.sleep(0.01)
+        return next(line for line in self if text in line)
+
+
+@pytest.fixture
+def said() -> Said:
+    return Said()
+
+
+def facts(host: str = "simulated", versions: Mapping[str, str] | None = None, **changes: Any) -> dict[str, Any]:
+    device = replace(DEVICE, **changes)
+    return {"autotune": {"versions": versions or travel.versions(), "host": host, "device": travel.facts_of(device)}}
+
+
+class Playing(Cluster):
+    """A simulated cluster whose workers may refuse, be busy and go."""
+
+    def __init__(self, devices: int = 2, trial_s: float = 0.001) -> None:
+        super().__init__(devices, trial_s, invented())
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.connected = 0
+
+    async def connect(self) -> Cluster:
+        if self.status != "running":
+            raise SetupError("no scheduler answers (test)")
+        self.connected += 1
+        return self
+
+    def submit(self, task: Any, request: bytes, *, key: str, workers: Any = (), **more: Any) -> Any:
+        for worker in workers:
+            if worker in self.answers and "claim" in key:
+                answer = Answer()
+                answer.set(self.answers[worker])
+                return answer
+        return super().submit(task, request, key=key, workers=workers, **more)
+
+    def evaluator(self, problem: Problem, said: Said, **more: Any) -> cluster.ClusterEvaluator:
+        return cluster.ClusterEvaluator(problem, NOWHERE, client=self.connect, say=said.append, **more)
+
+
+CONFIGURATIONS = [{"WPT": 1, "WG": 64, "FAST": 0}, {"WPT": 2, "WG": 64, "FAST": 0}, {"WPT": 4, "WG": 64, "FAST": 1}]
+
+
+def run_all(evaluator: cluster.ClusterEvaluator) -> None:
+    for configuration in CONFIGURATIONS:
+        evaluator.submit(configuration)
+    trials = [evaluator.collect(30) for _ in CONFIGURATIONS]
+    assert {trial.outcome for trial in trials} == {Outcome.OK}
+    assert evaluator.best_ns == min(trial.time_ns for trial in trials)
+
+
+def test_only_devices_of_the_model_and_driver_serve(problem: Problem, said: Said) -> None:
+    playing = Playing(2)
+    playing.workers |= {"sim://other": facts(name="Another"), "sim://driver": facts(host="old", driver="2")}
+    playing.workers |= {"sim://python": {}, "sim://strange": {"autotune": {"device": {}}}}
+    old = {**travel.versions(), "autotune": "0.1"}
+    playing.workers["sim://version"] = facts(host="behind", versions=old)
+    with playing.evaluator(problem, said) as evaluator:
+        said.wait_for("old")
+        said.wait_for("behind")
+        run_all(evaluator)
+        assert evaluator.devices == 2
+    assert sorted(said) == [
+        f"Simulated 0 of behind is left out: autotune 0.1, here {__version__}",
+        "Simulated 0 of old is left out: driver 2, the search is for driver 1",
+    ]
+
+
+def test_at_most_so_many_devices_are_taken(problem: Problem, said: Said) -> None:
+    with Playing(5).evaluator(problem, said, most=2) as evaluator:
+        while evaluator.capacity < 6:
+            time.sleep(0.01)
+        run_all(evaluator)
+        assert (evaluator.devices, evaluator.capacity) == (2, 6)
+
+
+def test_a_device_in_use_is_waited_for(problem: Problem, said: Said) -> None:
+    playing = Playing(1)
+    playing.answers["sim://0"] = {"busy": "process 7 of other"}
+
+    def free(text: str) -> None:
+        said.append(text)
+        playing.answers.clear()
+
+    with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=free) as evaluator:
+        run_all(evaluator)
+    assert said == ["Simulated 0 of simulated is in use by another search (process 7 of other); waiting"]
+
+
+def refusal(error: UsageError | SetupError) -> dict[str, Any]:
+    return {"refused": travel.told(error)}
+
+
+def test_a_machine_at_fault_is_left_out_and_the_last_ends_the_search(problem: Problem, said: Said) -> None:
+    playing = Playing(2)
+    playing.answers["sim://0"] = refusal(SetupError("no linker", hint="install one"))
+    with playing.evaluator(problem, said) as evaluator:
+        run_all(evaluator)
+    assert said == ["Simulated 0 of simulated is left out: simulated: no linker; install one"]
+    playing.answers["sim://1"] = playing.answers["sim://0"]
+    with pytest.raises(SetupError, match="simulated: no linker; install one"):
+        playing.evaluator(problem, said)
+
+
+def test_what_is_wrong_with_the_study_ends_the_search(problem: Problem, said: Said) -> None:
+    playing = Playing(2)
+    playing.answers["sim://0"] = playing.answers["sim://1"] = refusal(StudyError("the reference failed", where="a.py"))
+    with pytest.raises(StudyError, match=r"simulated: a\.py: the reference failed"):
+        playing.evaluator(problem, said)
+
+
+def test_a_scheduler_that_comes_back_gets_what_was_in_flight_again(problem: Problem, said: Said) -> None:
+    playing = Playing(1, trial_s=3600.0)
+    with playing.evaluator(problem, said) as evaluator:
+        for configuration in CONFIGURATIONS:
+            evaluator.submit(configuration)
+        playing.status = "closed"
+        said.wait_for("the scheduler has gone; waiting for it")
+        playing.__init__(1)  # type: ignore[misc]
+        assert {evaluator.collect(30).outcome for _ in CONFIGURATIONS} == {Outcome.OK}
+        said.wait_for("the scheduler is back")
+
+
+def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) -> None:
+    playing = Playing(2)
+    with playing.evaluator(problem, said) as evaluator:
+        while evaluator.devices < 2:
+            time.sleep(0.01)
+        gone = playing.workers.pop("sim://1")
+        said.wait_for("Simulated 0 of simulated has left; 1 device left")
+        assert evaluator.capacity == 3
+        playing.workers["sim://9"] = gone
+        while evaluator.devices < 2:
+            time.sleep(0.01)
+        run_all(evaluator)
+
+
+def test_a_bound_that_is_set_is_told_from_one_that_was_lowered(problem: Problem, said: Said) -> None:
+    with Playing(1).evaluator(problem, said) as evaluator:
+        run_all(evaluator)
+        epoch, best_ns = evaluator._fleet.bound
+        evaluator.best_ns = best_ns
+        assert evaluator._fleet.bound == (epoch, best_ns)
+        evaluator.best_ns = None
+        assert evaluator._fleet.bound == (epoch + 1, None)
+
+
+def test_a_device_that_differs_is_named_once(said: Said) -> None:
+    anchors = Anchors(said.append)
+    for number, base in enumerate((100_000, 101_000, 99_000, 120_000, 100_500)):
+        samples = tuple(base + 100 * offset for offset in range(-10, 11))
+        anchors.add(f"sim://{number}", f"GPU of machine {number}", Measurement(samples))
+    assert [line.partition(" (")[0] for line in said] == ["GPU of machine 3 is 19% slower than the others of its model"]
+    assert anchors.of("sim://3") == 120_000
+    assert anchors.of("sim://9") is None
+
+
+def test_a_device_travels_as_it_is_and_a_strange_one_is_refused() -> None:
+    told = travel.facts_of(DEVICE)
+    assert travel.device_of(told) == DEVICE
+    with pytest.raises(SetupError, match="no device that this version knows"):
+        travel.device_of({key: value for key, value in told.items() if key != "clock"})
+    assert set(told) == set(asdict(DEVICE))
+
+
+REFERENCE = """
+import numpy as np
+from helper import scale
+
+def product(x, y, N, alpha):
+    return {"y": alpha * scale(x) + y + np.load("offset.npy")}
+"""
+
+
+@pytest.fixture
+def in_files(tmp_path: Path) -> Study:
+    """A study whose reference is Python with a module and data beside it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "ref.py").write_text(REFERENCE)
+    (home / "helper.py").write_text("def scale(x):\n    return x\n")
+    np.save(home / "offset.npy", np.zeros(1))
+    changed = {**table(), "reference": {"python": str(home / "ref.py") + ":product"}}
+    return Study(source=SOURCE, **changed)
+
+
+def test_a_problem_travels_with_its_kernel_default_and_reference(
+    in_files: Study, tmp_path: Path, problem: Problem
+) -> None:
+    sent = Problem(in_files, {"N": 100}, {"T": "float"}, problem.device, fix={"WG": [64, 128]})
+    packed = travel.pack(sent, Settings(builders=3, allow_python=True))
+    there = tmp_path / "there"
+    there.mkdir()
+    for file in (tmp_path / "home").iterdir():
+        file.unlink()
+    arrived, settings = travel.unpack(packed, there)
+    assert settings == Settings(builders=3, allow_python=True)
+    assert arrived.plan(arrived.default) == sent.plan(sent.default)
+    assert "space" not in vars(arrived)
+    function = arrived.study.reference.function
+    assert isinstance(function, tuple)
+    path, name = function
+    assert (path.parent, name) == (there / "reference", "product")
+    assert sorted(file.name for file in path.parent.iterdir()) == ["helper.py", "offset.npy", "ref.py"]
+    with pytest.raises(SetupError, match="the problem cannot be read here"):
+        travel.unpack(b"nonsense", there)
+
+
+def test_errors_travel_with_their_place() -> None:
+    found = travel.heard(travel.told(DeviceError("no room", where="buffer a", hint="give less")), "gpu3")
+    assert (type(found), str(found)) == (DeviceError, "gpu3: buffer a: no room; give less")
+    strange = travel.heard({"kind": "SystemExit", "what": "a", "where": "", "hint": "", "detail": ""}, "gpu3")
+    assert type(strange) is WorkerError
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("tcp://head:8786", "tcp://head:8786"),
+        ("head", "tcp://head:8786"),
+        ("tls://10.0.0.1:9/", "tls://10.0.0.1:9"),
+        ("[::1]:8786", "tcp://[::1]:8786"),
+    ],
+)
+def test_addresses(typed: str, meant: str) -> None:
+    assert str(Address.parse(typed)) == meant
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "http://head", "head:0", "head:99999", "a b", "tcp://head:8786;rm", "inproc://1"]
+)
+def test_what_is_no_address_is_refused(typed: str) -> None:
+    with pytest.raises(UsageError, match="write --on tcp://HOST:8786"):
+        Address.parse(typed)
+
+
+def test_loopback_stays_loopback() -> None:
+    assert Address.parse("127.0.0.1").near() == "127.0.0.1"
+    assert not Address.parse("localhost").is_open
+    assert Address.parse("tcp://192.0.2.1").is_open
+    assert not Address.parse("tls://192.0.2.1").is_open
+
+
+def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [
+        replace(
+            DEVICE, name="NVIDIA H200", kind="gpu", index=number, uuid=f"GPU-{number}", driver=driver, memory=memory
+        )
+        for number, (driver, memory) in enumerate([("2", 100), ("1", 90), ("1", 80)])
+    ]
+    cpu = replace(DEVICE, name="Xeon", kind="cpu", compute_units=64)
+    found = [roster.Found(f"tcp://{n}", f"host{n}", device) for n, device in enumerate([cpu, *gpus])]
+    monkeypatch.setattr(roster, "list_devices", lambda address: found)
+    (best,) = roster.choose(NOWHERE, None)
+    assert (best.name, best.driver, best.memory, best.uuid, best.index) == ("NVIDIA H200", "1", 80, "", 0)
+    assert [model.name for model in roster.choose(NOWHERE, "all")] == ["NVIDIA H200", "Xeon"]
+    assert [model.name for model in roster.choose(NOWHERE, "h200")] == ["NVIDIA H200"]
+    monkeypatch.setattr(roster, "PATIENCE_S", 0.0)
+    with pytest.raises(DeviceError, match="no device 'a100' in the cluster; choose with -d: "):
+        roster.choose(NOWHERE, "a100")
+    monkeypatch.setattr(roster, "list_devices", lambda address: [])
+    with pytest.raises(DeviceError, match="the cluster has no device; start a worker: autotune worker --on tcp"):
+        roster.choose(NOWHERE, "a100")
+    behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), "autotune 0.1, here 0.2")
+    monkeypatch.setattr(roster, "list_devices", lambda address: [behind])
+    with pytest.raises(SetupError, match=r"1 workers have other versions: gpu1 has autotune 0\.1, here 0\.2"):
+        roster.choose(NOWHERE, None)

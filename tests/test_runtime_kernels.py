@@ -1,0 +1,479 @@
+"""Kernels that a program calls: what they compute, what they refuse, where they come from, when they change."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+import autotune
+from autotune.devices import attach, find_device
+from autotune.devices.opencl import OpenCLSession
+from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
+from autotune.lookup import Match
+from autotune.model import Measurement, Outcome, Trial
+from autotune.runtime import TunedKernel, binaries, questions, ready
+from autotune.store import Store
+from autotune.study import Problem, Study
+from autotune.tuner import Budget, Request
+from tests.stored import put
+from tests.studies import study
+
+pytestmark = pytest.mark.device
+
+TWICE = """
+kernel void first(global const T4 *x, global T4 *part, global int *count, local T4 *room, int shift) {
+    int i = get_global_id(0), at = get_local_id(0);
+    room[at] = x[i] + (T4)(shift);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    part[i] = room[at];
+    atomic_inc(count);
+}
+kernel void second(global const T4 *part, global const int *count, global T4 *y, float4 factor, int rounds) {
+    int i = get_global_id(0);
+    T4 sum = 0;
+    for (int turn = 0; turn < rounds; ++turn) sum += part[i];
+    y[i] = sum / rounds * count[0] * factor;
+}
+"""
+
+
+def twice() -> Study:
+    """Two launches with scratch, zeroed and local memory between them, a vector type, and all kinds of scalars."""
+    return Study(
+        name="twice",
+        source=TWICE,
+        sizes={"N": 64},
+        choices={"T": ["float"]},
+        parameters={"WG": {"values": [8, 16]}},
+        defines={"T4": "'float4'"},
+        arguments={
+            "x": {"type": "float4", "shape": ["N"], "access": "in"},
+            "y": {"type": "float4", "shape": ["N"], "access": "out"},
+            "part": {"type": "float4", "shape": ["N * WG"], "access": "scratch"},
+            "count": {"type": "int", "shape": [1], "access": "zeroed"},
+            "room": {"type": "float4", "local": "WG"},
+            "shift": {"type": "int", "value": "N // 64"},
+            "factor": {"type": "float4", "value": 2},
+            "rounds": {"type": "int", "value": 1},
+        },
+        launch=[
+            {"entry": "first", "global": ["N"], "local": ["WG"], "arguments": ["x", "part", "count", "room", "shift"]},
+            {"entry": "second", "global": ["N"], "arguments": ["part", "count", "y", "factor", "rounds"]},
+        ],
+        reference=lambda x, **_: {"y": (x + 1) * 128},
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has asked for nothing yet, with folders of its own."""
+    monkeypatch.setenv("AUTOTUNE_DB", str(tmp_path / "a.db"))
+    monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "cache"))
+    for kept in (questions._kernels, questions._studies, ready._programs):
+        kept.clear()
+
+
+@pytest.fixture(scope="module")
+def queue() -> cl.CommandQueue:
+    return cl.CommandQueue(context())
+
+
+def context() -> cl.Context:
+    info = find_device(None)
+    return cl.Context([[d for p in cl.get_platforms() for d in p.get_devices()][info.index]])
+
+
+def unordered() -> cl.CommandQueue:
+    return cl.CommandQueue(context(), properties=cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
+
+
+def quiet(*arguments: Any, **options: Any) -> TunedKernel:
+    """`tuned`, without its warning that nothing is stored."""
+    with warnings.catch_warnings(action="ignore"):
+        return autotune.tuned(*arguments, **options)
+
+
+def vectors(queue: cl.CommandQueue, n: int = 1000, seed: int = 1) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    return tuple(cla.to_device(queue, random.random(n, dtype=np.float32)) for _ in range(2))
+
+
+def store_best(tuned: Study, configuration: dict[str, Any], time_ns: int = 1000, **size: int) -> None:
+    problem = Problem(tuned, size, None, find_device(None))
+    trial = Trial(configuration, Outcome.OK, measurement=Measurement((time_ns,) * 6))
+    with Store.open() as store:
+        put(store, [trial], key=problem.key, device=problem.device)
+
+
+def test_a_kernel_computes_what_its_study_says(queue: cl.CommandQueue) -> None:
+    with pytest.warns(UserWarning, match="nothing is stored for saxpy on .* as by default") as warned:
+        saxpy = autotune.tuned(study(), N=900)
+    assert warned[0].filename == __file__
+    assert saxpy.match is Match.DEFAULT
+    x, y = vectors(queue, 900)
+    expected = 2.5 * x.get() + y.get()
+    saxpy(queue, x=x, y=y).wait()
+    assert np.allclose(y.get(), expected)
+
+
+def test_scalars_of_the_study_are_defaults(queue: cl.CommandQueue) -> None:
+    saxpy = quiet(study())
+    x, y = vectors(queue)
+    for alpha, expected in ((4, 4 * x.get() + y.get()), (np.float64(0.5), 4.5 * x.get() + y.get())):
+        saxpy(queue, x=x, y=y, alpha=alpha).wait()
+        assert np.allclose(y.get(), expected)
+    expected = 2.5 * x.get() + y.get()
+    saxpy(queue, x=x, y=y).wait()
+    assert np.allclose(y.get(), expected)
+
+
+@pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
+def test_scratch_local_and_derived_scalars_are_the_kernels_own(make: Any) -> None:
+    queue, run = make(), quiet(twice())
+    assert list(run.arguments) == ["x", "y", "factor", "rounds"]
+    data = np.random.default_rng(1).random((64, 4), dtype=np.float32)
+    x, outputs = cla.to_device(queue, data), [cla.zeros(queue, (64, 4), np.float32) for _ in range(6)]
+    queue.finish()
+    events = [run(queue, x=x, y=y, factor=[1, 2, 3, turn]) for turn, y in enumerate(outputs)]
+    cl.wait_for_events(events)
+    for turn, y in enumerate(outputs):
+        assert np.allclose(y.get(), (data + 1) * 64 * [1, 2, 3, turn])
+
+
+def test_many_threads_call_on_queues_of_their_own_and_on_one() -> None:
+    shared, run = context(), quiet(twice())
+    one, failures = cl.CommandQueue(shared), list[str]()
+
+    def work(number: int) -> None:
+        queue = one if number % 2 else cl.CommandQueue(shared)
+        data = np.full((64, 4), number, np.float32)
+        x, y = cla.to_device(queue, data), cla.zeros(queue, (64, 4), np.float32)
+        for turn in range(20):
+            run(queue, x=x, y=y, factor=turn).wait()
+            if not np.allclose(y.get(), (data + 1) * 64 * turn):
+                failures.append(f"{number} {turn}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_buffers_parts_and_vector_arrays_are_taken(queue: cl.CommandQueue) -> None:
+    run = quiet(twice())
+    data = np.random.default_rng(2).random((128, 4), dtype=np.float32)
+    whole, y = cla.to_device(queue, data), cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 64 * 16)
+    found = np.empty((64, 4), np.float32)
+    run(queue, x=whole[64:], y=y, wait_for=[cl.enqueue_marker(queue)])
+    cl.enqueue_copy(queue, found, y)
+    assert np.allclose(found, (data[64:] + 1) * 128)
+    typed = cla.empty(queue, 64, cl.cltypes.float4)
+    cl.enqueue_copy(queue, typed.base_data, data[:64])
+    run(queue, x=typed, y=y)
+    cl.enqueue_copy(queue, found, y)
+    assert np.allclose(found, (data[:64] + 1) * 128)
+
+
+def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
+    saxpy = quiet(study())
+    x, y = vectors(queue)
+    elsewhere = cla.to_device(cl.CommandQueue(context()), x.get())
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"x": x}, "no y is given; saxpy takes alpha, x, y"),
+        ({"x": x, "y": y, "z": y}, r"no argument named 'z'"),
+        ({"x": x, "y": y, "N": 3}, r"N: is a size: autotune.tuned\('saxpy', N=...\) decides it"),
+        ({"x": x.get(), "y": y}, r"x: lies on the host; pyopencl.array.to_device\(queue, x\) puts it on the device"),
+        ({"x": None, "y": y}, "x: NoneType is no memory of the device"),
+        ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
+        ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
+        ({"x": x[::2], "y": y}, "x: has gaps"),
+        ({"x": x[1:], "y": y}, "x: begins 4 bytes into its buffer"),
+        ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
+        ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is no value of float"),
+        ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is no value of float"),
+        ({"x": x, "y": y, "wait_for": 3}, "wait_for holds what is no event"),
+    ]
+    for arguments, said in wrong:
+        with pytest.raises(UsageError, match=said) as caught:
+            saxpy(queue, **arguments)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="is no value of int"):
+        quiet(twice())(queue, x=x, y=y, rounds=1.5)
+    for no_queue in (None, np.zeros(3), queue.context):
+        with pytest.raises(UsageError, match=r"is no command queue; give a pyopencl\.CommandQueue"):
+            saxpy(no_queue, x=x, y=y)
+
+
+def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
+    sgemm = quiet("sgemm", M=64, N=32, K=16)
+    a, b, c = (cla.zeros(queue, shape, np.float32) for shape in ((64, 16), (32, 16), (64, 32)))
+    with pytest.raises(UsageError, match="B: is of shape 32 x 16, the kernel takes 16 x 32 float"):
+        sgemm(queue, A=a, B=b, C=c)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"N": 0}, "N: 0 is no whole number of at least 1"),
+        ({"Q": 1}, "no size named 'Q'"),
+        ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
+        ({"size": {"N": [1]}}, "N: "),
+        ({"device": "no such device"}, "no device 'no such device'"),
+        ({"device": 3}, "int is no command queue"),
+        ({"search": 0}, "search: 0 is no number of seconds"),
+        ({"search": "soon"}, "search: 'soon' is no duration"),
+        ({"background": True}, "no search is asked for"),
+    ],
+)
+def test_a_bad_question_is_one_line(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(AutotuneError, match=said):
+        quiet(study(), **options)
+
+
+def test_the_same_question_gives_the_same_kernel(queue: cl.CommandQueue, recwarn: pytest.WarningsRecorder) -> None:
+    tuned = study()
+    one = autotune.tuned(tuned, N=500)
+    assert autotune.tuned(tuned, size={"N": 500}) is one
+    assert autotune.tuned(tuned, N=501) is not one
+    assert len(recwarn) == 2
+    assert quiet(tuned, N=500, device=queue).best.device == attach(queue).info.fingerprint
+    assert quiet("matmul", M=64) is quiet("matmul", M=64)
+
+
+def test_what_is_stored_is_used_and_a_later_one_at_the_next_call(queue: cl.CommandQueue) -> None:
+    tuned = study()
+    store_best(tuned, {"WPT": 2, "WG": 32, "FAST": 0}, N=1000)
+    saxpy = autotune.tuned(tuned)
+    assert saxpy.match is Match.EXACT
+    assert saxpy.configuration == {"WPT": 2, "WG": 32, "FAST": 0}
+    x, y = vectors(queue)
+    expected = [turns * 2.5 * x.get() + y.get() for turns in (1, 2)]
+    saxpy(queue, x=x, y=y).wait()
+    assert np.allclose(y.get(), expected[0])
+    assert not saxpy.refresh()
+    store_best(tuned, {"WPT": 4, "WG": 64, "FAST": 0}, 500, N=1000)
+    assert saxpy.refresh()
+    assert saxpy.configuration["WPT"] == 4
+    assert saxpy.best_on(queue) is saxpy.best
+    saxpy(queue, x=x, y=y).wait()
+    assert np.allclose(y.get(), expected[1], rtol=1e-5)
+
+
+def test_a_device_that_was_asked_for_is_the_only_one(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    saxpy, anywhere = quiet(study(), device=find_device(None).fingerprint), quiet(study())
+    x, y = vectors(queue)
+    guest = attach(queue)
+    guest.info = replace(guest.info, name="Other", vendor="Else")
+    monkeypatch.setattr("autotune.devices.attach", lambda _: guest)
+    with pytest.raises(DeviceError, match=r"the queue is of Other, .*device='else-other-"):
+        saxpy(queue, x=x, y=y)
+    with pytest.warns(UserWarning, match="nothing is stored for saxpy on else-other"):
+        anywhere(queue, x=x, y=y).wait()
+    assert anywhere.best_on(queue).device.startswith("else-other")
+
+
+# Binaries -------------------------------------------------------------------------------------------------
+
+
+def binary(folder: Path) -> Path:
+    (found,) = (folder / "cache" / "binaries").iterdir()
+    return found
+
+
+def test_a_binary_is_kept_loaded_and_built_anew_where_it_is_damaged(
+    tmp_path: Path, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, original = list[int](), OpenCLSession.build
+    monkeypatch.setattr(OpenCLSession, "build", lambda self, *words: built.append(1) or original(self, *words))
+    x, y = vectors(queue)
+    tuned = study()
+    for change, builds in (
+        (lambda content: content, 1),
+        (lambda content: content, 1),
+        (lambda content: content[: len(content) // 2], 2),
+        (lambda content: content[:-1] + bytes([content[-1] ^ 1]), 3),
+        (lambda content: b"", 4),
+        (lambda content: content, 4),
+    ):
+        if built:
+            place = binary(tmp_path)
+            place.write_bytes(change(place.read_bytes()))
+        questions._kernels.clear()
+        ready._programs.clear()
+        expected = 2.5 * x.get() + y.get()
+        quiet(tuned)(queue, x=x, y=y).wait()
+        assert np.allclose(y.get(), expected, rtol=1e-5)
+        assert len(built) == builds
+
+
+def test_a_binary_that_others_can_write_is_not_loaded(tmp_path: Path, queue: cl.CommandQueue) -> None:
+    x, y = vectors(queue)
+    quiet(study())(queue, x=x, y=y).wait()
+    place = binary(tmp_path)
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert binaries._read(place)
+    place.chmod(0o666)
+    assert binaries._read(place) is None
+    place.chmod(0o600)
+    place.parent.chmod(0o777)
+    assert binaries._read(place) is None
+
+
+def test_a_folder_that_cannot_be_made_is_no_failure(
+    tmp_path: Path, queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AUTOTUNE_CACHE", str(tmp_path / "file"))
+    x, y = vectors(queue)
+    quiet(study())(queue, x=x, y=y).wait()
+
+
+def test_the_folder_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "MOST_FILES", 4)
+    folder = binaries.folder()
+    folder.mkdir(parents=True)
+
+    class Built:
+        binary = b"code"
+
+    for number in range(20):
+        binaries.keep(Built(), f"{number:02}")  # type: ignore[arg-type]
+    assert len(list(folder.iterdir())) <= 5
+    assert binaries._read(folder / "19") == b"code"
+
+
+def test_a_kernel_that_does_not_build_is_one_line_with_its_log(queue: cl.CommandQueue) -> None:
+    x, y = vectors(queue)
+    with pytest.raises(DeviceError, match="saxpy on ") as caught:
+        quiet(study(source="kernel void saxpy( {"))(queue, x=x, y=y)
+    assert caught.value.detail
+    assert "\n" not in str(caught.value)
+
+
+# Searching ------------------------------------------------------------------------------------------------
+
+
+def found(tuned: Study, stop: threading.Event | None = None) -> Any:
+    """What stands in for `tuner.run`: waits to be stopped where it is given an event, and stores a best."""
+
+    def run(request: Request, stopped: threading.Event | None = None) -> Any:
+        if stop is not None:
+            assert stopped is not None
+            stopped.wait(60)
+            stop.set()
+        store_best(tuned, {"WPT": 8, "WG": 32, "FAST": 0}, N=1000)
+        return SimpleNamespace(best=object(), reason="interrupted" if stop else "done")
+
+    return run
+
+
+def test_a_search_at_first_use_is_for_what_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned = study()
+    monkeypatch.setattr("autotune.tuner.run", found(tuned))
+    saxpy = autotune.tuned(tuned, search=30)
+    assert saxpy.match is Match.EXACT
+    assert saxpy.configuration["WPT"] == 8
+    monkeypatch.setattr("autotune.tuner.run", None)
+    assert autotune.tuned(tuned, search="1m", N=1000).match is Match.EXACT
+
+
+def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None))
+    with pytest.warns(UserWarning, match="found no configuration that passed"):
+        assert autotune.tuned(study(), search=30).match is Match.DEFAULT
+
+
+def test_a_search_in_the_background_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned, stopped = study(), threading.Event()
+    monkeypatch.setattr("autotune.tuner.run", found(tuned, stopped))
+    saxpy = autotune.tuned(tuned, search=Budget(seconds=1000), background=True)
+    assert saxpy.searching
+    assert saxpy.wait(0) is None
+    assert saxpy.match is Match.DEFAULT
+    saxpy.stop()
+    result = saxpy.wait()
+    assert result is not None
+    assert stopped.is_set()
+    assert saxpy.best.match is Match.EXACT
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(SetupError("no linker"), "no linker"), (OSError("full"), "OSError: full")]
+)
+def test_what_ends_a_search_in_the_background_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def run(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("autotune.tuner.run", run)
+    saxpy = autotune.tuned(study(), search=30, background=True)
+    with pytest.raises(AutotuneError, match=said):
+        saxpy.wait()
+    assert saxpy.match is Match.DEFAULT
+
+
+def test_arrays_that_are_padded_otherwise_are_not_swapped_under_the_caller(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = {**study().text.table["arguments"]}
+    arguments["y"] = {**arguments["y"], "allocate": ["round_up(N, 300 * WPT)"]}
+    tuned = study(arguments=arguments)
+    saxpy = quiet(tuned)
+    x, y = vectors(queue)
+    with pytest.raises(UsageError, match="y: has 4,000 bytes, the kernel takes 4,800: 1200 float, 1000 of them used, "):
+        saxpy(queue, x=x, y=y)
+    y = cla.zeros(queue, 1200, np.float32)
+    saxpy(queue, x=x, y=y).wait()
+    monkeypatch.setattr("autotune.tuner.run", found(tuned))
+    with pytest.warns(UserWarning, match=r"pads its arrays otherwise; refresh\(\) takes it"):
+        saxpy.tune(Budget(seconds=30))
+    saxpy(queue, x=x, y=y).wait()
+    assert saxpy.refresh()
+    with pytest.raises(UsageError, match="y: has 4,800 bytes"):
+        saxpy(queue, x=x, y=y)
+
+
+def test_a_search_in_the_background_swaps_between_calls(queue: cl.CommandQueue) -> None:
+    saxpy = autotune.tuned(study(), search=Budget(trials=2), background=True)
+    assert saxpy.match is Match.DEFAULT
+    failures, calls, matches = list[str](), 0, set[Match]()
+
+    def work() -> None:
+        nonlocal calls
+        own = cl.CommandQueue(queue.context)
+        x, _ = vectors(own)
+        again = True
+        while again:
+            again = saxpy.searching
+            y = cla.zeros(own, 1000, np.float32)
+            saxpy(own, x=x, y=y).wait()
+            matches.add(saxpy.match)
+            calls += 1
+            if not np.allclose(y.get(), 2.5 * x.get()):
+                failures.append("wrong")
+            time.sleep(0.01)  # the search has the device too
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    result = saxpy.wait(100)
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert result is not None
+    assert result.best is not None
+    assert saxpy.configuration == result.best.configuration
+    assert matches == {Match.DEFAULT, Match.EXACT}

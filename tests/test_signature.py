@@ -1,0 +1,108 @@
+"""What the compiler tells of a kernel's arguments, against what a plan gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autotune.bench.report import Fault
+from autotune.bench.signature import check_signatures
+from autotune.devices import KernelArgument, Session, list_devices, open_session
+from autotune.study import Buffer, Image, Launch, Local, Plan, Sampler, Scalar, Tolerance
+
+pytestmark = pytest.mark.device
+
+SOURCE = """
+typedef struct { float3 place; int tag; } Point;
+typedef float real;
+kernel void f(const int n, const real a, const global float *x, global float4 *y, local int *l, global Point *p,
+              read_only image2d_t i, sampler_t s, Point one) {}
+"""
+POINT = "struct Point { float3 place; int tag; }"
+ARGUMENTS = {
+    "n": Scalar("n", "int", 1),
+    "a": Scalar("a", "float", 1),
+    "x": Buffer("x", "float", (4,), (4,)),
+    "y": Buffer("y", "float", (4,), (4,), "out"),
+    "l": Local("l", "int", 4),
+    "p": Buffer("p", POINT, (4,), (4,)),
+    "i": Image("i", "uchar4", (2, 2), (2, 2)),
+    "s": Sampler("s", "sampler_t", "clamp", "nearest", False),
+    "one": Scalar("one", POINT, 0),
+}
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return open_session(next(device for device in list_devices() if device.kind == "cpu"))
+
+
+def plan(**changes: object) -> Plan:
+    arguments = {**ARGUMENTS, **{name: replace(ARGUMENTS[name], **each) for name, each in changes.items()}}  # type: ignore[arg-type,misc]
+    return Plan(SOURCE, (), (Launch("f", (1,), (1,), tuple(arguments)),), arguments, {"y": Tolerance()})
+
+
+def test_what_fits_is_let_pass(session: Session) -> None:
+    assert check_signatures(session, plan()) == []
+    assert check_signatures(session, plan(n={"type": "uint"}, a={"type": "double"})) == []  # a typedef may be anything
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("n", ARGUMENTS["a"], "argument 1, n, is `int` in the kernel and a scalar of float in the study: write type"),
+        ("n", Scalar("n", "long", 1), 'a scalar of long in the study: write type = "int" in [arguments.n]'),
+        ("n", Scalar("n", "int2", 1), "is `int` in the kernel and a scalar of int2"),
+        ("n", ARGUMENTS["x"], "is `int` in the kernel and a buffer of float"),
+        ("x", ARGUMENTS["n"], "is `global const float *` in the kernel and a scalar of int"),
+        ("x", ARGUMENTS["l"], "and local memory of int in the study: a pointer takes shape"),
+        ("l", ARGUMENTS["x"], "is `local int *` in the kernel and a buffer of float in the study"),
+        ("i", ARGUMENTS["x"], "is `read_only image2d_t` in the kernel and a buffer of float in the study: write image"),
+        ("i", Image("i", "float", (2,), (2,), order="R"), "of 1 dimensions: write image = [...] with 2"),
+        ("i", Image("i", "uchar4", (2, 2), (2, 2), "out"), 'with access = "out": let them agree'),
+        ("s", ARGUMENTS["n"], "is `sampler_t` in the kernel and a scalar of int"),
+        ("n", ARGUMENTS["s"], "is `int` in the kernel and a sampler in the study"),
+        ("n", ARGUMENTS["one"], "is `int` in the kernel and a scalar of Point in the study"),
+        ("p", Buffer("p", "struct Point { float3 place; float w; int tag; }", (4,), (4,)), "has no member w"),
+        ("p", Buffer("p", "struct Point { int tag; float3 place; }", (4,), (4,)), "structs.Point: tag is at byte 16"),
+        ("p", Buffer("p", "struct Point { float3 place; long tag; }", (4,), (4,)), "tag takes 4 bytes in the kernel"),
+        ("p", Buffer("p", "struct Point { float3 place; }", (4,), (4,)), "takes 32 bytes in the kernel, 16 in"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(session: Session, name: str, given: object, message: str) -> None:
+    arguments = {**ARGUMENTS, name: given}
+    wrong = Plan(SOURCE, (), (Launch("f", (1,), (1,), tuple(arguments)),), arguments)  # type: ignore[arg-type]
+    with pytest.raises(Fault) as caught:
+        check_signatures(session, wrong)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_may_be_meant_is_a_hint(session: Session) -> None:
+    hints = check_signatures(session, plan(x={"type": "int", "access": "out"}, l={"type": "float"}))
+    assert hints[0] == "f takes x as `global const float *`, the study has it of int"
+    assert len(hints) == 2
+    outputs = replace(plan(), outputs={"x": Tolerance()})
+    assert check_signatures(session, outputs) == ["x is an output, and const in the kernel"]
+    names = tuple(ARGUMENTS)
+    swapped = Launch("g", (1,), (1,), ("b", "a"))
+    source = "kernel void g(global int *a, global int *b) {}"
+    two = {name: Buffer(name, "int", (1,), (1,)) for name in ("a", "b")}
+    assert check_signatures(session, Plan(source, (), (swapped,), two)) == ["g takes its arguments in the order a, b"]
+    few = Launch("f", (1,), (1,), names[:3])
+    with pytest.raises(Fault, match=r"f takes 9 arguments \(n, a, x, .*\), launch 1 gives 3 \(n, a, x\)"):
+        check_signatures(session, Plan(SOURCE, (), (few,), ARGUMENTS))
+
+
+def test_where_the_driver_does_not_tell_nothing_is_said(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(session), "signatures", lambda *_: {})
+    assert check_signatures(session, plan(n={"type": "float"})) == []
+
+
+def test_signatures_are_read_from_the_compiler(session: Session) -> None:
+    told = session.signatures(SOURCE)["f"]
+    assert told[0] == KernelArgument("n", "int", "private", "", False)
+    assert told[2] == KernelArgument("x", "float*", "global", "", True)
+    assert [one.type_name for one in told[5:]] == ["Point*", "image2d_t", "sampler_t", "Point"]
+    assert told[6].access == "read_only"

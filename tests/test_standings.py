@@ -1,0 +1,170 @@
+"""The summary that look-ups read says what the slow rule says of all trials, whatever happened to them."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from autotune.identity import ProblemKey
+from autotune.lookup import records as sql
+from autotune.lookup.records import open_records
+from autotune.model import Measurement, Outcome, Trial
+from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, rank
+from autotune.store import Store
+from autotune.store.location import locate
+from tests import postgres
+from tests.stored import DEVICE, KEY, newer_driver, ok, put
+
+KINDS = {"ok": MEASURED, "wrong_result": WRONG}
+NUMBERS = itertools.count(1)
+
+
+def slowly(store: Store, problem: int, driver: str) -> list[Event]:
+    """Rank everything that is stored of a problem."""
+    trials = store.rows(
+        "SELECT t.outcome, t.configuration_hash, t.driver, s.generation, t.id, t.time_ns FROM trials t "
+        "JOIN searches s ON s.id = t.search_id WHERE s.problem_id = :problem", {"problem": problem},
+    )  # fmt: skip
+    again = store.rows(
+        "SELECT t.configuration_hash, t.driver, s.generation, t.id, r.id, r.time_ns FROM retimings r "
+        "JOIN trials t ON t.id = r.trial_id JOIN searches s ON s.id = t.search_id "
+        "WHERE s.problem_id = :problem AND t.outcome = 'ok' AND r.driver = t.driver", {"problem": problem},
+    )  # fmt: skip
+    events = [
+        Event(KINDS.get(outcome, FAILED), name, under, generation, (number, 0), NAN if time is None else time)
+        for outcome, name, under, generation, number, time in trials
+        if outcome not in ("pending", "lost", "stopped")
+    ]
+    events += [Event(RETIMED, name, under, age, (number, turn), time) for name, under, age, number, turn, time in again]
+    return rank(events, driver)
+
+
+def require_the_slow_rule(store: Store, key: ProblemKey) -> None:
+    with open_records(locate(store.where)) as records:
+        problem = records.problem(key)
+        assert problem is not None
+        for driver in ("", "1", "2", "3"):
+            expected = slowly(store, problem, driver)
+            whole, few = records.ranking(problem, driver, whole=True), records.ranking(problem, driver)
+            assert whole.entries == expected
+            assert few.entries == expected[: sql.FEW]
+            assert few.whole == (len(expected) <= sql.FEW)
+        count = "SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id " \
+            "WHERE s.problem_id = :problem AND t.outcome NOT IN ('pending', 'lost')"  # fmt: skip
+        assert few.trials == whole.trials == store.rows(count, {"problem": problem})[0][0]
+
+
+TIME = st.integers(1, 6)
+CONFIGURATION = st.integers(1, 5).map(lambda value: {"A": value})
+STEP = st.one_of(
+    st.tuples(st.just("ok"), CONFIGURATION, TIME),
+    st.tuples(st.just("retime"), CONFIGURATION, TIME),
+    st.tuples(st.just("finalist"), CONFIGURATION, TIME),
+    st.tuples(
+        st.sampled_from(["wrong_result", "crash", "stopped", "pending", "withdrawn", "fresh", "driver"]),
+        CONFIGURATION, TIME,
+    ),
+    st.tuples(st.sampled_from(["ok", "ok", "ok", "moved"]), CONFIGURATION, TIME),
+)  # fmt: skip
+
+
+def happen(store: Store, other: Store, key: ProblemKey, steps: list[tuple[str, dict[str, int], int]]) -> None:
+    """Search in `store`, of which `other` is sent copies, and which gets them back with what was added there."""
+    driver, search = "1", put(store, [], key=key, device=newer_driver("1"))
+    for kind, configuration, time in steps:
+        measured = Measurement((time,))
+        if kind in ("fresh", "driver"):
+            driver = driver if kind == "fresh" else str(3 - int(driver))
+            search = put(store, [], key=key, device=newer_driver(driver), fresh=kind == "fresh")
+        elif kind == "retime":
+            with suppress(ValueError):  # nothing verified to time again
+                store.retime(search, configuration, measured)
+        elif kind == "moved":
+            other.import_lines(list(store.export_lines()))
+            put(other, [ok(configuration, time), Trial({"A": 9}, Outcome.CRASH)], key=key, device=newer_driver(driver))
+            back = list(other.export_lines())
+            store.import_lines(back)
+            assert store.import_lines(back) == 0
+            assert sorted(store.export_lines()) == sorted(back)
+        else:
+            number = store.begin(search, configuration)
+            if kind == "withdrawn":
+                store.withdraw(number)
+            elif kind == "finalist":
+                store.finish(number, Trial(configuration, Outcome.OK, measurement=Measurement((9,)), retimed=measured))
+            elif kind != "pending":
+                store.finish(number, Trial(configuration, Outcome(kind), measurement=measured))
+
+
+@pytest.fixture(name="stores", scope="module")
+def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
+    folder = tmp_path_factory.mktemp("standings")
+    with Store.open(str(folder / "one.db")) as one, Store.open(str(folder / "other.db")) as other:
+        yield one, other
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@given(steps=st.lists(STEP, min_size=1, max_size=12), few=st.integers(1, 4))
+def test_whatever_happens_the_summary_follows(
+    stores: tuple[Store, Store], steps: list[tuple[str, dict[str, int], int]], few: int
+) -> None:
+    key = KEY._replace(study=f"own{next(NUMBERS)}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sql, "FEW", few)
+        happen(*stores, key, steps)
+        require_the_slow_rule(stores[0], key)
+
+
+def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = put(store, [ok({"A": 1}, 50)])
+    number = store.begin(search, {"A": 2})
+
+    def killed(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("autotune.store.standings._add", killed)
+    for step in (
+        lambda: store.finish(number, ok({"A": 2}, 40)),
+        lambda: store.retime(search, {"A": 1}, Measurement((60,))),
+        lambda: store.import_lines([line.replace('"uuid":"', '"uuid":"x') for line in store.export_lines()]),
+    ):
+        with pytest.raises(InterruptedError):
+            step()
+        require_the_slow_rule(store, KEY)
+    monkeypatch.undo()
+    store.finish(number, ok({"A": 2}, 40))
+    require_the_slow_rule(store, KEY)
+
+
+def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store, Store]) -> None:
+    """What the migration makes of all trials at once is what step after step has made."""
+    from autotune.store import standings
+
+    store = stores[0]
+    with closing(sqlite3.connect(store.where)) as connection:
+        before = [sorted(connection.execute(query)) for query in ("SELECT * FROM standings", "SELECT * FROM problems")]
+    with store._writing() as connection:
+        for statement in ("DELETE FROM standings", "UPDATE problems SET trials = 0"):
+            connection.exec_driver_sql(statement)
+        standings.build(connection)
+    with closing(sqlite3.connect(store.where)) as connection:
+        after = [sorted(connection.execute(query)) for query in ("SELECT * FROM standings", "SELECT * FROM problems")]
+    assert after == before
+
+
+def test_a_server_keeps_it_alike(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    postgres.clear(postgres_url)
+    steps = [("ok", {"A": 1}, 5), ("ok", {"A": 2}, 4), ("retime", {"A": 1}, 3), ("moved", {"A": 3}, 1)]
+    steps += [("driver", {}, 0), ("finalist", {"A": 2}, 7), ("crash", {"A": 3}, 1), ("ok", {"A": 2}, 2)]
+    with Store.open(postgres_url) as store, Store.open(str(tmp_path_factory.mktemp("x") / "a.db")) as other:
+        happen(store, other, KEY, steps)
+        with open_records(locate(postgres_url)) as records:
+            for driver in ("", "1", "2"):
+                assert records.ranking(1, driver).entries == slowly(store, 1, driver)
+    assert DEVICE.fingerprint

@@ -1,0 +1,132 @@
+"""A question asked again: from memory, and never stale."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autotune
+from autotune.lookup import warm
+from autotune.lookup.answer import Launched, best
+from autotune.study import Problem, Study
+from tests.stored import DEVICE, ok, put_in
+from tests.studies import SOURCE, study
+from tests.test_cli import STUDY
+
+SLOW, FAST = {"WPT": 1, "WG": 64}, {"WPT": 4, "WG": 32}
+Ask = Callable[[], tuple[Any, bool]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study and a best, all written a while ago."""
+    (tmp_path / "saxpy.toml").write_text(STUDY)
+    (tmp_path / "saxpy.cl").write_text(f'#include "more.h"\n{SOURCE}')
+    (tmp_path / "more.h").write_text("// more\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOTUNE_DB", "a.db")
+    for kept in (warm._studies, warm._answers, warm._here):
+        kept.clear()
+    store(tmp_path, SLOW, 500)
+    return tmp_path
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Asks, and says whether that was looked up."""
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "autotune.lookup.warm.best", lambda *words, **options: asked.append(1) or best(*words, **options)
+    )
+
+    def once() -> tuple[Any, bool]:
+        asked.clear()
+        return autotune.best("./saxpy.toml", device=DEVICE.fingerprint), bool(asked)
+
+    return once
+
+
+def store(folder: Path, configuration: dict[str, Any], ns: int) -> None:
+    problem = Problem(Study.load("./saxpy.toml"), device=DEVICE)
+    put_in(folder / "a.db", [ok(configuration, *[ns] * 6)], key=problem.key, device=DEVICE)
+    age(folder)
+
+
+def age(folder: Path) -> None:
+    """Make everything look written so long ago that its stamp is trusted."""
+    then = time.time_ns() - 10 * warm.YOUNG_NS
+    for file in (*folder.rglob("*"), folder):
+        os.utime(file, ns=(then, then))
+
+
+def test_what_has_not_changed_is_not_looked_up_again(folder: Path, ask: Ask) -> None:
+    first, looked_up = ask()
+    assert looked_up
+    assert first.match == "exact"
+    age(folder)
+    ask()
+    again, looked_up = ask()
+    assert not looked_up
+    assert again == first
+    again.configuration["WPT"] = 99
+    assert ask()[0] == first
+
+
+def test_a_new_best_a_new_kernel_and_a_new_include_are_noticed(folder: Path, ask: Ask) -> None:
+    ask()
+    assert ask()[1] is False
+    store(folder, FAST, 100)
+    found, looked_up = ask()
+    assert looked_up
+    assert found.configuration == FAST
+    for name, text in (("more.h", "// other\n"), ("saxpy.cl", SOURCE), ("saxpy.toml", STUDY.replace("2.5", "3.5"))):
+        age(folder)
+        ask()
+        assert ask()[1] is False
+        (folder / name).write_text(text)
+        found, looked_up = ask()
+        assert looked_up, name
+        assert found.match == "changed"
+
+
+def test_a_study_that_comes_to_hide_another_is_noticed(folder: Path) -> None:
+    for _ in range(2):
+        assert autotune.best("matmul", device=DEVICE.fingerprint).study == "matmul"
+        age(folder)
+    (folder / "studies").mkdir()
+    (folder / "studies" / "matmul.toml").write_text(STUDY.replace('"saxpy"', '"mine"'))
+    (folder / "studies" / "saxpy.cl").write_text(SOURCE)
+    assert autotune.best("matmul", device=DEVICE.fingerprint).study == "mine"
+
+
+def test_what_was_written_this_moment_is_looked_up_until_it_has_settled(folder: Path, ask: Ask) -> None:
+    ask()
+    os.utime(folder / "a.db")
+    assert ask()[1] is True
+    assert ask()[1] is True
+
+
+def test_sizes_choices_and_databases_are_questions_of_their_own(folder: Path) -> None:
+    device = DEVICE.fingerprint
+    for _ in range(2):
+        assert autotune.best("./saxpy.toml", device=device).match == "exact"
+        assert autotune.best("./saxpy.toml", device=device, size={"N": 7}).match == "nearest size"
+        assert autotune.best("./saxpy.toml", device=device, choices={"T": "double"}).match == "default"
+        assert autotune.best("./saxpy.toml", device=device, database="b.db").match == "default"
+        with pytest.raises(autotune.AutotuneError):
+            autotune.best("./saxpy.toml", device=device, size={"N": [1]})  # type: ignore[dict-item]
+
+
+def test_a_record_tells_how_the_kernel_is_built_and_launched(folder: Path) -> None:
+    found = autotune.best(study(), device=DEVICE.fingerprint, size={"N": 1000})
+    assert found.match == "default"
+    assert found.defines == {"T": "float", "WPT": "1", "WG": "64", "FAST": "0", "SPAN": "64"}
+    assert found.launches == (Launched("saxpy", (1024,), (64,)),)
+    known = autotune.best("./saxpy.toml", device=DEVICE.fingerprint)
+    assert known.launches == (Launched("saxpy", (1024,), (64,)),)
+    assert known.defines["WPT"] == "1"
