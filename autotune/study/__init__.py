@@ -36,7 +36,7 @@ from autotune.study.library import (
 if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.confined import confined, watched
+    from autotune.study.confinement import confined, watched
     from autotune.study.drafting import Sketch, draft
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
@@ -63,7 +63,7 @@ __all__ = [
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
-    "confined": "confined watched",
+    "confinement": "confined watched",
     "drafting": "Sketch draft",
     "imports": "files_of",
     "includes": "inline",

@@ -1,0 +1,55 @@
+"""Comparisons of what is stored: by size, by device, by a parameter's values."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.model import Outcome, Trial
+from autotune.reports.sides import sides
+from autotune.store import Store
+from tests.stored import KEY, ok, put
+
+SIZES = [{"M": n, "N": n} for n in (8, 16, 128)]
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """Two devices at three sizes; A=2 is twice as fast, A=3 fails."""
+    for size in SIZES:
+        for device, slower in (("a-1cu", 1), ("b-1cu", 3)):
+            time = 1000 * size["M"] * slower
+            trials = [ok({"A": 1, "B": 1}, 2 * time), ok({"A": 2, "B": 1}, time)]
+            put(store, [*trials, Trial({"A": 3, "B": 1}, Outcome.CRASH)], key=KEY._replace(size=size, device=device))
+    return store
+
+
+def test_by_size_on_the_device_searched_last(filled: Store) -> None:
+    cells = sides(filled, "scale", "size")
+    assert [(cell["value"], cell["device"]) for cell in cells] == [(f"M=N={n}", "b-1cu") for n in (8, 16, 128)]
+    assert [cell["best"]["time_ns"] for cell in cells] == [24_000, 48_000, 384_000]
+    assert {cell["trials"] for cell in cells} == {3}
+
+
+def test_by_device_at_every_size(filled: Store) -> None:
+    cells = sides(filled, "scale", "device", sizes=SIZES[:1])
+    assert {cell["value"]: cell["best"]["time_ns"] for cell in cells} == {"a-1cu": 8000, "b-1cu": 24_000}
+
+
+def test_by_the_values_of_a_parameter(filled: Store) -> None:
+    cells = sides(filled, "scale", "A", sizes=SIZES[:1], device="a-1cu")
+    assert [cell["value"] for cell in cells] == ["1", "2", "3"]
+    assert [cell["best"] and cell["best"]["time_ns"] for cell in cells] == [16_000, 8000, None]
+    assert cells[2]["reason"] == "no trial passed"
+
+
+def test_what_is_not_stored_is_said(filled: Store) -> None:
+    (cell,) = sides(filled, "scale", "size", sizes=[{"M": 5, "N": 5}])
+    assert (cell["best"], cell["reason"]) == (None, "no trial stored")
+    assert sides(filled, "nope", "size") == []
+    assert sides(filled, "scale", "size", choices={"T": "double"}) == []
+
+
+def test_of_several_texts_of_a_study_the_newest_speaks(filled: Store) -> None:
+    put(filled, [ok({"A": 1, "B": 1}, 7)], key=KEY._replace(size=SIZES[0], device="b-1cu", kernel_hash="n" * 32))
+    cells = sides(filled, "scale", "size", device="b-1cu", sizes=SIZES[:1])
+    assert [cell["best"]["time_ns"] for cell in cells] == [7]
