@@ -6,6 +6,7 @@ the workers few.
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
+    access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device
     arguments.py   Buffer, Image, Sampler, Scalar, Local, as a study declares them and as a plan holds them
     types.py       their types, and structs.py
@@ -33,9 +34,9 @@ from autotune.study.library import (
 )
 
 if TYPE_CHECKING:
+    from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.confined import confined, watched
     from autotune.study.imports import files_of
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
@@ -58,7 +59,7 @@ __all__ = [
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
-    "confined": "confined watched",
+    "access": "confined watched",
     "imports": "files_of",
     "inputs": "PythonCaller check_inputs input_data",
     "plan": "Check Launch Plan Tolerance",
