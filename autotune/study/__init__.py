@@ -6,6 +6,7 @@ the workers few.
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
     study.py       Study: its tables read and cross-checked
+    access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
     types.py       their types; structs.py: C's layout
@@ -34,9 +35,9 @@ from autotune.study.library import (
 )
 
 if TYPE_CHECKING:
+    from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.confinement import confined, watched
     from autotune.study.drafting import Sketch, draft
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
@@ -63,7 +64,7 @@ __all__ = [
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
-    "confinement": "confined watched",
+    "access": "confined watched",
     "drafting": "Sketch draft",
     "imports": "files_of",
     "includes": "inline",

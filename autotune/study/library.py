@@ -219,7 +219,7 @@ def source_of(kernel: File, table: Mapping[str, Any], study: File) -> str:
 
 
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
-"""The folder, followed to where it lies, beyond which nothing is there in this context (confinement.py); "": no bound."""
+"""The folder, followed to where it lies, beyond which nothing is there in this context (access.py); "": no bound."""
 
 
 def is_outside(path: File) -> bool:
