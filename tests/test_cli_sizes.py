@@ -16,7 +16,8 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.reports import verify as verifying
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import Measured, ReplayEvaluator, Request, Result, several
+from autotune.tuner import Measured, ReplayEvaluator, Request, Result
+from autotune.tuner import run as real
 from tests.stored import put
 from tests.studies import SOURCE
 from tests.test_cli import STUDY, one_error, run
@@ -53,9 +54,9 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of several sizes answer from records."""
 
     def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
-        return tuner.run(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
+        return real(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
 
-    monkeypatch.setattr(several, "run", search)
+    monkeypatch.setattr("autotune.tuner.run", search)
 
 
 def problem(n: int = 1000) -> Problem:
@@ -111,9 +112,9 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
 def test_sizes_at_which_nothing_passes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
         trials = recorded(request.problem, Outcome.CRASH if request.problem.size["N"] == 7 else None)
-        return tuner.run(request, stop, evaluator=ReplayEvaluator(trials), **options)
+        return real(request, stop, evaluator=ReplayEvaluator(trials), **options)
 
-    monkeypatch.setattr(several, "run", search)
+    monkeypatch.setattr("autotune.tuner.run", search)
     result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=1)
     assert "no configuration passed at N=7; autotune check ./saxpy.toml" in one_error(result)
     assert "none passed: 2 crash" in result.stdout
@@ -121,11 +122,11 @@ def test_sizes_at_which_nothing_passes_are_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_search_that_is_interrupted_keeps_and_shows_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(request: Request, stop: threading.Event, **options: Any) -> Result:
-        result = tuner.run(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
+        result = real(request, stop, evaluator=ReplayEvaluator(recorded(request.problem)), **options)
         stop.set()
         return result
 
-    monkeypatch.setattr(several, "run", search)
+    monkeypatch.setattr("autotune.tuner.run", search)
     result = run("search", "./saxpy.toml", "--sizes", "7,8", "--trials", "4", code=130)
     assert "not searched" in result.stdout
     with Store.open() as store:

@@ -43,7 +43,7 @@ def requests(store: Store, budget: Budget, fix: Any = None, **options: Any) -> l
 
 
 def found(asked: list[Request], **options: Any) -> dict[int, Result]:
-    return dict(run_sizes(asked, **options))
+    return dict(run_sizes(asked, search=vars(several)["run"], **options))
 
 
 def test_trials_are_shared_and_what_one_leaves_the_next_have(store: Store, turns: list[Request]) -> None:
@@ -108,7 +108,7 @@ def test_an_error_comes_after_what_was_found_before(store: Store, turns: list[Re
         if turn.place == 1:
             raise WorkerError("gone")
 
-    results = run_sizes(requests(store, Budget(trials=9)), on_turn=fails)
+    results = run_sizes(requests(store, Budget(trials=9)), on_turn=fails, search=vars(several)["run"])
     assert next(results)[1].best is not None
     with pytest.raises(WorkerError, match="gone"):
         next(results)
