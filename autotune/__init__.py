@@ -11,9 +11,8 @@ The names below are imported when first used: `autotune best` must start without
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autotune.api import best, search
+    from autotune.api import best, search, tuned
     from autotune.errors import AutotuneError
-    from autotune.runtime import tuned
     from autotune.service import connect
     from autotune.study import Study
 
@@ -25,7 +24,7 @@ _HOMES = {
     "search": "api",
     "best": "api",
     "connect": "service",
-    "tuned": "runtime",
+    "tuned": "api",
     "Study": "study.study",
     "AutotuneError": "errors",
 }

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from autotune import streams
+from autotune import process
 from autotune.errors import OutputError
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    streams.prepare()
+    process.prepare()
     code: int | str | None = 0
     try:
         try:

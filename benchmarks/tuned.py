@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import autotune
-from autotune.runtime import TunedKernel
+from autotune.api import TunedKernel
 from autotune.study import Buffer, Study, numpy_type
 from autotune.text import parse_size
 from autotune.tuner import Budget

@@ -8,7 +8,7 @@ before the heavy imports.
 import os
 import sys
 
-from autotune.lifeline import die_with
+from autotune.process import die_with
 
 
 def main(role: str, descriptor: int, parent: int) -> None:

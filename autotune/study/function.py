@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError
-from autotune.lifeline import die_with
+from autotune.process import die_with
 
 ALONE = ""
 """The name of an array that a function returned without one."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune import devices, text
+from autotune.api.kernel import TunedKernel, require_sizes, warn_of_default
 from autotune.errors import UsageError
 from autotune.model import Choices, DeviceInfo, Size
-from autotune.runtime.kernel import TunedKernel, require_sizes, warn_of_default
 from autotune.study import Study
 from autotune.tuner import Budget
 

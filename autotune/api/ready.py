@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from autotune.api import binaries
+from autotune.api.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
 from autotune.bench.prepare import Compiled, compile_plan
 from autotune.bench.report import Fault
 from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
 from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.lookup import Best
-from autotune.runtime import binaries
-from autotune.runtime.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
 from autotune.study import Buffer, Launch, Plan, Problem
 
 _MOST_PROGRAMS = 64

@@ -16,12 +16,12 @@ import pyopencl.array as cla
 import pytest
 
 import autotune
+from autotune.api import TunedKernel, binaries, questions, ready
 from autotune.devices import attach, find_device
 from autotune.devices.opencl import OpenCLSession
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup import Match
 from autotune.model import Measurement, Outcome, Trial
-from autotune.runtime import TunedKernel, binaries, questions, ready
 from autotune.store import Store
 from autotune.study import Problem, Study, numpy_type
 from autotune.tuner import Budget, Request

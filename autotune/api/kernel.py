@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune import devices, lookup, tuner
+from autotune.api.ready import Bound, Ready
+from autotune.api.tuning import Tuning
 from autotune.devices import Event
 from autotune.errors import DeviceError, UsageError
 from autotune.identity import Choices, Configuration, Size
 from autotune.lookup import Best, Match
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.runtime.ready import Bound, Ready
-from autotune.runtime.tuning import Tuning
 from autotune.study import Argument, Problem, Study
 from autotune.text import size as size_text
 from autotune.text import time as time_text

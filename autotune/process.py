@@ -1,7 +1,8 @@
-"""The standard streams of a command, made fit for what they may be: closed, full, left by their reader, ASCII only.
+"""A process among others: its standard streams, whatever they are, and what ties a worker to its parent.
 
-Data that cannot be written is an OutputError; what is said on stderr is lost in silence where nobody can be told.
-Characters that a stream's encoding lacks are written as `\\u00b5`, which JSON, TOML and people can read.
+Streams may be closed, full, left by their reader, ASCII only. Data that cannot be written is an OutputError; what is
+said on stderr is lost in silence where nobody can be told. Characters that a stream's encoding lacks are written as
+`\\u00b5`, which JSON, TOML and people can read.
 Standard library only, and of that what Python has loaded already: it is on the cold path of `autotune best`.
 """
 
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _ESCAPE = "autotune.escape"
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """Ignore Ctrl-C, which is the parent's to handle, and have the system kill this process when the parent ends."""
+    import ctypes  # no command needs them
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could take us along
+        os._exit(1)
 
 
 def prepare() -> None:

@@ -1,4 +1,4 @@
-"""The Python API: the same steps that the command line takes, as three names re-exported by the package."""
+"""The same steps that the command line takes, as functions."""
 
 from __future__ import annotations
 

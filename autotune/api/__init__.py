@@ -1,0 +1,16 @@
+"""The Python API: what the command line does, as functions; and the best as a kernel that a program calls.
+
+calls.py       search and best: the steps of the command line
+questions.py   tuned: from a study's name to a kernel, one per process and question
+kernel.py      TunedKernel: what a program holds and calls; the configuration behind it may change between calls
+ready.py       one configuration on one queue: built, its arguments set, its scratch memory there
+arguments.py   what a caller gives, checked by name, type and extent
+binaries.py    built programs, kept on disk
+tuning.py      a search in the foreground or the background of a program
+"""
+
+from autotune.api.calls import best, search
+from autotune.api.kernel import TunedKernel
+from autotune.api.questions import tuned
+
+__all__ = ["TunedKernel", "best", "search", "tuned"]
