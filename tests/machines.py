@@ -77,7 +77,7 @@ class Machines:
         environment = self._environment | {
             "AUTOTUNE_LOCKS": str(locks),
             "TMPDIR": str(self.folder),
-            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
         process = subprocess.Popen(
             [*self._inside(machine), sys.executable, *command],

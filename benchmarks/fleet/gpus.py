@@ -28,7 +28,8 @@ def compare(studies: Sequence[str], numbers: Sequence[str], trials: int) -> list
     with tempfile.TemporaryDirectory() as folder, Machines(Path(folder), apart=False) as machines:
         machines.scheduler()
         # A folder of locks for all: searches and workers here take turns on a device.
-        locks = {"AUTOTUNE_LOCKS": folder, "PYTHONPATH": str(ROOT)}
+        places = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        locks = {"AUTOTUNE_LOCKS": folder, "PYTHONPATH": places}
         os.environ.update(locks)
         for place, number in enumerate(numbers, 1):
             machines.worker(place, number, env=locks)
