@@ -63,7 +63,7 @@ def test_the_api_is_listed_without_being_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names, version, loaded = done.stdout.splitlines()
     assert set(autotune.__all__) <= set(names.split())
-    assert {"search", "best", "tuned", "Study", "AutotuneError", "__version__"} == set(autotune.__all__)
+    assert {"search", "best", "tuned", "connect", "Study", "AutotuneError", "__version__"} == set(autotune.__all__)
     assert version.count(".") == 2
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")

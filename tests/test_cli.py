@@ -624,11 +624,6 @@ def test_the_version_is_printed() -> None:
     assert run("--version").stdout == f"autotune {autotune.__version__}\n"
 
 
-def test_every_command_of_the_readme_is_there() -> None:
-    wanted = {"search", "best", "devices", "studies", "check", "history", "compare", "export", "import"}
-    assert set(commands()) == wanted
-
-
 @pytest.mark.parametrize(
     "name", ["search", "best", "devices", "studies", "check", "history", "compare", "export", "import"]
 )
