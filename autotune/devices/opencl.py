@@ -176,7 +176,8 @@ class OpenCLSession:
         extents = tuple(reversed(shape))
         order_, type_ = getattr(cl.channel_order, order), _channel_type(channel, normalized)
         kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
-        said = f"images of {len(extents)} dimensions, order {order} and type {channel}{' normalized' * normalized}"
+        dimensions = f"{len(extents)} dimension{'s' * (len(extents) > 1)}"
+        said = f"images of {dimensions}, order {order} and type {channel}{' normalized' * normalized}"
         with _reported():
             offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
             if (order_, type_) not in [(one.channel_order, one.channel_data_type) for one in offered]:
@@ -206,7 +207,7 @@ class OpenCLSession:
         if isinstance(buffer, cl.Image):
             origin, region = _whole(buffer)
             with _reported():
-                cl.enqueue_copy(self._queue, buffer, plain, origin=origin, region=region, is_blocking=True)
+                cl._cl._enqueue_write_image(self._queue, buffer, origin, region, plain, is_blocking=True)
             return
         with _reported():
             cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
@@ -216,7 +217,7 @@ class OpenCLSession:
         if isinstance(buffer, cl.Image):
             origin, region = _whole(buffer)
             with _reported():
-                cl.enqueue_copy(self._queue, plain, buffer, origin=origin, region=region, is_blocking=True)
+                cl._cl._enqueue_read_image(self._queue, buffer, origin, region, plain, is_blocking=True)
             return
         with _reported():
             cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
@@ -224,11 +225,12 @@ class OpenCLSession:
     def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
         images = [one for one in (source, target) if isinstance(one, cl.Image)]
         if images:
-            offset = target_offset if images[0] is source else source_offset
-            copy: Any = cl.enqueue_copy  # its types know no offset
             origin, region = _whole(images[0])
             with _reported():
-                copy(self._queue, target, source, offset=offset, origin=origin, region=region)
+                if images[0] is source:
+                    cl._cl._enqueue_copy_image_to_buffer(self._queue, source, target, origin, region, target_offset)
+                else:
+                    cl._cl._enqueue_copy_buffer_to_image(self._queue, source, target, source_offset, origin, region)
             return
         with _reported():
             cl.enqueue_copy(
@@ -375,7 +377,10 @@ def _channel_type(channel: str, normalized: bool) -> int:
 
 
 def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return origin and region of all pixels."""
+    """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
+
+    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`.
+    """
     return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 
 

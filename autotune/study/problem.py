@@ -181,7 +181,7 @@ class Problem:
             raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
         images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
         if images and not self.device.images:
-            what = f"{self.device.name} has no images, and {', '.join(images)} needs them"
+            what = f"{self.device.name} has no images: {', '.join(images)} cannot be made there"
             raise DeviceError(what, where=f"study {self.study.name}")
         self._require_precision()
         if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:

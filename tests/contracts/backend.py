@@ -137,25 +137,26 @@ class BackendContract:
         assert refused.value.position == 1
 
     def test_images_hold_what_was_written_or_are_refused(self, session: Session) -> None:
-        data, found = np.arange(48, dtype=np.uint8).reshape(4, 3, 4), np.zeros((4, 3, 4), np.uint8)
         if not session.info.images:
             with pytest.raises(BackendError, match="no images"):
                 session.image((4, 3), "RGBA", "uchar", False)
             with pytest.raises(BackendError, match="no samplers"):
                 session.sampler("clamp", "linear", False)
             return
-        image = session.image((4, 3), "RGBA", "uchar", False)
-        session.write(image, data)
-        session.read(image, found)
-        assert (found == data).all()
-        buffer, rest = session.allocate(128), np.zeros(48, np.uint8)
-        session.copy(image, buffer, 48, 0, 16)
-        session.read(buffer, rest, 16)
-        assert (rest == data.reshape(-1)).all()
-        session.write(buffer, rest[::-1].copy(), 64)
-        session.copy(buffer, image, 48, 64, 0)
-        session.read(image, found)
-        assert (found.reshape(-1) == rest[::-1]).all()
+        for extents in ((12,), (4, 3), (2, 3, 2)):
+            data, found = np.arange(48, dtype=np.uint8).reshape(*extents, 4), np.zeros((*extents, 4), np.uint8)
+            image = session.image(extents, "RGBA", "uchar", False)
+            session.write(image, data)
+            session.read(image, found)
+            assert (found == data).all()
+            buffer, rest = session.allocate(128), np.zeros(48, np.uint8)
+            session.copy(image, buffer, 48, 0, 16)
+            session.read(buffer, rest, 16)
+            assert (rest == data.reshape(-1)).all()
+            session.write(buffer, rest[::-1].copy(), 64)
+            session.copy(buffer, image, 48, 64, 0)
+            session.read(image, found)
+            assert (found.reshape(-1) == rest[::-1]).all()
         for shape, order in (((4, 3), "BGRA"), ((2**20, 2**20), "RGBA")):
             with pytest.raises(BackendError, match="has no images of 2 dimensions"):
                 session.image(shape, order, "int", False)

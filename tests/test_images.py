@@ -1,0 +1,124 @@
+"""Images of one and three dimensions and samplers in whole studies on a device; the gallery's blur has two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autotune.devices import Session, list_devices, open_session
+from autotune.errors import DeviceError, StudyError
+from autotune.model import Outcome
+from autotune.study import Problem, Study
+from tests.test_gallery import run
+
+pytestmark = pytest.mark.device
+
+SIZES = {"PLANES": 3, "ROWS": 5, "WIDTH": 12}
+SHAPES = {1: ["WIDTH"], 3: ["PLANES", "ROWS", "WIDTH"]}
+"""Extents that differ, so that axes in another order show."""
+
+PLACES = {1: "get_global_id(0)", 3: "(int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0)"}
+MIRRORED = {1: "WIDTH - 1 - get_global_id(0)", 3: "at * (int4)(1, 1, -1, 0) + (int4)(0, 0, PLANES - 1, 0)"}
+"""Along the first of NumPy's axes."""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    if not found.info.images:
+        pytest.skip(f"{found.info.name} has no images")
+    return found
+
+
+def mirror(dimensions: int, image: dict[str, Any], reads: str = "i", left: int = 0) -> Study:
+    """A study that turns an image around, but for what is `left` at the end."""
+    kind, coordinate = f"image{dimensions}d_t", "int" if dimensions == 1 else "int4"
+    source = f"""
+    #if {dimensions} == 3
+    #pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable
+    #endif
+    kernel void mirror(read_only {kind} x, write_only {kind} y, const int PLANES, const int WIDTH) {{
+        const {coordinate} at = {PLACES[dimensions]};
+        write_image{reads}(y, at, read_image{reads}(x, {MIRRORED[dimensions]}));
+    }}"""
+    shape = SHAPES[dimensions]
+    extents = [*shape[:0:-1], f"{shape[0]} - {left}"]
+    return Study(
+        name="mirror", source=source, sizes=SIZES, parameters={"WG": {"values": [4]}},
+        arguments={"x": {"image": shape, "access": "in", **image}, "y": {"image": shape, "access": "out", **image}},
+        launch=[{"entry": "mirror", "global": extents, "local": ["WG", 1, 1][:dimensions],
+                 "arguments": ["x", "y", "PLANES", "WIDTH"]}],
+        reference={"numpy": {"y": "x[::-1]"}},
+    )  # fmt: skip
+
+
+def between(sampler: dict[str, Any]) -> Study:
+    """A study that reads halfway between two pixels, where the coordinates of the image run from 0 to 1."""
+    source = """
+    kernel void between(read_only image1d_t x, sampler_t smp, global float *y) {
+        const int i = get_global_id(0);
+        y[i] = read_imagef(x, smp, (i + 1.0f) / get_image_width(x)).x;
+    }"""
+    return Study(
+        name="between", source=source, sizes={"N": 16}, parameters={"WG": {"values": [4]}},
+        arguments={
+            "x": {"image": ["N"], "type": "float", "channels": "R", "access": "in"}, "smp": {"sampler": sampler},
+            "y": {"type": "float", "shape": ["N"], "access": "out"},
+        },
+        launch=[{"entry": "between", "global": ["N"], "local": ["WG"], "arguments": ["x", "smp", "y"]}],
+        reference={"numpy": {"y": "(x + concatenate([x[1:], x[-1:]])) / 2"}},
+        tolerance={"absolute": 0.01},  # hardware weighs with 8 bits
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "image", "reads"),
+    [
+        (1, {"type": "int", "channels": "R", "data": {"low": -99, "high": 99}}, "i"),
+        (3, {"type": "uchar", "normalized": True, "data": {"low": 0, "high": 255}}, "f"),
+    ],
+)
+def test_images_of_one_and_three_dimensions(
+    session: Session, dimensions: int, image: dict[str, Any], reads: str
+) -> None:
+    assert run(session, mirror(dimensions, image, reads), {})[0].reason == ""
+
+
+def test_pixels_that_no_work_item_writes_show(session: Session) -> None:
+    (report,) = run(session, mirror(3, {"type": "float"}, "f", left=1), {})
+    assert report.outcome is Outcome.WRONG_RESULT
+    assert report.reason.startswith("240 of 720 values of y are wrong, 240 of them NaN; first y[2, 0, 0, 0] = nan")
+
+
+def test_a_sampler_filters_between_normalized_coordinates(session: Session) -> None:
+    assert run(session, between({"filter": "linear", "normalized": True}), {})[0].reason == ""
+    for other in ({"filter": "nearest", "normalized": True}, {"filter": "linear", "normalized": False}):
+        assert "values of y are wrong" in run(session, between(other), {})[0].reason
+
+
+def test_a_format_that_the_device_lacks_is_one_line(session: Session) -> None:
+    (report,) = run(session, mirror(1, {"type": "float", "channels": "BGRA"}, "f"), {})
+    assert report.outcome is Outcome.LAUNCH_ERROR
+    assert report.reason == f"{session.info.name} has no images of 1 dimension, order BGRA and type float"
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"type": "float", "channels": "RGB"}, "arguments.x.channels: input should be 'R', .*'RGBA', .*, got 'RGB'"),
+        ({"type": "double"}, "arguments.x.type: 'double' is no type of a channel"),
+        ({"type": "float", "normalized": True}, "arguments.x.normalized: a channel of float is not normalized"),
+    ],
+)
+def test_channels_that_there_are_not_are_one_line(session: Session, image: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message) as caught:
+        run(session, mirror(1, image), {})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_without_images_is_one_line(session: Session) -> None:
+    bare = replace(session.info, images=False)
+    with pytest.raises(DeviceError, match=r"^study mirror: .* has no images: x, y cannot be made there$"):
+        Problem(mirror(1, {"type": "float"}), device=bare)
