@@ -281,7 +281,9 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     change("[1, 2, 4]", str(list(range(1, 1000))))
     words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]
     paths = {"PYTHONPATH": str(Path(autotune.__file__).parent.parent)}
-    with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=os.environ | paths) as search:
+    # Whoever runs the tests in the background of a script ignores Ctrl-C, and so would what they start.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=os.environ | paths, **heard) as search:
         assert search.stderr is not None
         while not re.search("trials?, best", line := search.stderr.readline()):
             assert line, "the search ended by itself"
@@ -299,6 +301,7 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a script's background ignores
     with interrupt.stopping() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.is_set()

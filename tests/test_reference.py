@@ -121,3 +121,11 @@ def test_a_wrong_shape_is_told_without_computing() -> None:
     with pytest.raises(StudyError, match=r"reference\.numpy\.y: has shape \(999,\), the output has \(1000,\)"):
         check_reference(Problem(study(reference={"numpy": {"y": "x[1:]"}})))
     check_reference(Problem(study(reference={"numpy": {"y": "alpha * x + y"}}), {"N": 2**30}))
+
+
+def test_a_reference_that_gives_nothing_but_nan_would_pass_a_kernel_that_writes_nothing() -> None:
+    problem = Problem(study(reference=lambda y, **_: {"y": np.full_like(y, np.nan)}))
+    with pytest.raises(StudyError, match="nothing but NaN for 'y'"):
+        expected_data(problem, input_data(problem))
+    some = Problem(study(reference=lambda y, **_: {"y": np.where(y == y[0], np.nan, y)}))
+    assert expected_data(some, input_data(some)) is not None

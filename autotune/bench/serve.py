@@ -23,6 +23,7 @@ from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError
 from autotune.model import Outcome
+from autotune.study import require_numbers
 
 _PROBE_S = 60.0
 """For a small kernel, on a machine that may be busy."""
@@ -106,7 +107,9 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
         bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
-        for name, data in bench.reference(setup.reference).items():
+        outputs = bench.reference(setup.reference)
+        require_numbers(outputs)
+        for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
     bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
-    from autotune.study.reference import check_reference, expected_data
+    from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.scanning import candidates, scanned
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Parameter, Study, check_entries, effects
@@ -57,8 +57,8 @@ __all__ = [
     "check_entries", "check_inputs", "check_reference", "confined", "default_choices", "default_configuration",
     "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline",
     "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices",
-    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "scanned", "space_hash", "struct_name",
-    "study_paths", "toml", "watched", "widened", "write_new",
+    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers", "scanned", "space_hash",
+    "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
@@ -71,7 +71,7 @@ _HOMES = {
     "inputs": "PythonCaller check_inputs input_data",
     "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
-    "reference": "check_reference expected_data",
+    "reference": "check_reference expected_data require_numbers",
     "study": "Parameter Study check_entries effects",
     "scanning": "candidates scanned",
     "structs": "Leaf is_struct leaves member_of offsets struct_name widened",

@@ -48,9 +48,19 @@ def expected_data(
     if problem.study.reference.source is not None:
         return None
     try:
-        return _expected(problem, inputs, python, room)
+        found = _expected(problem, inputs, python, room)
+        require_numbers(found)
     except StudyError as error:
         raise error.at(problem.study.path) from None
+    return found
+
+
+def require_numbers(expected: Mapping[str, NDArray[Any]]) -> None:
+    """Raise StudyError for what is nothing but NaN: a kernel that writes nothing would be right."""
+    for name, data in expected.items():
+        # The first is looked at first: hardly any array is looked through.
+        if data.dtype.kind == "f" and data.size and np.isnan(data.flat[0]) and np.isnan(data).all():
+            raise StudyError(f"the reference gives nothing but NaN for {name!r}: it reads what nobody has written")
 
 
 def _expected(
