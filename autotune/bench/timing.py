@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
 from autotune.model import Measurement
 from autotune.ranking import median_interval
@@ -71,15 +70,6 @@ def is_drifting(samples: Sequence[float], confidence: float = 0.95, least: float
     (low, high), (late_low, late_high) = median_interval(early, confidence), median_interval(late, confidence)
     apart = abs(median(late) - median(early))
     return (late_low > high or late_high < low) and apart > least * median(early)
-
-
-class StoppingRule(Protocol):
-    """Watches run times; `finished` once it has seen enough."""
-
-    @property
-    def finished(self) -> bool: ...
-
-    def add(self, ns: int) -> None: ...
 
 
 class Steady:

@@ -80,8 +80,8 @@ def unpack(data: bytes, folder: Path) -> tuple[Problem, Settings]:
     """Return what `pack` packed, with the files of its reference in a folder. Raises SetupError."""
     try:
         problem, settings, files = pickle.loads(data)
-        assert isinstance(problem, Problem)
-        assert isinstance(settings, Settings)
+        if not isinstance(problem, Problem) or not isinstance(settings, Settings):
+            raise TypeError("it is none")
     except Exception as error:
         raise SetupError(f"the problem cannot be read here: {type(error).__name__}: {error}") from None
     function = problem.study.reference.function
