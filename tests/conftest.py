@@ -59,9 +59,16 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The URL of an empty PostgreSQL database; skips where there is no server to start."""
+    postgres.clear(postgres_server)
+    return postgres_server
+
+
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """The URL of a PostgreSQL server of the tests' own; skips where it cannot be started."""
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server of the tests' own."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
         Path(folder).chmod(0o755)  # the server runs as an ordinary user
         with postgres.server(Path(folder)) as url:
