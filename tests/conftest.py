@@ -13,12 +13,22 @@ from autotune.study import Problem
 from tests import postgres
 from tests.studies import study
 
+SLOWEST_FIRST = ("cluster", "browser", "device")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the server's fixture needs a server; which modules need a device they say themselves."""
+    """Who asks for the server's fixture needs a server; which modules need a device they say themselves.
+
+    A file is one worker's: those that take minutes go first, so that none of them is left alone at the end.
+    """
+    ranks: dict[Path, int] = {}
     for item in items:
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+        marks = (item.get_closest_marker(name) for name in SLOWEST_FIRST)
+        rank = next((place for place, mark in enumerate(marks) if mark), len(SLOWEST_FIRST))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")
