@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
@@ -18,7 +19,7 @@ from autotune.errors import DeviceError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
-from tests.machines import Machines, kill, may_have_networks
+from tests.machines import ROOT, Machines, kill, may_have_networks
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
@@ -232,6 +233,33 @@ def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path)
     _, errors = asked.communicate(timeout=100)
     assert asked.returncode == 2
     assert "no device 'h200' in the cluster; choose with -d: tests-numpy-1cu-1g (NumPy)" in errors
+
+
+@pytest.mark.gallery
+def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi", reason="pip install '.[serve]'")
+    from autotune.service.client import Server, ServerRefuses
+    from tests.test_serve import started
+
+    study = made(tmp_path, range(1, 11), range(1, 5))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    with Machines(tmp_path, apart=False) as machines:
+        machines.scheduler()
+        with started(tmp_path, "--on", machines.address) as (_, url, token):
+            server = Server(url, token, cache=False, tell=lambda _: None)
+            with pytest.raises(ServerRefuses, match="the server has no device to search on; "):
+                server.submit(study)
+            serve(machines, 1)
+            serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
+            asked = {"budget": {"trials": 8}, "sampler": "random", "seed": 1}
+            both = [server.submit(study, device=device, **asked) for device in ("tests-numpy-1cu-1g", "other")]
+            assert len({one["queue"] for one in both}) == 2
+            for one in both:
+                ended = server.wait(one["id"])
+                assert ended["state"] == "done", ended["reason"]
+                assert ended["outcomes"].keys() <= {"ok", "stopped"}
+            whole = rows(tmp_path / "a.db", "SELECT count(DISTINCT configuration_hash) FROM trials GROUP BY search_id")
+            assert whole == [(8,), (8,)]
 
 
 def certificate(folder: Path, name: str) -> Path:
