@@ -217,6 +217,33 @@ def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_
             assert all(f'"host":"{host}"' in place for (place,) in places)
 
 
+@pytest.mark.gallery
+def test_every_study_is_searched_on_every_model(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 4))
+    other = tmp_path / "other.toml"
+    other.write_text(study.read_text().replace('name = "waits"', 'name = "other"'))
+    machines.scheduler()
+    serve(machines, 1)
+    serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
+    database = tmp_path / "a.db"
+    asked = (str(study), str(other), "--sizes", "64,128", "-d", "all", "--trials", "24", *RANDOM)
+    output, errors = finish(machines.search(*asked, database=database))
+    assert "on NumPy (tests-numpy-1cu-1g), Other (tests-other-1cu-1g) within 24 trials for each model" in errors
+    assert "48 new trials in " in output
+    assert f"-d all --sizes 64,128 --db {database} --on {machines.address}" in output
+    query = (
+        "SELECT study, device, count(*), count(DISTINCT configuration_hash), min(trials.environment) FROM trials "
+        "JOIN searches ON searches.id = search_id JOIN problems ON problems.id = problem_id GROUP BY problems.id"
+    )
+    found = rows(database, query)
+    assert sorted((name, device) for name, device, *_ in found) == sorted(
+        2 * [(name, device) for name in ("waits", "other") for device in ("tests-numpy-1cu-1g", "tests-other-1cu-1g")]
+    )
+    assert all(trials == distinct == 6 for _, _, trials, distinct, _ in found)
+    if machines.apart:
+        assert all(("machine-2" in place) == ("other" in device) for _, device, *_, place in found)
+
+
 def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path) -> None:
     study = made(tmp_path, [7], [3])
     refused = machines.search(str(study), database=tmp_path / "a.db")
