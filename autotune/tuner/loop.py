@@ -36,7 +36,7 @@ POLL_S = 0.2
 AT_ONCE = 64
 """Trials that are recorded in one transaction, where so many have ended or are to begin."""
 
-_PROPOSE_S = 0.01
+_PROPOSE_S = 0.05
 """For so long configurations are proposed before the first of them is begun."""
 
 log = logging.getLogger(__name__)
