@@ -17,7 +17,7 @@ from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.errors import AutotuneError
 from autotune.model import Trial
 from autotune.ranking import speedup
-from autotune.reports.told import as_json as result_json
+from autotune.reports import result_json
 from autotune.study import Problem
 from autotune.tuner import ProgressCallback, Request, Result, Turn, run_sizes
 

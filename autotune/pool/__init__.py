@@ -17,8 +17,9 @@
 The names below are imported when first used: a worker enters by this package and needs none of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.pool.contract import Evaluator as Evaluator
@@ -26,21 +27,18 @@ if TYPE_CHECKING:
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.lock import Stopped as Stopped
+    from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
 
-_HOMES = {
-    "DeviceEvaluator": "evaluator",
-    "Evaluator": "contract",
-    "RunFolder": "folder",
-    "Settings": "contract",
-    "Stopped": "lock",
-    "WorkerProcess": "process",
-    "count_builders": "sizing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "contract": "Evaluator Settings",
+        "evaluator": "DeviceEvaluator",
+        "folder": "RunFolder",
+        "lock": "Stopped lock_key",
+        "process": "WorkerProcess",
+        "sizing": "count_builders",
+    },
+)

@@ -18,7 +18,7 @@ def main(role: str, descriptor: int, parent: int) -> None:
 
     connection = Connection(descriptor)
     connection.send(None)  # it no longer outlives its parent: from here on it may be halted
-    from autotune.bench.serve import serve
+    from autotune.bench import serve
 
     if role == "builder":
         os.nice(5)  # the device's worker and the search go first

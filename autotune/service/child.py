@@ -71,7 +71,7 @@ def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Map
 
 def _devices(_asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
     from autotune import devices
-    from autotune.pool.lock import lock_key
+    from autotune.pool import lock_key
 
     found = [
         {"number": info.number, "fingerprint": info.fingerprint, "queue": lock_key(info), "facts": asdict(info)}

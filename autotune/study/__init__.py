@@ -17,8 +17,9 @@ the workers few.
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune import lazily
 from autotune.study.library import (
     StudyText,
     default_choices,
@@ -61,29 +62,23 @@ __all__ = [
     "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
 ]  # fmt: skip
 
-_HOMES = {
-    "arguments": "Argument Buffer Image Local Sampler Scalar filled",
-    "arrays": "evaluate names_of",
-    "access": "confined watched",
-    "drafting": "Sketch draft",
-    "imports": "files_of",
-    "includes": "inline",
-    "inputs": "PythonCaller check_inputs input_data",
-    "plan": "Check Launch Plan Tolerance",
-    "problem": "GENERIC_DEVICE Problem made_of",
-    "reference": "check_reference expected_data require_numbers",
-    "study": "Parameter Study check_entries effects",
-    "scanning": "candidates scanned",
-    "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
-    "types": "numpy_type",
-    "writing": "toml write_new",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "arguments": "Argument Buffer Image Local Sampler Scalar filled",
+        "arrays": "evaluate names_of",
+        "access": "confined watched",
+        "drafting": "Sketch draft",
+        "imports": "files_of",
+        "includes": "inline",
+        "inputs": "PythonCaller check_inputs input_data",
+        "plan": "Check Launch Plan Tolerance",
+        "problem": "GENERIC_DEVICE Problem made_of",
+        "reference": "check_reference expected_data require_numbers",
+        "study": "Parameter Study check_entries effects",
+        "scanning": "candidates scanned",
+        "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
+        "types": "numpy_type",
+        "writing": "toml write_new",
+    },
+)
