@@ -4,12 +4,12 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
-    worker.py      its entry; what it does is in ../bench
+    worker.py      its entry, which ties it to its parent; what it does is in ../bench
     tasks.py       what travels through the threads, and what waits for a device
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
-    caller.py      a reference in Python, in a process of its own
+    caller.py      a reference in Python, in a process of its own;  alone.py: that process
     sizing.py      whether the data has room; how many builders, how many configurations in flight
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
+    from autotune.pool.worker import die_with as die_with
 
 __getattr__ = lazily(
     __name__,
@@ -40,5 +41,6 @@ __getattr__ = lazily(
         "lock": "Stopped lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders",
+        "worker": "die_with",
     },
 )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
     from autotune.study.drafting import Sketch, draft
+    from autotune.study.function import call_file
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
@@ -54,12 +55,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
-    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates",
-    "check_entries", "check_inputs", "check_reference", "confined", "default_choices", "default_configuration",
-    "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline",
-    "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices",
-    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers", "scanned", "space_hash",
-    "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
+    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "call_file",
+    "candidates", "check_entries", "check_inputs", "check_reference", "confined", "default_choices",
+    "default_configuration", "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled",
+    "find_study", "inline", "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type",
+    "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers",
+    "scanned", "space_hash", "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -69,6 +70,7 @@ __getattr__ = lazily(
         "arrays": "evaluate names_of",
         "access": "confined watched",
         "drafting": "Sketch draft",
+        "function": "call_file",
         "imports": "files_of",
         "includes": "inline",
         "inputs": "PythonCaller check_inputs input_data",
