@@ -30,9 +30,7 @@ from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.reports import baselines, charts, compare
-from autotune.reports.fresh import end_to_end
-from autotune.reports.told import trial_json
+from autotune.reports import baselines, charts, compare, end_to_end, trial_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import Problem
