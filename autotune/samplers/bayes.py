@@ -15,13 +15,16 @@ from autotune.samplers.features import Features
 from autotune.samplers.gaussian import Floats
 from autotune.samplers.posterior import log_expected_improvement
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Codec, State
+from autotune.samplers.rows import Codec, History, State
 from autotune.samplers.surrogate import POOL, ColdView, Rows, Surrogate
 from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
 
 START = 8
 """Configurations spread over the space before there is a model."""
+
+DESIGNED = 64
+"""More of them for what is asked for while all is in flight: at most so many in all."""
 
 START_POOL = 400
 """They are chosen among so many random ones: of a whole space only its corners would be."""
@@ -31,6 +34,12 @@ NEAR = 2
 
 NEAR_POOL = 4_000
 """Of a large space at most so many of those, by lot."""
+
+STALE_DOUBT, MOST_DOUBT = 0.1, 4.0
+"""Cold, each trial without a better configuration adds so much to the factor of the deviations, up to the second."""
+
+BETTER = 0.99
+"""Of the best time; what is less faster does not count as better."""
 
 DOUBT = 4
 """With transfer, every so manyth proposal comes from a model that never heard of other devices."""
@@ -61,13 +70,13 @@ class BayesSampler(RowSampler):
 
     def _from_start(self, fixed: Fixed) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
-        in_flight = int((self.history.states == State.RUNNING).sum())
+        asked, in_flight = len(self.history), int((self.history.states == State.RUNNING).sum())
         if self._informed is not None:
             if (self.history.states == State.TIMED).any():
                 return None
             start = self._informed.expected_best(START_POOL)
-        elif len(self.history) + in_flight < START:
-            # What is in flight leaves the model behind: it starts so much earlier, not to be late.
+        elif asked + in_flight < START or asked == in_flight:
+            # What is in flight leaves the model behind: it starts so much earlier, but not before the first result.
             start = self._design()
         else:
             return None
@@ -79,7 +88,7 @@ class BayesSampler(RowSampler):
         if self._start is None:
             rows = self.space.sample(np.random.default_rng(self.seed), START_POOL)
             rows = rows[aligned(self.space, rows)]
-            self._start = rows[maximin(self._features.of_rows(rows), START)]
+            self._start = rows[maximin(self._features.of_rows(rows), DESIGNED)]
         return self._start
 
     def _from_model(self, fixed: Fixed, rng: np.random.Generator) -> int | None:
@@ -92,7 +101,8 @@ class BayesSampler(RowSampler):
             model, near = self._informed, turn % 2 == 1
         model.update(self.history)
         found = self._near(model, fixed, rng) if near else None
-        return self._promising(model, model.rows, fixed) if found is None else found
+        doubt = 1.0 if self._informed else min(1.0 + STALE_DOUBT * stale(self.history), MOST_DOUBT)
+        return self._promising(model, model.rows, fixed, doubt) if found is None else found
 
     def _misled(self) -> bool:
         """True where the donors' trials make the model foretell the trials here worse than without them."""
@@ -118,13 +128,16 @@ class BayesSampler(RowSampler):
             rows = np.flatnonzero((self._table != self._table[best]).sum(axis=1) <= NEAR)
         return self._promising(model, rows, fixed)
 
-    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed) -> int | None:
-        """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
+    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed, doubt: float = 1.0) -> int | None:
+        """Of these rows the allowed one with the most expected improvement; None where none is allowed.
+
+        `doubt` multiplies the deviations that the model gives.
+        """
         rows = rows[self.allowed(rows, fixed)]
         if not len(rows):
             return None
         mean, deviation = model.predict(rows)
-        return int(rows[log_expected_improvement(mean, deviation, model.to_beat).argmax()])
+        return int(rows[log_expected_improvement(mean, doubt * deviation, model.to_beat).argmax()])
 
     def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
         """While everything fails: as far as can be from what has failed."""
@@ -154,6 +167,15 @@ class BayesSampler(RowSampler):
         score = log_expected_improvement(mean, deviation, model.best)
         chosen = rows[np.argsort(-score)[:trials]]
         return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))
+
+
+def stale(history: History) -> int:
+    """Finished trials, in the order asked, after the last that was clearly better than all before it."""
+    states = history.states
+    times = np.where(states == State.TIMED, history.times, np.inf)[states != State.RUNNING]
+    best = np.minimum.accumulate(times)
+    better = np.flatnonzero(best[1:] < best[:-1] * BETTER) + 1
+    return len(times) - 1 - int(better[-1] if len(better) else 0)
 
 
 def maximin(points: Floats, count: int) -> list[int]:
