@@ -40,11 +40,9 @@ class Codec:
 
     def params(self, row: int) -> dict[str, Any]:
         """The Optuna parameters of one valid configuration."""
-        configuration = self.space.configuration(row)
-        chosen = {name: configuration[name] for name in self.distributions}
-        if not self.ordered:
-            return chosen
-        return {name: self._position(name, value) for name, value in chosen.items()}
+        names, values = self.space.names, self.space.values
+        chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
+        return {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
         """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
@@ -54,11 +52,11 @@ class Codec:
             found[column] = params[name] if self.ordered else self._position(name, params[name])
         return found
 
-    def row(self, trial: FrozenTrial) -> int | None:
-        """The row of a trial that has all its parameters; None where it has not, or is not valid."""
-        if any(name not in trial.params for name in self.distributions):
+    def row(self, params: Mapping[str, Any]) -> int | None:
+        """The row of a trial's parameters; None where some are lacking, or they are not valid."""
+        if any(name not in params for name in self.distributions):
             return None
-        found = int(self.space.rows(self.indices(trial.params)[None, :])[0])
+        found = int(self.space.rows(self.indices(params)[None, :])[0])
         return found if found >= 0 else None
 
     def matching(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
@@ -112,7 +110,7 @@ class History:
         unread, self._unready = [*self._unready, *range(self._seen, len(trials))], []
         for number in unread:
             trial = trials[number]
-            row = None if trial.state == TrialState.WAITING else self._codec.row(trial)
+            row = None if trial.state == TrialState.WAITING else self._codec.row(trial.params)
             if row is not None:
                 self._append(row, trial)
             elif not trial.state.is_finished():
