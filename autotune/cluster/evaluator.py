@@ -113,6 +113,11 @@ class ClusterEvaluator:
             raise found
         return found
 
+    @property
+    def ready(self) -> int:
+        """How many trials have ended and wait to be collected."""
+        return self._done.qsize()
+
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:

@@ -41,6 +41,10 @@ class Evaluator(Protocol):
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Only called while some are in flight. Raises TimeoutError."""
 
+    @property
+    def ready(self) -> int:
+        """How many more `collect` would return at once: what ends together is recorded together."""
+
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:

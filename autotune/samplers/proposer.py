@@ -60,8 +60,7 @@ class Proposer:
             self._study.enqueue_trial(self._sampler.codec.params(self._queue.popleft()))
         with one_thread():
             trial = self._study.ask(self._sampler.codec.distributions)
-        row = self._sampler.codec.row(trial.params)
-        assert row is not None  # a sampler gives what is valid
+        row = self._sampler.codec.row_of(trial.params)
         self._in_flight[row] = trial
         self._seen.add(row)
         return self._space.configuration(row)

@@ -149,7 +149,7 @@ def _table(fault: Callable[[object], str]) -> Kind:
 
 
 def _integers(values: Iterable[int]) -> str:
-    return ordered([int(value) for value in values])  # NumPy's integers are welcome
+    return f"[{','.join([str(int(value)) for value in values])}]"  # NumPy's integers are welcome
 
 
 def _bounded(error: float) -> float:

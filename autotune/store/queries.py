@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
@@ -69,16 +69,17 @@ def device_numbers(connection: Connection, used: Iterable[DeviceInfo]) -> list[i
     return [existing(connection, devices, device_columns(info), ("facts_hash",)) for info in used]
 
 
-def device_used(connection: Connection, trial_id: int, index: int | None) -> tuple[int | None, str]:
+def devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
+    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
+    found: dict[int, list[Any]] = {}
+    for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
+        found.setdefault(row.search_id, []).append(row)
+    return found
+
+
+def device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
     """Return number and driver of the device that a trial ran on, among those of its search."""
-    query = (
-        select(devices.c.id, devices.c.driver, devices.c.facts)
-        .join(search_devices, search_devices.c.device_id == devices.c.id)
-        .join(trials, trials.c.search_id == search_devices.c.search_id)
-        .where(trials.c.id == trial_id)
-        .order_by(devices.c.id)
-    )
-    found = connection.execute(query).all()
+    found = used
     if index is not None and len(found) > 1:
         found = [row for row in found if f'"index":{index},' in row.facts] or found
     return (int(found[0].id), str(found[0].driver)) if found else (None, "")
@@ -111,11 +112,33 @@ def unfinished() -> ColumnElement[bool]:
     return trials.c.outcome.in_((Outcome.PENDING.value, Outcome.LOST.value))
 
 
-def finish(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
-    """Fill in how a trial ended; False where there is none that has not."""
+_BEGUN = (
+    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
+    .join(searches, searches.c.id == trials.c.search_id)
+    .where(trials.c.id.in_(bindparam("numbers", expanding=True)), unfinished())
+)
+_DEVICES_USED = (
+    select(search_devices.c.search_id, devices.c.id, devices.c.driver, devices.c.facts)
+    .join(devices, devices.c.id == search_devices.c.device_id)
+    .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
+    .order_by(devices.c.id)
+)
+_FINISH = update(trials).where(trials.c.id == bindparam("number_"))
+
+
+def begun(connection: Connection, trial_ids: Iterable[int]) -> dict[int, Any]:
+    """Return of trials that have not ended `search_id`, `problem_id` and `configuration_hash`, by their numbers."""
     # One that is lost may end all the same: its search was taken for dead from another machine.
-    begun = and_(trials.c.id == trial_id, unfinished())
-    return connection.execute(update(trials).where(begun), dict(columns)).rowcount == 1
+    return {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(trial_ids)})}
+
+
+def finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    """Fill in how trials ended, columns by the number of the trial."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for number_, columns in ended.items():
+        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
+    for rows in alike.values():
+        connection.execute(_FINISH, rows)
 
 
 def is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
