@@ -11,7 +11,7 @@ the workers few.
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
     types.py       their types; structs.py: C's layout
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
-    writing.py     a study as TOML; drafting.py: one to start from, with scanning.py
+    writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs
     inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.drafting import Sketch, draft
+    from autotune.study.drafting import Sketch, candidates, draft, scanned
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
-    from autotune.study.scanning import candidates, scanned
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Parameter, Study, check_entries, effects
     from autotune.study.types import numpy_type
@@ -65,7 +64,7 @@ _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
     "access": "confined watched",
-    "drafting": "Sketch draft",
+    "drafting": "Sketch candidates draft scanned",
     "imports": "files_of",
     "includes": "inline",
     "inputs": "PythonCaller check_inputs input_data",
@@ -73,7 +72,6 @@ _HOMES = {
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "check_reference expected_data require_numbers",
     "study": "Parameter Study check_entries effects",
-    "scanning": "candidates scanned",
     "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
     "types": "numpy_type",
     "writing": "toml write_new",

@@ -261,15 +261,17 @@ class ReferenceTable(Table):
     numpy: Annotated[dict[Name, StrictStr | dict[Name, StrictStr]], Field(min_length=1)] | None = None
     kernel: Sources | None = None
     launch: list[LaunchTable] | None = None
+    configuration: Annotated[dict[Name, Value], Field(min_length=1)] | None = None
     python: Function | None = None
     function: str | None = None  # hash of a function that a Python caller gave to Study()
 
     @model_validator(mode="after")
     def _one_kind(self) -> ReferenceTable:
-        if sum(part is not None for part in (self.file, self.numpy, self.kernel, self.python, self.function)) != 1:
+        kinds = (self.file, self.numpy, self.kernel, self.configuration, self.python, self.function)
+        if sum(part is not None for part in kinds) != 1:
             raise ValueError(
                 'needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME", '
-                'file = { OUT = "FILE.npy" }'
+                'file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
             )
         if (self.kernel is None) != (self.launch is None):
             raise ValueError("a reference kernel needs [[reference.launch]], and only it has one")

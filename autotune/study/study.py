@@ -64,10 +64,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where expected outputs come from: exactly one of the four is set.
+    """Where expected outputs come from: exactly one of the five is set.
 
     `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
-    kernel; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
+    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
     allows it.
     """
 
@@ -76,6 +76,12 @@ class Reference:
     launches: tuple[Launch | Loop, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
     files: Mapping[str, Data] | None = None
+    configuration: Mapping[str, Value] | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether a kernel gives it."""
+        return self.source is not None or self.configuration is not None
 
 
 class Study:
@@ -285,6 +291,8 @@ class Study:
             entries = table.file.items()
             stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
+        if table.configuration is not None:
+            return Reference(configuration=_configuration(table.configuration, self.parameters))
         _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
@@ -391,6 +399,21 @@ def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
         hint = "they are " + ", ".join(map(str, values))
         raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
     return Parameter(name, values, default, table.about)
+
+
+def _configuration(values: Mapping[str, Value], parameters: Mapping[str, Parameter]) -> dict[str, Value]:
+    """Return the configuration that a reference names. Raises StudyError where it is none."""
+    where = "reference.configuration"
+    for name, value in values.items():
+        if name not in parameters:
+            raise StudyError(f"no parameter named {name!r}{did_you_mean(name, parameters)}", where=where)
+        if value not in parameters[name].values:
+            hint = "it can be " + ", ".join(map(str, parameters[name].values))
+            raise StudyError(f"{name} cannot be {value!r}", where=where, hint=hint)
+    if lacks := [name for name in parameters if name not in values]:
+        hint = f"add {lacks[0]} = {parameters[lacks[0]].default!r}".replace("'", '"')
+        raise StudyError(f"lacks {', '.join(lacks)}: it gives every parameter", where=where, hint=hint)
+    return {name: values[name] for name in parameters}
 
 
 def _option(table: schema.OptionTable, where: str, scope: Scope) -> Option:

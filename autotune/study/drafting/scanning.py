@@ -32,7 +32,7 @@ def candidates(source: str) -> dict[str, str]:
 def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
     """Return what a text's kernels seem to take, where no compiler tells."""
     found = {}
-    for _, entry, arguments in KERNEL.findall(without_comments(source)):
+    for _, entry, arguments in KERNEL.findall(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source))):
         parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
         found[entry] = tuple(map(_scanned_argument, parts))
     return found
