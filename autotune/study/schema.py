@@ -65,6 +65,9 @@ def _given(entry: Any, depth: int = 0) -> Any:
     return entry
 
 
+GAP = "TODO"
+"""What a draft has where its author is to write."""
+
 Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
 Sources = Annotated[
     Annotated[StrictStr, Tag("one of them")]
@@ -399,6 +402,8 @@ class Scope:
     def require(self, name: str, where: str) -> None:
         """Raise StudyError for a name that may not stand here."""
         if name not in self.known:
+            if name == GAP:
+                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
             raise StudyError(
                 f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
                 f"{did_you_mean(name, sorted(self.known))}",

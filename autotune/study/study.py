@@ -67,8 +67,8 @@ class Reference:
     """Where expected outputs come from: exactly one of the five is set.
 
     `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
-    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
-    allows it.
+    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given
+    directly or named as `file.py:name`, which is loaded only when the user allows it.
     """
 
     numpy: Mapping[str, str | Mapping[str, str]] | None = None
@@ -370,6 +370,8 @@ def effects(study: Study) -> Iterator[str]:
     for name in study.sizes:
         if name in defined and name not in study.defines:
             yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
+    if study.reference.configuration is not None:
+        yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
     yield from filter(None, (argument.effect for argument in study.arguments.values()))
 
 

@@ -12,7 +12,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     writer.py      the text of the study
 """
 
+from autotune.study.drafting.proposal import Sketch
 from autotune.study.drafting.scanning import candidates, scanned
-from autotune.study.drafting.writer import GAP, Sketch, draft
+from autotune.study.drafting.writer import draft
 
-__all__ = ["GAP", "Sketch", "candidates", "draft", "scanned"]
+__all__ = ["Sketch", "candidates", "draft", "scanned"]

@@ -150,6 +150,9 @@ class Proposal:
             return sorted(named, key=_axis)[:dimensions]
         if dimensions == 1 and named:
             return named[:1]
+        reading = self._reading(entry, tuned=True)
+        if reading is not None and len(found := reading.groups()) == dimensions:
+            return [str(found[axis]) for axis in range(dimensions)]
         if dimensions == 1:
             self.extra["WG"] = 64
             return ["WG"]
@@ -199,7 +202,13 @@ class Proposal:
         if not tuned:
             local = [self._default_of(extent) for extent in local]
         taken = [*self.arguments, *self.parameters, *self.choices, *self.extra]
-        return Shapes(self._reading(entry, tuned=tuned) or Reading(), self.whole, local, taken, self.made)
+        return Shapes(
+            self._reading(entry, tuned=tuned) or Reading(),
+            {name: self.is_small(name) for name in self.whole},
+            local,
+            taken,
+            self.made,
+        )
 
     def _default_of(self, extent: str) -> str:
         """An extent of a work-group by default."""
@@ -214,7 +223,9 @@ class Proposal:
         stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
         kept = [name for name in self.parameters if name not in self.words] if tuned else []
         known = [*self.whole, *kept]
-        pointers = [one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name]
+        pointers = [
+            one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name
+        ]
         try:
             functions = functions_of(preprocessed(self.sketch.source, stated, kept))
             return read(functions, entry, pointers, known) if entry in functions else None

@@ -7,7 +7,6 @@ through with what it is given. Nothing here is proof: shapes.py makes proposals 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,6 +24,9 @@ EXTENT = "image extent "
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _MOST_STEPS = 20_000
 _DEEPEST = 5
+_FARTHEST = 4000
+"""Tokens of a block that are looked through for changes of a variable."""
+
 _MODIFIED = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 
 
@@ -39,7 +41,7 @@ class Mention(NamedTuple):
     """An argument at a place, or an image at its coordinates: `read`, `write` or `both`."""
 
     name: str
-    index: tuple[Sum, ...]
+    places: tuple[Sum, ...]
     kind: str
 
 
@@ -49,7 +51,8 @@ class Reading:
 
     `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
     begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
-    that run from one content of an argument to the next, with its name. `axes`: whose ids are asked for.
+    that run from one content of an argument to the next, with its name.
+    `axes`: whose ids are asked for; `spread`: along which work-groups differ.
     """
 
     mentions: list[Mention] = field(default_factory=list)
@@ -58,6 +61,19 @@ class Reading:
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
     axes: set[int] = field(default_factory=set)
+    spread: set[int] = field(default_factory=set)
+
+    def groups(self) -> dict[int, Sum]:
+        """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
+        found: dict[int, Sum] = {}
+        sums = [start for start, _ in self.loops.values()] + [varying for varying, _ in self.guards]
+        for each in (*sums, *(index for mention in self.mentions for index in mention.places)):
+            for axis in (0, 1, 2):
+                group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
+                extent = group.over(item) if group.known and item.known and item else None
+                if extent is not None and extent.names and not (axis in found and found[axis] != extent):
+                    found[axis] = extent
+        return found
 
 
 class Function(NamedTuple):
@@ -69,7 +85,7 @@ class Function(NamedTuple):
 
 def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
     """Return the functions that a text defines."""
-    found, at = {}, 0
+    found, at = dict[str, Function](), 0
     while at < len(tokens):
         if tokens[at] != "{":
             at += 1
@@ -103,7 +119,7 @@ class _Walk:
         self.found = Reading()
         self._functions, self._known = functions, known
         self._scopes: list[dict[str, Any]] = [{}]
-        self._modified: Counter[str] = Counter()
+        self._rest: Sequence[str] = ()  # of the block, from the statement on
         self._minima: dict[str, list[Sum]] = {}
         self._returned: list[Any] = []
         self._count = self._steps = self._depth = 0
@@ -112,11 +128,11 @@ class _Walk:
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return what it returns, if that is one value."""
-        before = self._scopes, self._modified, self._returned
-        self._scopes, self._modified, self._returned = [dict(given)], _modified(function.body), []
+        before = self._scopes, self._rest, self._returned
+        self._scopes, self._returned = [dict(given)], []
         self._block(function.body)
         returned = self._returned
-        self._scopes, self._modified, self._returned = before
+        self._scopes, self._rest, self._returned = before
         return returned[0] if len(returned) == 1 else None
 
     def _block(self, tokens: Sequence[str]) -> None:
@@ -151,6 +167,7 @@ class _Walk:
         end = at
         while end < len(tokens) and tokens[end] != ";":
             end = closing(tokens, end) + 1 if tokens[end] in "([{" else end + 1
+        self._rest = tokens[at : at + _FARTHEST]
         if token == "return":
             self._returned.append(self._value(tokens[at + 1 : end]))
         else:
@@ -159,6 +176,7 @@ class _Walk:
 
     def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
         self._scopes.append({})
+        self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._simple(parts[0])
         self._value(parts[1], bound=True)
@@ -181,7 +199,7 @@ class _Walk:
             self._value(part)
 
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
-        return is_type(word) or (words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None
+        return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
     def _declared(self, words: list[str]) -> None:
         while words[:1] == ["*"]:
@@ -192,17 +210,14 @@ class _Walk:
         while rest[:1] == ["["]:
             rest = rest[closing(rest, 0) + 1 :]
         value = self._value(rest[1:]) if rest[:1] == ["="] and rest[1:2] != ["{"] else None
-        stated, changed = rest[:1] == ["="], self._modified[name]
+        stated, changed = rest[:1] == ["="], _changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come
             return
         if isinstance(value, Pointer) and changed:
             value = Pointer(value.name, value.offset + self._fresh(name))
         elif changed and (value is None or isinstance(value, Sum)):
-            atom = self._fresh(name)
-            (variable,) = atom.names
-            self.found.loops[variable] = (Sum() if value is None else value, None)
-            value = atom
+            value = self._begun(name, Sum() if value is None else value)
         self._scopes[-1][name] = value
 
     # -- values -----------------------------------------------------------------------------------
@@ -219,6 +234,12 @@ class _Walk:
     def _fresh(self, name: str) -> Sum:
         self._count += 1
         return Sum.of(f"{name}#{self._count}")
+
+    def _begun(self, name: str, value: Sum) -> Sum:
+        """A variable that begins with a value and changes."""
+        atom = self._fresh(name)
+        self.found.loops[next(iter(atom.names))] = (value, None)
+        return atom
 
     def _lookup(self, name: str) -> Any:
         for scope in reversed(self._scopes):
@@ -261,6 +282,8 @@ class _Walk:
 
     def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
         value = self._of(parts[0])
+        if isinstance(value, Pointer):
+            return self._at(value, Sum())
         place = "xyzw".find(str(parts[1]))
         return value[place] if type(value) is tuple and 0 <= place < len(value) else None
 
@@ -307,9 +330,8 @@ class _Walk:
             if name in scope:
                 if scope[name] is None:
                     scope[name] = value
-                elif isinstance(scope[name], Sum) and isinstance(value, Sum):  # as the first clause of a loop
-                    for variable in scope[name].names & self.found.loops.keys():
-                        self.found.loops[variable] = (value, self.found.loops[variable][1])
+                elif isinstance(value, Sum):  # from here on it is another variable
+                    scope[name] = self._begun(name, value)
                 return
 
     def _stepped(self, tree: Tree, step: Sum | None) -> None:
@@ -332,7 +354,8 @@ class _Walk:
         if isinstance(left, Pointer) and operator in "+-" and isinstance(right, Sum):
             return Pointer(left.name, left.offset + (right if operator == "+" else -right))
         if not isinstance(left, Sum) or not isinstance(right, Sum):
-            return None
+            one = left if isinstance(left, Sum) else right
+            return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
         if operator in ("<", "<=", ">", ">="):
             self._compared(operator, left, right, bound)
             return None
@@ -347,9 +370,15 @@ class _Walk:
                 masked = self._fresh("masked")
                 self.found.guards.append((masked, right + 1))
                 return masked
-            return None if power is None else quotient(left, power) if operator == ">>" else left * power
+            if power is not None:
+                return quotient(left, power) if operator == ">>" else left * power
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
-        return None if made is None else made(right)
+        return self._unread(left, right) if made is None else made(right)
+
+    def _unread(self, *parts: Sum) -> Sum:
+        """A variable of which no more is known than whose work it is."""
+        ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
+        return self._fresh(f"({' '.join(ids)})")
 
     def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
         """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
@@ -371,8 +400,10 @@ class _Walk:
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
         if ends:
             array = self.found.contents[min(ends)][0]
-            for name in varying.names - ends:
-                self.found.between[name] = array
+            for name in (varying.names - ends) & self.found.loops.keys():
+                begun = self.found.loops[name][0].names
+                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
+                    self.found.between[name] = array
         elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
             self.found.guards.append((varying, rest))
 
@@ -385,8 +416,10 @@ class _Walk:
             if axis not in (0, 1, 2):
                 return None
             self.found.axes.add(axis)
+            if name in ("get_global_id", "get_group_id"):
+                self.found.spread.add(axis)
             return Sum.of(f"{IDS[name]}#{axis}")
-        if name in _EXTENTS and len(parts) == 2 and isinstance(image := self._of(parts[1]), Pointer):
+        if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
         given = [self._of(part) for part in parts[1:]]
         if name == "min" and len(given) == 2:
@@ -437,24 +470,23 @@ class _Walk:
             self._at(pointers[1], count - 1)
 
 
+_ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _METHODS = {
     "vector": "vector", "unary": "unary", "cond": "cond", "member": "member", "index": "index", "assign": "assign",
     "call": "call",
 }  # fmt: skip
 
 
-def _modified(tokens: Sequence[str]) -> Counter[str]:
-    """Return how often each name is assigned or changed in a body after its declaration."""
-    found: Counter[str] = Counter()
+def _changes(name: str, tokens: Sequence[str]) -> int:
+    """Return how often a name is assigned or changed after its declaration: two for what others may change."""
+    found = 0
     for place, token in enumerate(tokens):
-        if token in _MODIFIED and place:
-            declared = place > 1 and (tokens[place - 2] in ("*", ",") or tokens[place - 2][0].isalpha())
-            found[tokens[place - 1]] += not (declared and token == "=" and tokens[place - 2] not in ("else", "do"))
-        elif token in ("++", "--"):
-            for near in (place - 1, place + 1):
-                if 0 <= near < len(tokens) and re.fullmatch(r"[A-Za-z_]\w*", tokens[near]):
-                    found[tokens[near]] += 1
-                    break
-        elif token == "&" and place and tokens[place - 1] in ("(", ",") and place + 1 < len(tokens):
-            found[tokens[place + 1]] += 2  # by whom it is given to, as often as that likes
+        if token != name:
+            continue
+        before, after = tokens[place - 1] if place else "", tokens[place + 1] if place + 1 < len(tokens) else ""
+        declared = before in ("*", ",") or (before[:1].isalpha() and before not in ("else", "do", "return"))
+        if before == "&" and place > 1 and tokens[place - 2] in ("(", ","):
+            found += 2
+        elif before in ("++", "--") or after in ("++", "--", *_MODIFIED):
+            found += not (after == "=" and declared)
     return found

@@ -10,12 +10,21 @@ from autotune.study.drafting.reading import EXTENT, Mention, Reading
 from autotune.study.drafting.terms import Product, Sum, plain, quotient
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
+IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
 
 
 def plain_call(text: str) -> str:
     """What is left of an expression beside one call around it."""
     return re.sub(r"\w+\((?:[^()]|\([^()]*\))*\)", "", text)
+
+
+def _extent(text: str) -> Sum:
+    return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
 
 
 def _number(value: Sum) -> int:
@@ -27,17 +36,28 @@ def _rounded(count: str, local: str) -> str:
 
 
 class Shapes:
-    """What one kernel's reading says of extents; `sizes` are its whole numbers, `local` the extents of a work-group.
+    """What one kernel's reading says of extents; `sizes` are its whole numbers, and whether each is small.
 
-    Sizes that had to be made up are added to `made`, under names that are not `taken`.
+    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
+    are added to `made`, under names that are not `taken`.
     """
 
     def __init__(
-        self, reading: Reading, sizes: Iterable[str], local: Sequence[str], taken: Iterable[str], made: dict[str, str]
+        self,
+        reading: Reading,
+        sizes: Mapping[str, bool],
+        local: Sequence[str],
+        taken: Iterable[str],
+        made: dict[str, str],
     ) -> None:
-        self._reading, self._sizes = reading, set(sizes)
+        self._reading, self._sizes = reading, sizes
         self._local, self._taken, self.made = local, set(taken), made
-        self.axes = {axis: extent for axis in range(3) if (extent := self._axis(axis)) is not None}
+        self._small = {name for name, small in sizes.items() if small}
+        self.axes: dict[int, Sum] = {}
+        self.inferred: set[int] = set()
+        for axis in range(3):
+            if (extent := self._axis(axis)) is not None:
+                self.axes[axis] = extent
 
     # -- the launch -------------------------------------------------------------------------------
 
@@ -62,12 +82,12 @@ class Shapes:
         return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
 
     def _sized(self, value: Sum) -> bool:
-        words = {word for name in value.names for word in re.findall(r"\w+", name)}
-        return bool(words & self._sizes) or any(EXTENT in name for name in value.names)
+        words = {word for name in value.names for word in _words(name)}
+        return bool(words & self._sizes.keys()) or any(EXTENT in name for name in value.names)
 
     def used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
-        sums = [each for mention in self._reading.mentions for each in mention.index]
+        sums = [each for mention in self._reading.mentions for each in mention.places]
         sums += [varying for varying, _ in self._reading.guards]
         return any(axis in self._ids(self._started(each)) for each in sums)
 
@@ -76,13 +96,34 @@ class Shapes:
         for varying, limit in self._guards(axis):
             if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
                 return self._named(limit)
-        plainly = [each for mention in self._reading.mentions for each in mention.index]
-        if any(f"gid#{axis}" in self._started(each).names for each in plainly):
-            return Sum.of(self._new(axis, max(3 if self.used(2) else 2 if self.used(1) else 1, 1)))
-        return None
+        indices = [self._started(each) for mention in self._reading.mentions for each in mention.places]
+        indices = [each for each in indices if f"gid#{axis}" in each.names]
+        if not indices:
+            return None
+        self.inferred.add(axis)
+        for index in indices:  # within a row: as long as the row is
+            rows = self._rows(index)
+            if rows is not None and rows[1] and f"gid#{axis}" not in rows[0].names and len(rows[1]) == 1:
+                return rows[1][0]
+        for mention in self._reading.mentions:  # in an array whose places something else counts
+            others = {each.places[0] for each in self._of(mention.name)} if len(mention.places) == 1 else set()
+            if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
+                return found
+        bounded = {word for _, limit in self._reading.guards for name in limit.names for word in _words(name)}
+        bounded |= {word for index in indices for name in index.names if "#" not in name for word in _words(name)}
+        left = [size for size in self._sizes if size not in bounded and size not in self._small]
+        taken = {str(extent) for extent in self.axes.values()}
+        left = [size for size in left if size not in taken]
+        written = any(mention.name for mention in self._reading.mentions if len(mention.places) > 1)
+        names = IMAGE_NAMES if written else AXIS_NAMES[3 if self.used(2) else 2 if self.used(1) else 1]
+        return Sum.of(left[0] if left else self._new(names[axis]))
 
-    def _new(self, axis: int, dimensions: int) -> str:
-        name = AXIS_NAMES[dimensions][axis]
+    def _counted(self, index: Sum) -> Sum | None:
+        """The limit of an index that stands in a guard as it is."""
+        found = [limit for varying, limit in self._reading.guards if varying == index and self._sized(limit)]
+        return self._named(found[0]) if found else None
+
+    def _new(self, name: str) -> str:
         while name in self._taken and name not in self.made:
             name += "_"
         self.made[name] = "guess: the kernel takes no such number"
@@ -92,13 +133,15 @@ class Shapes:
         """With names for the extents of images."""
         for axis in range(3):
             if f"{EXTENT}{axis}" in value.names:
-                value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(axis, 3 if axis == 2 else 2)))
+                value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
         return value
 
     def items(self, axis: int) -> str | None:
         """Return work-items along an axis as an expression; None where nothing says how many."""
         local = self._local[axis]
-        group = Sum.of(local) if local.isidentifier() else Sum.of(int(local)) if local.isdigit() else Sum.of(f"({local})")
+        group = (
+            Sum.of(local) if local.isidentifier() else Sum.of(int(local)) if local.isdigit() else Sum.of(f"({local})")
+        )
         for varying, limit in self._guards(axis):
             extent = self._named(limit)
             steps = [self._reading.loops[name] for name in varying.names & self._reading.loops.keys()]
@@ -122,7 +165,7 @@ class Shapes:
                 return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
         if axis in self.axes:
             return _rounded(str(self.axes[axis]), local)
-        return None if self.used(axis) else plain(local)
+        return None if axis in self._reading.spread else plain(local)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
@@ -167,8 +210,7 @@ class Shapes:
             return self.axes.get(int(axis))
         if kind in ("lid", "lsz"):
             local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
-            group = Sum.of(int(local)) if local.isdigit() else Sum.of(local if local.isidentifier() else f"({local})")
-            return group + (kind == "lsz")
+            return _extent(local) + (kind == "lsz")
         if kind in ("wid", "ngr"):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
@@ -182,7 +224,7 @@ class Shapes:
         """Return the extents of a buffer, row by row; None where its indices do not tell."""
         found: list[tuple[list[Sum], Sum, int]] = []
         for mention in self._of(name):
-            (index,) = mention.index
+            (index,) = mention.places
             whole = any((index - varying).known for varying, _ in self._reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
@@ -207,7 +249,7 @@ class Shapes:
         return any("gsz#" in name for name in index.names)
 
     def _of(self, name: str) -> list[Mention]:
-        return [mention for mention in self._reading.mentions if mention.name == name and len(mention.index) == 1]
+        return [mention for mention in self._reading.mentions if mention.name == name and len(mention.places) == 1]
 
     def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
         """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
@@ -243,7 +285,7 @@ class Shapes:
         for mention in self._reading.mentions:
             if mention.name != name:
                 continue
-            for place, coordinate in enumerate(mention.index[:dimensions]):
+            for place, coordinate in enumerate(mention.places[:dimensions]):
                 ids = self._ids(self._started(coordinate))
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
                 found[place] = found[place] or extent
@@ -260,21 +302,23 @@ class Shapes:
     def places_in(self, name: str, shapes: Mapping[str, Sequence[Sum]]) -> Sum | None:
         """Return the number of places that an array's contents index; None where they are no indices."""
         for mention in self._reading.mentions:
-            for index in mention.index:
+            for index in mention.places:
                 for variable in index.names & self._reading.contents.keys():
-                    if self._reading.contents[variable][0] == name and mention.name in shapes:
-                        return quotient(shapes[mention.name][0], index.factor_of(variable))
+                    factor = index.factor_of(variable)
+                    if self._reading.contents[variable][0] == name and mention.name in shapes and factor.known:
+                        return quotient(shapes[mention.name][0], factor)
         return None
 
     def indexed(self, name: str) -> bool:
         """Whether places of an argument are contents of another."""
         read = self._reading.contents.keys()
-        return any(index.names & read for mention in self._of(name) for index in mention.index)
+        places = [index for mention in self._of(name) for index in mention.places]
+        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
 
     def stencil_of(self, written: str) -> str | None:
         """Return the buffer whose neighbours decide what is written where, if a program may let them change places."""
         for name in {mention.name for mention in self._reading.mentions} - {written}:
-            numbers = {index.terms.get((), 0) for mention in self._of(name) for index in mention.index}
+            numbers = {index.terms.get((), 0) for mention in self._of(name) for index in mention.places}
             if len(numbers) > 1 and min(numbers) < 0 < max(numbers):
                 return name
         return None

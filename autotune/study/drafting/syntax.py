@@ -6,12 +6,12 @@ A modest reader: what it does not understand it skips, and it raises nothing but
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from autotune.study.includes import without_comments
 
-Tree = tuple[str, *tuple["Tree | str", ...]]
+Tree = tuple[Any, ...]
 """An operator, or `name`, `number`, `call`, `index`, `member`, with what belongs to it."""
 
 _TOKEN = re.compile(
@@ -25,14 +25,14 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _PLAIN = re.compile(r"(?:u?(?:char|short|int|long)|half|float|double|size_t|bool|ptrdiff_t)(?:2|3|4|8|16)?")
-QUALIFIERS = frozenset(
-    "const restrict volatile global constant local private unsigned signed struct static inline read_only write_only "
-    "read_write register kernel __const".split()
-)
+QUALIFIERS = frozenset({
+    "const", "restrict", "volatile", "global", "constant", "local", "private", "unsigned", "signed", "struct", "static",
+    "inline", "read_only", "write_only", "read_write", "register", "kernel", "__const",
+})  # fmt: skip
 _MOST_TOKENS = 200_000
 
 
-class NotRead(Exception):  # noqa: N818  (no error: the statement is left out)
+class NotRead(Exception):
     """Beyond what is understood here."""
 
 
@@ -175,7 +175,7 @@ def folded(tree: Tree) -> int | None:
     return None
 
 
-_FOLD = {
+_FOLD: dict[str, Callable[[int, int], int | None]] = {
     "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)), "==": lambda a, b: int(a == b),
     "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
     "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b), "+": lambda a, b: a + b, "-": lambda a, b: a - b,

@@ -11,10 +11,8 @@ from autotune.errors import StudyError
 from autotune.study.drafting.proposal import Proposal, Sketch, is_plain, proposed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.terms import Sum
-from autotune.study.types import SCALAR_TYPES, scalar_type
-
-GAP = "TODO"
-"""What stands where the author has to write: as an expression it is refused by its name."""
+from autotune.study.schema import GAP
+from autotune.study.types import scalar_type
 
 _GUESS = "guess"
 _REAL = ("half", "float", "double")
@@ -93,7 +91,9 @@ class _Writer:
         """The whole numbers that are sizes: those not small by name, and those that an extent names."""
         used = {name for extents in self._shapes.values() for extent in extents for name in _words(str(extent))}
         used |= {name for items in self._items.values() for extent in items for name in _words(extent or "")}
-        return [name for name in self._of.whole if name in used or not self._of.is_small(name)]
+        buffers = [one.name for one in self._of.arguments.values() if one.type_name.endswith("*")]
+        read = all(name in self._shapes for name in buffers) and bool(used)
+        return [name for name in self._of.whole if name in used or not (read or self._of.is_small(name))]
 
     def _size_tables(self) -> None:
         of, sizes = self._of, [*self._sizes, *self._of.made]
@@ -205,7 +205,7 @@ class _Writer:
             return
         if access != "in":
             self._outputs.append(one)
-        extents = ", ".join(f'"{extent}"' for extent in shape or [GAP] * int(dimensions[1]))
+        extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,) * int(dimensions[1]))
         name = re.escape(one.name)
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
@@ -222,10 +222,10 @@ class _Writer:
         access, shape = self._access(one), self._shapes.get(one.name)
         if shape is None and any(shapes.indexed(one.name) for shapes in self._of.shapes.values()):
             shape = self._shape_of_indexed()
-        whole = kind in SCALAR_TYPES and kind not in _REAL
+        whole = _is_whole(kind)
         if access in ("out", "inout"):
             self._outputs.append(one)
-        extents = ", ".join(f'"{extent}"' for extent in shape or [GAP])
+        extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
         data, said = self._data(one, kind) if access in ("in", "inout") else ("", "")
         line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{data} }}'
         if shape is None:
@@ -241,7 +241,7 @@ class _Writer:
 
     def _data(self, one: KernelArgument, kind: str) -> tuple[str, str]:
         """Return the key for an input's data, and what is said of it; empty: drawn as all are."""
-        if kind not in SCALAR_TYPES or kind in _REAL:
+        if not _is_whole(kind):
             return "", ""
         shapes = dict(self._shapes)
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
@@ -302,7 +302,7 @@ class _Writer:
         line = f"global = [{', '.join(f'{chr(34)}{extent or GAP}{chr(34)}' for extent in items)}]"
         if None in items:
             self._gap(line, "work-items along each axis, in whole work-groups")
-        elif any(name in _words(str(items)) for name in self._of.made):
+        elif self._of.tuned[entry].inferred:
             self._guess(line, "as many work-items as there are places to write")
         elif self._of.words:
             self._guess(line, "as the defaults want it; look at what the other variants want")
@@ -312,12 +312,14 @@ class _Writer:
         self._add(f"local = [{extents}]")
         if len(self._of.launched) > 1:
             self._add('# when = "..."  # where this launch does not always take place')
-        self._add(f"arguments = [{', '.join(f'{chr(34)}{one.name}{chr(34)}' for one in self._sketch.signatures[entry])}]")
+        self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
             source = self._of.shapes[entry].stencil_of(one.name)
             if source is not None and self._shapes.get(source) == self._shapes.get(one.name) and source != one.name:
                 self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
-                self._add(f'# access = "inout" for {source} and "scratch" for {one.name}: {source} is compared at the end.')
+                self._add(
+                    f'# access = "inout" for {source}, "scratch" for {one.name}: {source} is compared at the end.'
+                )
                 self._add('# repeat = "1000"', f'# swap = [["{source}", "{one.name}"]]')
 
     def _reference(self) -> None:
@@ -328,8 +330,8 @@ class _Writer:
             return
         self._add(
             "",
-            "# What is right: here, what this configuration of the kernel itself gives. Whatever is wrong in all of them",
-            "# goes unnoticed; better are expressions over inputs, scalars and sizes, or a kernel that you trust:",
+            "# What is right: here, what this configuration of the kernel gives itself. What is wrong in all goes",
+            "# unnoticed; better are expressions over inputs, scalars and sizes, or a kernel that you trust:",
             f"# numpy = {{ {', '.join(f'{name} = {chr(34)}...{chr(34)}' for name in names)} }}",
             "[reference]",
         )
@@ -337,6 +339,10 @@ class _Writer:
         self._guess(f"configuration = {{ {values or 'WG = 64'} }}", "the defaults are taken for right")
         if any(_is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
+
+
+def _is_whole(kind: str) -> bool:
+    return is_plain(kind) and scalar_type(kind)[1] not in _REAL
 
 
 def _words(text: str) -> set[str]:
