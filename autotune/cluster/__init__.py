@@ -17,21 +17,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.cluster.address import Address as Address
+    from autotune.cluster.address import SchedulerAway as SchedulerAway
+    from autotune.cluster.address import require_distributed as require_distributed
     from autotune.cluster.evaluator import ClusterEvaluator as ClusterEvaluator
     from autotune.cluster.evaluator import run as run
     from autotune.cluster.roster import Found as Found
     from autotune.cluster.roster import choose as choose
     from autotune.cluster.roster import choose_one as choose_one
     from autotune.cluster.roster import list_devices as list_devices
+    from autotune.cluster.roster import list_models as list_models
     from autotune.cluster.worker import serve as serve
 
 _HOMES = {
     "Address": "address",
     "ClusterEvaluator": "evaluator",
     "Found": "roster",
+    "SchedulerAway": "address",
     "choose": "roster",
     "choose_one": "roster",
     "list_devices": "roster",
+    "list_models": "roster",
+    "require_distributed": "address",
     "run": "evaluator",
     "serve": "worker",
 }

@@ -151,7 +151,7 @@ def _origin(column: object) -> dict[str, Any]:
 
 
 def _integers(values: Iterable[int]) -> str:
-    return ordered([int(value) for value in values])  # NumPy's integers are welcome
+    return f"[{','.join([str(int(value)) for value in values])}]"  # NumPy's integers are welcome
 
 
 def _bounded(error: float) -> float:

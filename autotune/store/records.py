@@ -33,7 +33,8 @@ def now() -> str:
 
 def instant(moment: datetime) -> str:
     """Return an instant as stored: UTC, microseconds always written. One without a zone is taken as UTC."""
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.isoformat(timespec="microseconds")
 
 
