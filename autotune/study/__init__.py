@@ -5,7 +5,7 @@ the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
-    study.py       Study: its tables read and cross-checked
+    study.py       Study: its tables read and cross-checked; checks.py: what its author may not have meant
     access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.drafting import Sketch, candidates, draft, scanned
+    from autotune.study.checks import check_entries, effects, is_builtin
+    from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
-    from autotune.study.study import Parameter, Study, check_entries, effects
+    from autotune.study.study import Parameter, Study
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 
@@ -55,23 +56,24 @@ __all__ = [
     "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates",
     "check_entries", "check_inputs", "check_reference", "confined", "default_choices", "default_configuration",
     "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline",
-    "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices",
-    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers", "scanned", "space_hash",
-    "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
+    "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type",
+    "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers",
+    "scanned", "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
 ]  # fmt: skip
 
 _HOMES = {
     "arguments": "Argument Buffer Image Local Sampler Scalar filled",
     "arrays": "evaluate names_of",
     "access": "confined watched",
-    "drafting": "Sketch candidates draft scanned",
+    "drafting": "Sketch candidates draft scanned struct_bodies",
     "imports": "files_of",
     "includes": "inline",
     "inputs": "PythonCaller check_inputs input_data",
     "plan": "Check Launch Plan Tolerance",
     "problem": "GENERIC_DEVICE Problem made_of",
     "reference": "check_reference expected_data require_numbers",
-    "study": "Parameter Study check_entries effects",
+    "study": "Parameter Study",
+    "checks": "check_entries effects is_builtin",
     "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
     "types": "numpy_type",
     "writing": "toml write_new",

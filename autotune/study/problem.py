@@ -289,6 +289,14 @@ class Problem:
         self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
     ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
         """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
+        try:
+            return self._unrolled(launches, names, padded=padded)
+        except StudyError as error:
+            raise error.at(self.study.path) from None
+
+    def _unrolled(
+        self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool
+    ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
         unrolled = Unrolled(names, self.arguments, self.study.steps)
         unrolled.run(launches, {})
         if not unrolled.order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from autotune.study import library, schema
 from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
 from autotune.study.arrays import names_of
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline, without_comments
+from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.plan import Launch, Loop
@@ -39,9 +39,6 @@ bytes, work-items (0 where the driver does not tell)."""
 
 ReferenceFunction = Callable[..., Mapping[str, Any]]
 """Called with every input array, scalar and size by name; returns the expected array of each output."""
-
-_DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
-_KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ class Study:
     @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = _words(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
+        words = words_of(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
@@ -349,32 +346,6 @@ class Study:
                 raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
 
 
-def check_entries(study: Study) -> None:
-    """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
-    source = without_comments(study.text.source)
-    if "##" in source:  # a macro may put the name together
-        return
-    words, kernels = _words(source, study.text, "options", "defines", "choices", "parameters"), _KERNEL.findall(source)
-    for number, launch, _ in leaves(study.launches):
-        if launch.entry not in words:
-            raise StudyError(
-                f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
-                where=f"{study.path}: launch.{number}.entry",
-                hint=f"it has {', '.join(kernels)}" if kernels else "",
-            )
-
-
-def effects(study: Study) -> Iterator[str]:
-    """Yield a line for each thing that the author may not have meant."""
-    defined = set(_DEFINE.findall(without_comments(study.text.source)))
-    for name in study.sizes:
-        if name in defined and name not in study.defines:
-            yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
-    if study.reference.configuration is not None:
-        yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
-    yield from filter(None, (argument.effect for argument in study.arguments.values()))
-
-
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
     given, plain = dict[str, Any](), dict(arguments)
@@ -386,7 +357,7 @@ def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return given, plain
 
 
-def _words(source: str, text: StudyText, *tables: str) -> set[str]:
+def words_of(source: str, text: StudyText, *tables: str) -> set[str]:
     """Return the words of a source and of tables of a study."""
     return set(re.findall(r"\w+", source + repr([text.table.get(name) for name in tables])))
 

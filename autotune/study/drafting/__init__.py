@@ -13,7 +13,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
 """
 
 from autotune.study.drafting.proposal import Sketch
-from autotune.study.drafting.scanning import candidates, scanned
+from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
 from autotune.study.drafting.writer import draft
 
-__all__ = ["Sketch", "candidates", "draft", "scanned"]
+__all__ = ["Sketch", "candidates", "draft", "scanned", "struct_bodies"]

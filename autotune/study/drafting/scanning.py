@@ -50,9 +50,9 @@ def _scanned_argument(text: str) -> KernelArgument:
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
-    """Return the members of each struct of a text without comments, as C writes them, by tag and by typedef."""
+    """Return the members of each struct of a text, as C writes them, by tag and by typedef."""
     found = {}
-    for tag, body, alias in _STRUCT.findall(text):
+    for tag, body, alias in _STRUCT.findall(without_comments(text)):
         members: list[str] = []
         for statement in filter(str.strip, body.split(";")):
             kind, *names = re.split(r"\s*,\s*", statement.strip())
