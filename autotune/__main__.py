@@ -38,9 +38,9 @@ def _run(words: list[str]) -> None:
         asked = asking.parse(words[1:])
         if asked is not None:
             sys.exit(asking.run(asked))
-    from autotune.cli import app
+    from autotune import cli
 
-    app()
+    cli.run(words)
 
 
 if __name__ == "__main__":

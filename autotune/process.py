@@ -35,6 +35,17 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def python_path() -> dict[str, str]:
+    """Return variables by which another process finds this package where it runs from a checkout, not installed."""
+    from pathlib import Path  # no cold command needs it
+
+    root = Path(__file__).parent.parent
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}
+
+
 def prepare() -> None:
     """Replace the standard streams of this process. Call it once, before anything is opened."""
     # A file opened next would get the number of a closed stream, and what drivers say on stderr would end up in it.

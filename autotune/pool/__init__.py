@@ -4,6 +4,7 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
+    forkserver.py  a prepared process that workers are forks of
     worker.py      its entry; what it does is in ../bench
     tasks.py       what travels through the threads, and what waits for a device
     way.py         long runs make way for what is ready

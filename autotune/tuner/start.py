@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from autotune import __version__
 from autotune.errors import SetupError, WorkerError
 from autotune.model import identity
-from autotune.pool import DeviceEvaluator, Evaluator, Stopped
+from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
 from autotune.store import Store
 from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
@@ -45,12 +45,21 @@ def run(
         devices = request.devices or [request.problem.device]
         try:
             opened: DeviceEvaluator | ReplayEvaluator = DeviceEvaluator(
-                request.problem, devices, request.settings, stop
+                request.problem, devices, _settings(request), stop
             )
         except Stopped:  # while another search had the device: nothing will be asked of it
             opened = ReplayEvaluator(())
         with opened:
             return _search(request, store, opened, stop, on_progress)
+
+
+def _settings(request: Request) -> Settings:
+    """No more builders than trials that may be built."""
+    settings, trials = request.settings, request.budget.trials
+    if settings.builders is not None or trials is None:
+        return settings
+    most = count_builders(request.devices or [request.problem.device], None)
+    return replace(settings, builders=min(most, trials))
 
 
 def _search(
