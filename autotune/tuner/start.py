@@ -19,6 +19,10 @@ from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Request
 from autotune.tuner.result import ProgressCallback, Result
 
+TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
+"""Share of a search's seconds that the samples of one trial may take, and the seconds that they always may. A kernel of
+a tenth of a second on a noisy CPU would be sampled for two, to no end: its rivals are timed again in turns."""
+
 
 def run(
     request: Request,
@@ -54,12 +58,15 @@ def run(
 
 
 def _settings(request: Request) -> Settings:
-    """No more builders than trials that may be built."""
-    settings, trials = request.settings, request.budget.trials
-    if settings.builders is not None or trials is None:
-        return settings
-    most = count_builders(request.devices or [request.problem.device], None)
-    return replace(settings, builders=min(most, trials))
+    """No more builders than trials, and no more precision than a search of these seconds can afford."""
+    settings, budget = request.settings, request.budget
+    if budget.trials is not None and settings.builders is None:
+        most = count_builders(request.devices or [request.problem.device], None)
+        settings = replace(settings, builders=min(most, budget.trials))
+    if budget.seconds is not None:
+        trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
+        settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
+    return settings
 
 
 def _search(
