@@ -152,10 +152,11 @@ def _build(
         print()
         facts(_built_rows(problem, trial, saved))
     if trial.outcome is Outcome.COMPILE_ERROR:
-        kernel = str(problem.study.text.kernel_path)
+        # What no compiler says is between the study and the kernel.
+        where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
         what = "does not build; its log:" if logged else trial.reason
-        raise StudyError(what, where=kernel, detail=trial.build_log)
+        raise StudyError(what, where=where, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {
         **shown_trial,

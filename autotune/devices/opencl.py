@@ -374,7 +374,8 @@ def _plain(data: NDArray[Any]) -> NDArray[Any]:
 def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
 
-    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`.
+    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. What it
+    offers in their place, enqueue_map_image, waits: a queue that is held until a batch is complete does so for ever.
     """
     return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 
