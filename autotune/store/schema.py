@@ -110,7 +110,7 @@ trials = Table(
     _refers("search_id", "searches"),
     _refers("device_id", "devices", empty=True),
     *(field.column() for field in FIELDS),
-    Index("trials_by_search", "search_id", "outcome"),
+    Index("trials_by_search", "search_id", "outcome", "driver", "time_ns"),
     Index("trials_by_configuration", "configuration_hash"),
     Index("trials_by_start", "started"),
 )
@@ -422,4 +422,15 @@ def _service(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings, _service)
+def _counted(connection: Connection) -> None:
+    """How the trials of a search ended, and the fastest of them, by an index alone: for pages over a million trials."""
+    _run(
+        connection,
+        """
+        DROP INDEX trials_by_search;
+        CREATE INDEX trials_by_search ON trials (search_id, outcome, driver, time_ns)
+        """,
+    )
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings, _service, _counted)
