@@ -222,6 +222,8 @@ def _postgres(part: str, folder: Path, count: int, draw: random.Random) -> Row:
         for number in _server(folder):
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(number, 0)  # as long as it can be waited for, PostgreSQL takes it to be alive
         place.machines.wait_for(lambda: not _server(folder))
         time.sleep(draw.uniform(0.1, 1))
         again.append(postgres.start(folder))
