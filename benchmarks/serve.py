@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ def fill(database: str) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield URL, token and process number of a server with 500 trials stored."""
+    """Yield URL, token and process number of a server with 501 trials stored."""
     database = str(folder / "a.db")
     fill(database)
     words = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={database}"]
@@ -71,6 +72,8 @@ def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
         if found := re.search(r"token=(\S+)", line):
             token = found[1]
             break
+    drain = threading.Thread(target=server.stderr.read, daemon=True)
+    drain.start()  # a full pipe would stop it
     try:
         yield url, token, server.pid
     finally:
