@@ -126,8 +126,7 @@ class Watch(threading.Thread):
 
 def running(url: str, token: str) -> str | None:
     """Return the search that runs."""
-    home = Server(url, token, cache=False)._json("GET", "/v1/home")
-    return next((str(one["id"]) for one in home["running"]), None)
+    return next((str(one["id"]) for one in Server(url, token, cache=False).home()["running"]), None)
 
 
 def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
