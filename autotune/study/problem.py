@@ -192,7 +192,9 @@ class Problem:
         requires = self.study.requires
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
-            raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
+            what = f"{self.device.name} lacks {', '.join(missing)}{did_you_mean(missing[0], self.device.extensions)}"
+            hint = "choose another device with --device (autotune devices lists them)"
+            raise DeviceError(what, where=f"study {self.study.name}", hint=hint)
         images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
         if images and not self.device.images:
             what = f"{self.device.name} has no images: {', '.join(images)} cannot be made there"
