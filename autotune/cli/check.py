@@ -27,8 +27,7 @@ from autotune.cli.result import rates_text, timing_text
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
-from autotune.reports.fresh import save_build
-from autotune.reports.told import trial_json
+from autotune.reports import save_build, trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference
 from autotune.text import parse_choices, parse_size
 

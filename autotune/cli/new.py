@@ -13,7 +13,7 @@ from autotune import devices, text
 from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError, WorkerError
-from autotune.reports.fresh import inspect
+from autotune.reports import inspect
 from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
 
 
