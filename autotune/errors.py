@@ -32,8 +32,10 @@ class AutotuneError(Exception):
         return f"{line}; {self.hint}" if self.hint else line
 
     def at(self, where: str) -> "AutotuneError":
-        """Return this error, placed at `where` (outermost first: file, then key)."""
-        self.where = f"{where}: {self.where}" if self.where else where
+        """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""
+        known, place = (text.removeprefix("./") for text in (self.where, where))
+        if known != place and not known.startswith(f"{place}: "):
+            self.where = f"{where}: {self.where}" if self.where else where
         return self
 
 

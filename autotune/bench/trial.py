@@ -19,7 +19,7 @@ from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_p
 from autotune.bench.report import Fault, Limits, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
-from autotune.bench.verify import Checker, Verdict
+from autotune.bench.verify import Checker, Verdict, is_unwritten
 from autotune.devices import Session
 from autotune.model import PACE, Measurement, Outcome
 from autotune.ranking import median
@@ -43,7 +43,8 @@ class Bench:
         self._session = session
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected, inputs)
-        self._rules = rules
+        self._rules = replace(rules, budget_s=min(rules.budget_s, rules.trial_s))
+        self._final_rules = rules
         self._limits = limits
         self._announce = announce
         self._watch = Stopwatch()
@@ -115,8 +116,13 @@ class Bench:
         for guarded in built.buffers:
             if guarded.buffer.name in plan.outputs:
                 guarded.pull(self._session)
-                outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
-                self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
+                buffer = guarded.buffer
+                extents = (*buffer.allocate, *buffer.data_shape[len(buffer.shape) :])
+                whole = np.empty(extents, numpy_type(buffer.type)[0])
+                self._session.read(guarded.whole, whole, guarded.start)
+                outputs[buffer.name] = np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
+                if buffer.access == "out" and is_unwritten(outputs[buffer.name]):
+                    raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {buffer.name}")
         outputs |= self._checker.values(built.buffers, plan.checks)
         verdict = self._checker.check(built.buffers, {})
         self.refresh()
@@ -131,7 +137,7 @@ class Bench:
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
         for by a report. Raises Fault where the device is lost.
         """
-        return Finals(self, self._rules).run(plans, self._limits.run_s(best_ns), budget_s)
+        return Finals(self, self._final_rules).run(plans, self._limits.run_s(best_ns), budget_s)
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autotune import devices, text, tuner
-from autotune.bench import FIRST_S, EndToEnd, Limits
+from autotune.bench import FIRST_S, EndToEnd
 from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
@@ -25,6 +26,7 @@ from autotune.cli.options import (
     load_study,
     parse_fix,
     parse_sizes,
+    settings_of,
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
@@ -99,8 +101,7 @@ def compare_values(
     wanted = parse_sizes(sizes, tuned)
     choices = parse_choices(choice or [], tuned.choices)
     chosen = _devices(device, by)
-    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
-    settings = Settings(limits=limits, allow_python=allow_python)
+    settings = settings_of(run_limit, allow_python)
     with Store.open(database) as store:
         search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
@@ -108,7 +109,7 @@ def compare_values(
         )
     extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
     if as_json:
-        write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [_extra_json(x) for x in extras]})
+        write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [asdict(extra) for extra in extras]})
     else:
         _print(cells, extras, costs, by)
     if chart is not None:
@@ -255,7 +256,3 @@ def _cell_json(cell: compare.Cell) -> dict[str, Any]:
         "reason": cell.reason,
         "best": trial_json(cell.problem, cell.best) if cell.problem is not None else None,
     }
-
-
-def _extra_json(extra: charts.Extra) -> dict[str, Any]:
-    return {"label": extra.label, "size": extra.size, "time_ns": extra.time_ns}

@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
+from autotune.bench import BUILD_S, Limits
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
+from autotune.pool import Settings
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
-from autotune.text import did_you_mean, pairs, parse_size
+from autotune.text import did_you_mean, pairs, parse_duration, parse_size
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -94,6 +96,13 @@ PythonOption = Annotated[
 ]
 
 
+def settings_of(run_limit: str, allow_python: bool, build_limit: str = f"{BUILD_S:g}s") -> Settings:
+    """Return what `--run-limit`, `--allow-python` and `--build-limit` ask of an evaluator. Raises UsageError."""
+    build_s = parse_duration(build_limit, where="--build-limit")
+    limits = Limits(build_s=build_s, first_s=parse_duration(run_limit, where="--run-limit"))
+    return Settings(limits=limits, allow_python=allow_python)
+
+
 def load_study(name: str) -> Study:
     """Return the study of that name or path; say on stderr which bundled one it hides. Raises StudyError."""
     text = find_study(name)
@@ -144,7 +153,7 @@ def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
     for name in problem.study.unused:
         warn(f"nothing uses the parameter {name}: neither the kernel nor a launch, argument, define or option")
-    for line in effects(problem.study):
+    for line in effects(problem):
         warn(line)
     if problem.moved:
         moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())

@@ -3,7 +3,9 @@
     address.py     where the scheduler is, whom it may be; what of Dask's own settings matter here
     travel.py      what goes from machine to machine: versions, devices, a problem with all its files
     roster.py      which devices a cluster has, and which of them may serve a search
-    fleet.py       the search's side: claims devices, sends trials, takes in what comes back
+    fleet.py       the search's side: stays connected, and sees who is there
+    claims.py      the devices that it has; flights.py: what they run for it, and what comes back
+    lost.py        what Dask raises where a connection is gone
     evaluator.py   ClusterEvaluator: the Evaluator over a fleet; `run` starts a search on it
     tasks.py       what Dask runs on its workers
     post.py        a device's side: one search at a time holds it, with a whole evaluator beside the GPU
