@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.samplers import Proposer
-from autotune.samplers.bayes import BayesSampler, aligned, maximin, stale
+from autotune.samplers.bayes import BayesSampler, aligned, maximin
 from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, leave_one_out, variance
 from autotune.samplers.posterior import Posterior, log_expected_improvement
@@ -228,15 +228,6 @@ def test_many_in_flight_start_as_one_by_one_and_stay_aligned() -> None:
     asked = [proposer.ask() for _ in range(16)]
     assert asked[:8] == [trial.configuration for trial in search(HERE, 8, seed=3)]
     assert all(configuration["x"] >= 8 for configuration in asked)
-
-
-def test_what_is_hardly_faster_does_not_count_as_better() -> None:
-    codec = Codec(SPACE)
-    history = History(codec)
-    times = [500, 400, 410, 399, 398, 700]
-    pairs = zip(map(SPACE.configuration, range(6)), times, strict=True)
-    history.update(study_of([Trial(one, Outcome.OK, measurement=Measurement((time,))) for one, time in pairs], codec))
-    assert stale(history) == 4
 
 
 def test_needs_far_fewer_trials_than_random() -> None:

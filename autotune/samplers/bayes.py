@@ -15,7 +15,7 @@ from autotune.model import Value
 from autotune.samplers.base import Fixed, RowSampler, one_thread
 from autotune.samplers.features import Features
 from autotune.samplers.registry import Donors
-from autotune.samplers.rows import Codec, History, State
+from autotune.samplers.rows import Codec, State
 from autotune.space import Space
 
 if TYPE_CHECKING:
@@ -36,12 +36,6 @@ NEAR = 2
 
 NEAR_POOL = 4_000
 """Of a large space at most so many of those, by lot."""
-
-STALE_DOUBT, MOST_DOUBT = 0.1, 4.0
-"""Cold, each trial without a better configuration adds so much to the factor of the deviations, up to the second."""
-
-BETTER = 0.99
-"""Of the best time; what is less faster does not count as better."""
 
 DOUBT = 4
 """With transfer, every so manyth proposal comes from a model that never heard of other devices."""
@@ -118,8 +112,7 @@ class BayesSampler(RowSampler):
             model, near = self._informed, turn % 2 == 1
         model.update(self.history)
         found = self._near(model, fixed, rng) if near else None
-        doubt = 1.0 if self._informed else min(1.0 + STALE_DOUBT * stale(self.history), MOST_DOUBT)
-        return self._promising(model, model.rows, fixed, doubt) if found is None else found
+        return self._promising(model, model.rows, fixed) if found is None else found
 
     def _misled(self) -> bool:
         """True where the donors' trials make the model foretell the trials here worse than without them."""
@@ -145,15 +138,12 @@ class BayesSampler(RowSampler):
             rows = np.flatnonzero((self._table != self._table[best]).sum(axis=1) <= NEAR)
         return self._promising(model, rows, fixed)
 
-    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed, doubt: float = 1.0) -> int | None:
-        """Of these rows the allowed one with the most expected improvement; None where none is allowed.
-
-        `doubt` multiplies the deviations that the model gives.
-        """
+    def _promising(self, model: Surrogate, rows: Rows, fixed: Fixed) -> int | None:
+        """Of these rows the allowed one with the most expected improvement; None where none is allowed."""
         rows = rows[self.allowed(rows, fixed)]
         if not len(rows):
             return None
-        return int(rows[model.log_improvement(rows, model.to_beat, doubt).argmax()])
+        return int(rows[model.log_improvement(rows, model.to_beat).argmax()])
 
     def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
         """While everything fails: as far as can be from what has failed."""
@@ -181,15 +171,6 @@ class BayesSampler(RowSampler):
             return 0.0
         chosen = rows[np.argsort(-model.log_improvement(rows, model.best))[:trials]]
         return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))
-
-
-def stale(history: History) -> int:
-    """Finished trials, in the order asked, after the last that was clearly better than all before it."""
-    states = history.states
-    times = np.where(states == State.TIMED, history.times, np.inf)[states != State.RUNNING]
-    best = np.minimum.accumulate(times)
-    better = np.flatnonzero(best[1:] < best[:-1] * BETTER) + 1
-    return len(times) - 1 - int(better[-1] if len(better) else 0)
 
 
 def maximin(points: Floats, count: int) -> list[int]:

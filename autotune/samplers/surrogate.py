@@ -210,13 +210,9 @@ class Surrogate:
         mean, deviation = self._posterior.moved(candidates).predict(self._filled)
         return mean + expected / self.scale, deviation
 
-    def log_improvement(self, rows: Rows, below: float, doubt: float = 1.0) -> Floats:
-        """Logarithms of how far each of some rows (n,) is expected to come below a scaled log time.
-
-        `doubt` multiplies the deviations of the prediction.
-        """
-        mean, deviation = self.predict(rows)
-        return log_expected_improvement(mean, doubt * deviation, below)
+    def log_improvement(self, rows: Rows, below: float) -> Floats:
+        """Logarithms of how far each of some rows (n,) is expected to come below a scaled log time."""
+        return log_expected_improvement(*self.predict(rows), below)
 
     def _at(self, rows: Rows) -> Rows | None:
         """Where rows stand among the candidates; None where one is not among them."""
