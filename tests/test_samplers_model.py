@@ -223,13 +223,6 @@ def test_the_start_prefers_whole_warps() -> None:
 # the sampler ------------------------------------------------------------------------------------------
 
 
-def test_many_in_flight_start_as_one_by_one_and_stay_aligned() -> None:
-    proposer = Proposer(SPACE, "bayes", seed=3)
-    asked = [proposer.ask() for _ in range(16)]
-    assert asked[:8] == [trial.configuration for trial in search(HERE, 8, seed=3)]
-    assert all(configuration["x"] >= 8 for configuration in asked)
-
-
 def test_needs_far_fewer_trials_than_random() -> None:
     needed = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(5)]
     assert np.median(needed) < len(SPACE) / 6

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 START = 8
 """Configurations spread over the space before there is a model."""
 
-DESIGNED = 64
-"""More of them for what is asked for while all is in flight: at most so many in all."""
-
 START_POOL = 400
 """They are chosen among so many random ones: of a whole space only its corners would be."""
 
@@ -81,13 +78,13 @@ class BayesSampler(RowSampler):
 
     def _from_start(self, fixed: Fixed) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
-        asked, in_flight = len(self.history), int((self.history.states == State.RUNNING).sum())
+        in_flight = int((self.history.states == State.RUNNING).sum())
         if self._informed is not None:
             if (self.history.states == State.TIMED).any():
                 return None
             start = self._informed.expected_best(START_POOL)
-        elif asked + in_flight < START or asked == in_flight:
-            # What is in flight leaves the model behind: it starts so much earlier, but not before the first result.
+        elif len(self.history) + in_flight < START:
+            # What is in flight leaves the model behind: it starts so much earlier, not to be late.
             start = self._design()
         else:
             return None
@@ -99,7 +96,7 @@ class BayesSampler(RowSampler):
         if self._start is None:
             rows = self.space.sample(np.random.default_rng(self.seed), START_POOL)
             rows = rows[aligned(self.space, rows)]
-            self._start = rows[maximin(self._features.of_rows(rows), DESIGNED)]
+            self._start = rows[maximin(self._features.of_rows(rows), START)]
         return self._start
 
     def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:

@@ -56,7 +56,7 @@ class View(Protocol):
 class ColdView:
     """Nothing is known but the space."""
 
-    first_fit = 4
+    first_fit = 8
     scale: float | None = None
     least_cap = 0.0
 
