@@ -11,7 +11,8 @@ import pytest
 from autotune.errors import StudyError
 from autotune.study import Argument, Buffer, Image, Local, Sampler, Scalar, numpy_type
 from autotune.study.arguments import KINDS, Members
-from autotune.study.schema import ArgumentTable, Scope
+from autotune.study.schema import ArgumentTable
+from autotune.study.scope import Scope
 
 NAMES = {"N": 5, "T": "float", "WG": 4}
 TABLES: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from autotune.errors import StudyError
 from autotune.study.drafting.proposal import Proposal, Sketch, is_plain, proposed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.terms import Sum
-from autotune.study.schema import GAP
+from autotune.study.scope import GAP
 from autotune.study.types import scalar_type
 
 _GUESS = "guess"
