@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from autotune.identity import ProblemKey, canonical, digest, key_columns
 from autotune.model import DeviceInfo
-from autotune.store import Store
+from autotune.store import Store, standings
 from autotune.store.records import device_columns, instant, ordered
 from autotune.study import default_choices, default_size, find_study, parameter_values, space_hash
 
@@ -184,6 +184,13 @@ def make(path: Path, trials: int, seed: int = 0) -> None:
         maker.problem(study, info, size, max(1, each), parts=3 if place % 7 == 0 and each > 30 else 1)
     connection.execute("COMMIT")
     connection.close()
+    summarise(path)
+
+
+def summarise(path: Path) -> None:
+    """Make the summary that look-ups and pages read, which a search writes as it goes."""
+    with Store.open(str(path)) as store, store._writing() as writing:
+        standings.build(writing)
 
 
 PAGES = (

@@ -25,7 +25,7 @@ from autotune.store import Submission
 from tests.stored import DEVICE
 
 TOLD = {
-    "devices": [{"number": "0", "fingerprint": DEVICE.fingerprint, "queue": "u0", "facts": asdict(DEVICE)}],
+    "devices": [{"queue": "u0", "facts": asdict(DEVICE)}],
     "amiss": [],
 }
 UPLOAD: dict[str, Any] = {

@@ -96,6 +96,23 @@ def test_several_sizes_are_searched_and_covered(replayed: None) -> None:
         assert nearest["mean_loss"] <= nearest["worst_loss"]
 
 
+def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replayed: None, folder: Path) -> None:
+    (folder / "twice.toml").write_text(STUDY.replace('name = "saxpy"', 'name = "twice"'))
+    never = STUDY.replace('name = "saxpy"', 'name = "never"')
+    (folder / "never.toml").write_text(never + '[[constraints]]\nrequire = "N < 64"\n')
+    words = ("search", "./saxpy.toml", "./never.toml", "./twice.toml", "--sizes", "100,1000", "--trials", "9")
+    result = run(*words, code=2)
+    assert "N < 64" in one_error(result)
+    lines = [line.split() for line in result.stdout.splitlines()[2:8]]
+    assert [(line[0], line[1], line[-1] != "searched") for line in lines] == [
+        ("saxpy", "N=100", True), ("saxpy", "N=1000", True), ("never", "N=100", False), ("never", "N=1000", False),
+        ("twice", "N=100", True), ("twice", "N=1000", True),
+    ]  # fmt: skip
+    assert "9 new trials in " in result.stdout
+    assert "longer" in result.stdout
+    assert "autotune search ./saxpy.toml ./never.toml ./twice.toml --sizes 100,1000\n" in result.stdout
+
+
 def test_a_bad_list_is_one_error(replayed: None) -> None:
     for words, said in (
         (("search", "./saxpy.toml", "--sizes", "nope"), "no list of sizes named 'nope'"),

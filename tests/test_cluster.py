@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sqlite3
@@ -18,7 +19,7 @@ from autotune.errors import DeviceError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
-from tests.machines import Machines, kill, may_have_networks
+from tests.machines import ROOT, Machines, kill, may_have_networks
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
@@ -216,6 +217,33 @@ def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_
             assert all(f'"host":"{host}"' in place for (place,) in places)
 
 
+@pytest.mark.gallery
+def test_every_study_is_searched_on_every_model(machines: Machines, tmp_path: Path) -> None:
+    study = made(tmp_path, range(1, 11), range(1, 4))
+    other = tmp_path / "other.toml"
+    other.write_text(study.read_text().replace('name = "waits"', 'name = "other"'))
+    machines.scheduler()
+    serve(machines, 1)
+    serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
+    database = tmp_path / "a.db"
+    asked = (str(study), str(other), "--sizes", "64,128", "-d", "all", "--trials", "24", *RANDOM)
+    output, errors = finish(machines.search(*asked, database=database))
+    assert "on NumPy (tests-numpy-1cu-1g), Other (tests-other-1cu-1g) within 24 trials for each model" in errors
+    assert "48 new trials in " in output
+    assert f"-d all --sizes 64,128 --db {database} --on {machines.address}" in output
+    query = (
+        "SELECT study, device, count(*), count(DISTINCT configuration_hash), min(trials.environment) FROM trials "
+        "JOIN searches ON searches.id = search_id JOIN problems ON problems.id = problem_id GROUP BY problems.id"
+    )
+    found = rows(database, query)
+    assert sorted((name, device) for name, device, *_ in found) == sorted(
+        2 * [(name, device) for name in ("waits", "other") for device in ("tests-numpy-1cu-1g", "tests-other-1cu-1g")]
+    )
+    assert all(trials == distinct == 6 for _, _, trials, distinct, _ in found)
+    if machines.apart:
+        assert all(("machine-2" in place) == ("other" in device) for _, device, *_, place in found)
+
+
 def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path) -> None:
     study = made(tmp_path, [7], [3])
     refused = machines.search(str(study), database=tmp_path / "a.db")
@@ -232,6 +260,33 @@ def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path)
     _, errors = asked.communicate(timeout=100)
     assert asked.returncode == 2
     assert "no device 'h200' in the cluster; choose with -d: tests-numpy-1cu-1g (NumPy)" in errors
+
+
+@pytest.mark.gallery
+def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastapi", reason="pip install '.[serve]'")
+    from autotune.service.client import Server, ServerRefuses
+    from tests.test_serve import started
+
+    study = made(tmp_path, range(1, 11), range(1, 5))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))
+    with Machines(tmp_path, apart=False) as machines:
+        machines.scheduler()
+        with started(tmp_path, "--on", machines.address) as (_, url, token):
+            server = Server(url, token, cache=False, tell=lambda _: None)
+            with pytest.raises(ServerRefuses, match="the server has no device to search on; "):
+                server.submit(study)
+            serve(machines, 1)
+            serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
+            asked = {"budget": {"trials": 8}, "sampler": "random", "seed": 1}
+            both = [server.submit(study, device=device, **asked) for device in ("tests-numpy-1cu-1g", "other")]
+            assert len({one["queue"] for one in both}) == 2
+            for one in both:
+                ended = server.wait(one["id"])
+                assert ended["state"] == "done", ended["reason"]
+                assert ended["outcomes"].keys() <= {"ok", "stopped"}
+            whole = rows(tmp_path / "a.db", "SELECT count(DISTINCT configuration_hash) FROM trials GROUP BY search_id")
+            assert whole == [(8,), (8,)]
 
 
 def certificate(folder: Path, name: str) -> Path:

@@ -66,7 +66,7 @@ class Playing(Cluster):
 
     async def connect(self) -> Cluster:
         if self.status != "running":
-            raise SetupError("no scheduler answers (test)")
+            raise cluster.SchedulerAway("no scheduler answers (test)")
         self.connected += 1
         return self
 
@@ -182,11 +182,11 @@ def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) 
 def test_a_bound_that_is_set_is_told_from_one_that_was_lowered(problem: Problem, said: Said) -> None:
     with Playing(1).evaluator(problem, said) as evaluator:
         run_all(evaluator)
-        epoch, best_ns = evaluator._fleet.bound
+        epoch, best_ns = evaluator._fleet.flights.bound
         evaluator.best_ns = best_ns
-        assert evaluator._fleet.bound == (epoch, best_ns)
+        assert evaluator._fleet.flights.bound == (epoch, best_ns)
         evaluator.best_ns = None
-        assert evaluator._fleet.bound == (epoch + 1, None)
+        assert evaluator._fleet.flights.bound == (epoch + 1, None)
 
 
 def test_a_device_that_differs_is_named_once(said: Said) -> None:

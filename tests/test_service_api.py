@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autotune.study import find_study, problem_key, space_hash
-from tests.serving import SMALL, UPLOAD, Client, serving
+from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
@@ -164,6 +164,18 @@ def test_one_search_at_a_time_and_the_rest_know_their_place(client: Client) -> N
     for search in searches:
         assert ended(client, search)[1]["state"] == "done"
     assert {one.uuid for one in client.work.begun} == set(searches)
+
+
+def test_what_joins_a_cluster_is_found_and_its_queue_worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.state._LATELY_S", 0.0)
+    here = TOLD["devices"]
+    monkeypatch.setitem(TOLD, "devices", [])
+    with serving(tmp_path, on="tcp://127.0.0.1:8786") as client:
+        assert submit(client).json()["error"] == "the server has no device to search on"
+        monkeypatch.setitem(TOLD, "devices", here)
+        client.work.ends = True
+        assert ended(client, submit(client).json()["id"])[1]["state"] == "done"
+        assert client.work.asked[0]["on"] == "tcp://127.0.0.1:8786"
 
 
 def test_stopping_what_waits_and_what_runs(client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated
@@ -28,7 +28,6 @@ from autotune.cli.options import (
     SeedOption,
     ServerOption,
     SizeOption,
-    StudyArgument,
     load_study,
     parse_configuration,
     parse_fix,
@@ -40,15 +39,19 @@ from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
-from autotune.reports.told import as_json
+from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
-from autotune.study import Problem
+from autotune.store import shown
+from autotune.study import Problem, Study
 from autotune.text import parse_choices, parse_size
 from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
 
 
 def search(
-    study: StudyArgument = "sgemm",
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STUDY...", help="Names of studies, or paths of their files; sgemm by default."),
+    ] = None,
     device: DeviceOption = None,
     size: SizeOption = None,
     sizes_: Annotated[
@@ -98,6 +101,9 @@ def search(
     together (40 seconds for each where nothing is given), and every size has a second turn where they allow it.
     SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
 
+    Several studies are searched one after another within one budget. With --on and -d all, all models of the cluster
+    are searched at the same time, each in searches of its own with a budget of its own.
+
     \b
     Examples:
       autotune search
@@ -105,11 +111,16 @@ def search(
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
       autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
       autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
+      autotune search sgemm conv2d --sizes ladder --on tcp://head:8786 -d all
     """
+    studies = list(dict.fromkeys(studies or ["sgemm"]))
+    study = studies[0]
     if size and sizes_:
         raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
     budget = _budget(trials, timeout, until_stale, _gain(until_gain, sampler))
     if server is not None:
+        if len(studies) > 1:
+            raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
         at = remote.server_at(server, database)
         asked = {
             "device": device,
@@ -128,52 +139,58 @@ def search(
         }
         remote.search(at, study, asked, as_json_)
         return
-    tuned = load_study(study)
-    several = parse_sizes(sizes_, tuned) if sizes_ else []
-    sizes = several[0] if several else parse_size(size or [], tuned.sizes)
-    choices = parse_choices(choice or [], tuned.choices)
-    fixed = parse_fix(fix, tuned)
     limits = Limits(
         build_s=text.parse_duration(build_limit, where="--build-limit"),
         first_s=text.parse_duration(run_limit, where="--run-limit"),
     )
+    tuned = [load_study(one) for one in studies]
     run: Callable[..., Result] = tuner.run
     if on is None:
-        chosen, again = _devices(device), ""
+        models, again = [_devices(device)], ""
     else:
         address = cluster.Address.parse(on)
-        chosen, again = [cluster.choose_one(address, device)], f" --on {shlex.quote(on)}"
+        models, again = [[one] for one in _models(address, device)], f" --on {shlex.quote(on)}"
         run = partial(cluster.run, address=address, most=at_most)
-    problem = Problem(tuned, sizes, choices, chosen[0], fix=fixed)
-    starts = [parse_configuration([text], tuned, problem.default, "--start") for text in start or ()]
-    for configuration in starts:
-        problem.plan(configuration)  # raises SpaceError with the constraint it breaks
-    if not several:
-        _announce(problem, len(chosen))
-    settings = Settings(limits=limits, allow_python=allow_python)
-    request = Request(
-        problem,
-        chosen,
-        database,
-        sampler,
-        seed,
-        budget,
-        starts,
-        retry_failed=retry_failed,
-        fresh=fresh,
-        cold=cold,
-        settings=settings,
-    )
-    if several:
-        problems = [problem, *(Problem(tuned, one, choices, chosen[0], fix=fixed) for one in several[1:])]
+
+    def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
+        choices, fixed = parse_choices(choice or [], of.choices), parse_fix(fix, of)
+        wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size or [], of.sizes)]
+        problems = [Problem(of, one, choices, chosen[0], fix=fixed) for one in wanted]
+        starts = [parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
+        for configuration in starts:
+            problems[0].plan(configuration)  # raises SpaceError with the constraint it breaks
+        request = Request(
+            problems[0],
+            chosen,
+            database,
+            sampler,
+            seed,
+            budget,
+            starts,
+            retry_failed=retry_failed,
+            fresh=fresh,
+            cold=cold,
+            settings=Settings(limits=limits, allow_python=allow_python),
+        )
+        return sizes_command.Part(name, [replace(request, problem=one) for one in problems])
+
+    parts = [[part(of, name, chosen) for of, name in zip(tuned, studies, strict=True)] for chosen in models]
+    if sizes_ or len(studies) > 1 or len(models) > 1:
         if not (trials or timeout or until_stale or until_gain):
-            request = replace(request, budget=Budget(seconds=DEFAULT_SECONDS * len(problems)))
-        sizes_command.search(request, problems, study, database, as_json=as_json_, run=run, on=again)
+            budget = Budget(seconds=DEFAULT_SECONDS * sum(len(one.requests) for one in parts[0]))
+        given = {"-d": [device] if device else [], "--sizes": sizes_, "--size": size, "--choice": choice}
+        given["--db"] = [shown(database)] if database is not None else []
+        words = [word for option, texts in given.items() for text in texts or () for word in (option, text)]
+        typed = shlex.join(["autotune", "search", *studies, *words]) + again
+        sizes_command.search(parts, budget, database, as_json=as_json_, run=run, on=again, again=typed)
         return
+    (request,) = parts[0][0].requests
+    problem = request.problem
+    _announce(problem, len(models[0]))
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = run(request, stop, on_progress=report)
     if as_json_:
-        write_json(as_json(result))
+        write_json(result_json(result))
     else:
         print_result(result, study, database, again)
     if result.reason == "interrupted":
@@ -196,6 +213,13 @@ def _nothing_passed(result: Result, study: str) -> AutotuneError:
         return AutotuneError("no configuration passed", hint=hint)
     kernel = str(result.problem.study.text.kernel_path)
     return StudyError(f"no configuration builds: {example.reason}", where=kernel, hint=hint, detail=example.build_log)
+
+
+def _models(address: cluster.Address, selector: str | None) -> list[DeviceInfo]:
+    """The models of a cluster to search on: every one for `all`."""
+    if selector is not None and selector.strip().lower() == "all":
+        return cluster.choose(address, selector)
+    return [cluster.choose_one(address, selector)]
 
 
 def _devices(selector: str | None) -> list[DeviceInfo]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from autotune import text
-from autotune.cli.options import DatabaseOption, PythonOption
-from autotune.cli.output import say
+from autotune import cluster, text
+from autotune.cli.options import DatabaseOption, OnOption, PythonOption
+from autotune.cli.output import say, warn
 from autotune.errors import SetupError
 
 
@@ -33,6 +34,7 @@ def serve(
     ] = None,
     longest: Annotated[str, typer.Option(metavar="4h", help="How long a search may take.")] = "4h",
     allow_python: PythonOption = False,
+    on: OnOption = None,
     database: DatabaseOption = None,
 ) -> None:
     """Serve searches, results and pages over HTTP, to this machine or, with tokens and TLS, to a team.
@@ -45,6 +47,7 @@ def serve(
       autotune serve
       autotune token add ann --role run --expires 90d
       autotune serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+      autotune serve --on tls://head:8786
     """
     try:
         from autotune.service import Config, Limits, Service
@@ -56,9 +59,13 @@ def serve(
         database, host, port, certificate, key, behind_proxy, tuple(host_name or ()), allow_python, limits=limits
     )
     if name is not None:
-        from dataclasses import replace
-
         config = replace(config, name=name)
+    if on is not None:
+        cluster.require_distributed()
+        address = cluster.Address.parse(on)
+        if address.is_open:
+            warn(f"{address} is not encrypted: whoever reaches its port runs programs on every worker")
+        config = replace(config, on=str(address))
 
     def begun(url: str, service: Service) -> None:
         say(f"serving {service.store.where} at {url}")

@@ -1,12 +1,13 @@
-"""`autotune search --sizes`: several sizes in one go, and one summary."""
+"""`autotune search` of several sizes or studies, or on every model of a cluster: one summary of all."""
 
 from __future__ import annotations
 
 import shlex
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 
 import typer
 
@@ -15,78 +16,165 @@ from autotune.cli import interrupt, progress
 from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.errors import AutotuneError
-from autotune.model import Trial
+from autotune.model import DeviceInfo, Trial
 from autotune.ranking import speedup
-from autotune.reports.told import as_json as result_json
+from autotune.reports import result_json
 from autotune.study import Problem
-from autotune.tuner import ProgressCallback, Request, Result, Turn, run_sizes
+from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, run_sizes
+
+_POLL_S = 0.2
+
+
+@dataclass
+class Part:
+    """A study on a device at one size or several, and what was found at each; `study` is how it was typed."""
+
+    study: str
+    requests: Sequence[Request]
+    found: dict[int, Result] = field(default_factory=dict)
+    failure: AutotuneError | None = None
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The study at each size."""
+        return [request.problem for request in self.requests]
+
+    @property
+    def device(self) -> DeviceInfo:
+        """The device, or what stands for its model."""
+        return self.requests[0].problem.device
+
+    def rows(self) -> Iterator[tuple[Problem, Result | None]]:
+        """Yield each size with what was found there."""
+        for place, problem in enumerate(self.problems):
+            yield problem, self.found.get(place)
 
 
 def search(
-    request: Request,
-    problems: Sequence[Problem],
-    study: str,
+    models: Sequence[Sequence[Part]],
+    budget: Budget,
     database: str | None,
     *,
     as_json: bool,
     run: Callable[..., Result] = tuner.run,
     on: str = "",
+    again: str = "",
 ) -> None:
-    """Search all problems within the request's budget, print what was found for each, and set the exit code.
+    """Search all parts within a budget for each model, print what was found, and set the exit code.
 
-    `run` is what each is searched by, `on` the option that says so in the commands to type next.
+    Models are searched at the same time, the parts of one after another. `run` is what each problem is searched by,
+    `on` the option that says so in the commands to type next, `again` the command that searches several parts longer.
     """
-    requests = [replace(request, problem=problem, start=_valid(request, problem)) for problem in problems]
-    _announce(request, problems)
-    found: dict[int, Result] = {}
-    failure: AutotuneError | None = None
+    parts = [part for model in models for part in model]
+    _announce(models, budget)
     begun = time.monotonic()
-    with ExitStack() as shows, interrupt.stopping() as stop:
+    with interrupt.stopping() as stop:
+        if len(models) == 1:
+            _work(models[0], budget, stop, run, alone=True)
+        else:
+            workers = [
+                threading.Thread(target=_work, args=(model, budget, stop, run), daemon=True, name="autotune-model")
+                for model in models
+            ]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                while worker.is_alive():
+                    worker.join(_POLL_S)
+        interrupted = stop.is_set()
+    if as_json:
+        write_json(
+            {"interrupted": interrupted, "sizes": [_json(*row) for part in parts for row in part.rows()]},
+        )
+    else:
+        _print(parts, database, time.monotonic() - begun, on, again)
+    if interrupted:
+        raise typer.Exit(130)
+    _require_found(parts)
 
-        def turn(of: Turn) -> ProgressCallback:
+
+def _work(
+    parts: Sequence[Part], budget: Budget, stop: threading.Event, run: Callable[..., Result], alone: bool = False
+) -> None:
+    """Search the parts of one model: what one leaves of its share of the budget, the next ones have.
+
+    A part that fails is no reason to leave out those after it.
+    """
+    trials, begun, left = budget.trials, time.monotonic(), sum(len(part.requests) for part in parts)
+    for part in parts:
+        share = len(part.requests) / left
+        left -= len(part.requests)
+        seconds = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - begun)) * share
+        own = replace(budget, trials=None if trials is None else round(trials * share), seconds=seconds)
+        if not stop.is_set():
+            _search(part, own, stop, run, alone, several=len(parts) > 1)
+        if trials is not None:
+            trials -= sum(result.trials for result in part.found.values())
+
+
+def _search(
+    part: Part, budget: Budget, stop: threading.Event, run: Callable[..., Result], alone: bool, several: bool
+) -> None:
+    requests = [replace(one, budget=budget, start=_valid(one)) for one in part.requests]
+    with ExitStack() as shows:
+
+        def turn(of: Turn) -> ProgressCallback | None:
             shows.close()
-            say(_turn(of, len(problems)))
-            return shows.enter_context(progress.show(stderr(), of.request.problem.flops))
+            name = f"{part.study} " if several or not alone else ""
+            place = f" on {part.device.name}" if not alone else ""
+            say(f"{name}{_turn(of, len(requests))}{place}")
+            flops = of.request.problem.flops
+            shown: AbstractContextManager[ProgressCallback | None] = (
+                progress.show(stderr(), flops) if alone else nullcontext()
+            )
+            return shows.enter_context(shown)
 
         try:
             for place, result in run_sizes(requests, stop, on_turn=turn, search=run):
-                found[place] = result
+                part.found[place] = result
+                if not alone:
+                    say(_ended(part, result))
         except AutotuneError as error:
-            failure = error
-        interrupted = stop.is_set()
-    failure = failure or next((result.failure for result in found.values() if result.failure is not None), None)
-    if as_json:
-        write_json(
-            {"interrupted": interrupted, "sizes": [_json(one, found.get(at)) for at, one in enumerate(problems)]}
-        )
-    else:
-        _print(problems, found, study, database, time.monotonic() - begun, on)
-    if interrupted:
-        raise typer.Exit(130)
-    if failure is not None:
-        raise failure
-    if without := [text.size(one.size) for at, one in enumerate(problems) if at not in found or found[at].best is None]:
-        what = f"no configuration passed at {', '.join(without)}"
-        raise AutotuneError(what, hint=f"autotune check {shlex.quote(study)} builds one and shows its log")
+            part.failure = error
+    part.failure = part.failure or next((one.failure for one in part.found.values() if one.failure is not None), None)
 
 
-def _valid(request: Request, problem: Problem) -> list[Mapping[str, int | float | str]]:
+def _require_found(parts: Sequence[Part]) -> None:
+    """Raise what went wrong first, or that nothing passed somewhere; the rest is said."""
+    failed = [part for part in parts if part.failure is not None]
+    for part in failed[1:]:
+        say(f"error: {part.study} on {part.device.name}: {part.failure}")
+    if failed and failed[0].failure is not None:
+        raise failed[0].failure
+    for part in parts:
+        if without := [text.size(one.size) for one, result in part.rows() if result is None or result.best is None]:
+            where = f"{part.study} on {part.device.name}" if len(parts) > 1 else ""
+            hint = f"autotune check {shlex.quote(part.study)} builds one and shows its log"
+            raise AutotuneError(f"no configuration passed at {', '.join(without)}", where=where, hint=hint)
+
+
+def _valid(request: Request) -> list[Mapping[str, int | float | str]]:
     """The configurations to start with, as far as they are valid at a size: they have been for the first."""
-    return [configuration for configuration in request.start if configuration in problem.space]
+    return [configuration for configuration in request.start if configuration in request.problem.space]
 
 
-def _announce(request: Request, problems: Sequence[Problem]) -> None:
-    first, count = problems[0], len(request.devices)
-    several = f"{count} x " if count > 1 else ""
-    budget = request.budget
+def _announce(models: Sequence[Sequence[Part]], budget: Budget) -> None:
+    first, parts = models[0][0], models[0]
+    count = len(first.requests[0].devices)
     limits = [text.count(budget.trials, "trial")] if budget.trials is not None else []
     limits += [f"about {text.duration(budget.seconds)}"] if budget.seconds is not None else []
-    within = f" within {' and '.join(limits)} in all" if limits else ""
-    announce(
-        f"{first.study.name} at {text.count(len(problems), 'size')} on {several}{first.device.name} "
-        f"({first.device.fingerprint}){within}"
-    )
-    warn_of_idle(first)
+    each = " for each model" if len(models) > 1 else " in all"
+    within = f" within {' and '.join(limits)}{each}" if limits else ""
+    what = f"{first.problems[0].study.name} at {text.count(len(first.requests), 'size')}"
+    if len(parts) > 1:
+        names = ", ".join(part.problems[0].study.name for part in parts)
+        what = f"{names} at {text.count(sum(len(part.requests) for part in parts), 'size')}"
+    several = f"{count} x " if count > 1 else ""
+    places = ", ".join(f"{model[0].device.name} ({model[0].device.fingerprint})" for model in models)
+    announce(f"{what} on {several}{places}{within}")
+    for part in parts:
+        with nullcontext() if len(parts) == 1 else suppress(AutotuneError):  # one of several fails when its turn comes
+            warn_of_idle(part.problems[0])
 
 
 def _turn(of: Turn, sizes: int) -> str:
@@ -96,24 +184,35 @@ def _turn(of: Turn, sizes: int) -> str:
     return f"{of.number + 1} of {of.total}: {text.size(of.request.problem.size)}{again}, {valid}{left}"
 
 
-def _print(
-    problems: Sequence[Problem],
-    found: Mapping[int, Result],
-    study: str,
-    database: str | None,
-    elapsed_s: float,
-    on: str,
-) -> None:
-    rows = [_row(problem, found.get(place)) for place, problem in enumerate(problems)]
-    headings = ("size", "time", "rate", "over default", "new", "stored", "best")
+def _ended(part: Part, result: Result) -> str:
+    best = "nothing passed" if result.best is None else f"best {text.time(result.best.time_ns)}"
+    size = text.size(result.problem.size)
+    return f"{part.study} {size} on {part.device.name}: {text.count(int(result.trials), 'new trial')}, {best}"
+
+
+def _print(parts: Sequence[Part], database: str | None, elapsed_s: float, on: str, again: str) -> None:
+    columns: list[tuple[str, Callable[[Part], str]]] = []
+    if len({part.study for part in parts}) > 1:
+        columns.append(("study", lambda part: part.problems[0].study.name))
+    if len({part.device.fingerprint for part in parts}) > 1:
+        columns.append(("device", lambda part: part.device.name))
+    rows = [
+        (*(cell(part) for _, cell in columns), *_row(problem, result))
+        for part in parts
+        for problem, result in part.rows()
+    ]
+    headings = (*(name for name, _ in columns), "size", "time", "rate", "over default", "new", "stored", "best")
     table(headings, rows, right=("time", "over default", "new", "stored"))
     print()
-    new = sum(result.trials for result in found.values())
-    facts([
-        ("search", f"{text.count(new, 'new trial')} in {text.duration(elapsed_s)}"),
-        ("longer", several_command("search", problems, study, database) + on),
-        ("next", several_command("cover", problems, study, database)),
-    ])  # fmt: skip
+    new = sum(result.trials for part in parts for result in part.found.values())
+    told = [("search", f"{text.count(new, 'new trial')} in {text.duration(elapsed_s)}")]
+    if len(parts) > 1:
+        told.append(("longer", again))
+    else:
+        (one,) = parts
+        told.append(("longer", several_command("search", one.problems, one.study, database) + on))
+        told.append(("next", several_command("cover", one.problems, one.study, database)))
+    facts(told)
 
 
 def several_command(name: str, problems: Sequence[Problem], study: str, database: str | None) -> str:

@@ -24,6 +24,10 @@ CONNECT_S = 10.0
 """How long a scheduler may take to answer."""
 
 
+class SchedulerAway(SetupError):
+    """No scheduler answers, or none of our kind; one may come yet."""
+
+
 @dataclass(frozen=True)
 class Address:
     """A scheduler: `tcp://head:8786`, or `tls://head:8786` where the connection is encrypted."""
@@ -116,7 +120,10 @@ def security(address: Address) -> Any:
 
 
 async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
-    """Return an asynchronous client of a scheduler. Raises SetupError where it does not answer as one of our kind."""
+    """Return an asynchronous client of a scheduler.
+
+    Raises SchedulerAway where none answers, SetupError where it is not as ours.
+    """
     import dask
     from distributed import Client
 
@@ -135,7 +142,7 @@ async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
     except Exception as error:  # refused, no route, a stranger's protocol, a certificate: whatever it says
         await client.close(timeout=1)
         last = next((part for part in reversed(str(error).splitlines()) if part.strip()), type(error).__name__)
-        raise SetupError(
+        raise SchedulerAway(
             f"no scheduler answers ({last.strip()[:200]})",
             where=str(address),
             hint=f"start one there: dask scheduler --host {address.host} --port {address.port} --no-dashboard",

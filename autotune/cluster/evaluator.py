@@ -86,22 +86,22 @@ class ClusterEvaluator:
     @property
     def best_ns(self) -> float | None:
         """The time that bounds early stop; it travels with each trial."""
-        return self._fleet.bound[1]
+        return self._fleet.flights.bound[1]
 
     @best_ns.setter
     def best_ns(self, best_ns: float | None) -> None:
-        epoch, known = self._fleet.bound
+        epoch, known = self._fleet.flights.bound
         if best_ns != known:
-            self._fleet.bound = epoch + 1, best_ns
+            self._fleet.flights.bound = epoch + 1, best_ns
 
     @property
     def devices(self) -> int:
         """How many devices serve the search now."""
-        return len(self._fleet.members)
+        return len(self._fleet.claims.members)
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once."""
-        self._loop.call_soon_threadsafe(self._fleet.submit, configuration)
+        self._loop.call_soon_threadsafe(self._fleet.flights.submit, configuration)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises TimeoutError, and AutotuneError where nothing is left to run it."""
@@ -113,11 +113,16 @@ class ClusterEvaluator:
             raise found
         return found
 
+    @property
+    def ready(self) -> int:
+        """How many trials have ended and wait to be collected."""
+        return self._done.qsize()
+
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> Sequence[Measurement | Trial | None]:
         """Time configurations interleaved, all on one device; a failed Trial for one that fails."""
-        asked = asyncio.run_coroutine_threadsafe(self._fleet.retime(configurations, budget_s), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self._fleet.flights.retime(configurations, budget_s), self._loop)
         while stop is None or not stop.is_set():
             with suppress(TimeoutError):
                 return asked.result(timeout=_POLL_S)
@@ -129,13 +134,13 @@ class ClusterEvaluator:
 
     def withdraw(self, leave: int = 0, *, building: bool = False) -> Sequence[Configuration]:
         """Take back what no device has begun, but for the oldest; where a worker does not answer, nothing has."""
-        taken: list[Configuration] = self._in_loop(self._fleet.withdraw(leave, building))
+        taken: list[Configuration] = self._in_loop(self._fleet.flights.withdraw(leave, building))
         return taken
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of all devices together: build, verify, time, idle."""
         known = dict.fromkeys(("build", "verify", "time", "idle"), 0.0)
-        return known | self._fleet.usage()
+        return known | self._fleet.claims.usage()
 
     def close(self) -> None:
         """Let go of the devices: their evaluators end."""

@@ -71,6 +71,18 @@ def list_devices(address: Address) -> list[Found]:
     return list(asyncio.run(ask()).values())
 
 
+def list_models(address: Address) -> tuple[list[DeviceInfo], list[str]]:
+    """Return a device for each model of a cluster as `choose` does, best first, and what is amiss, a line each.
+
+    Waits for nobody. Raises SchedulerAway, SetupError.
+    """
+    found = list_devices(address)
+    amiss = [f"{one.place} is left out: {one.unfit}" for one in found if one.unfit]
+    if not found:
+        amiss.append(f"the cluster at {address} has no device; start a worker: autotune worker --on {address}")
+    return _models([one for one in found if not one.unfit]), amiss
+
+
 def choose(address: Address, selector: str | None, stop: threading.Event | None = None) -> list[DeviceInfo]:
     """Return one device for each model that a selector names, as it stands for all of its kind in the cluster.
 

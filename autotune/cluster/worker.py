@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from autotune.cluster.address import Address, connect, require_distributed, security
-from autotune.errors import SetupError
+from autotune.cluster.address import Address, SchedulerAway, connect, require_distributed, security
 from autotune.model import DeviceInfo
 
 RETRY_S = 1.0
@@ -58,9 +57,7 @@ async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[
             await client.close()
             nanny = _nanny(address, device, share)
             await nanny
-        except (OSError, RuntimeError, TimeoutError, SetupError) as error:
-            if isinstance(error, SetupError) and "no scheduler answers" not in error.what:
-                raise
+        except (OSError, RuntimeError, TimeoutError, SchedulerAway) as error:
             if not waits:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 say(f"waiting for the scheduler: {reason}")

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench import Limits, Rules
 from autotune.model import Configuration, Measurement, Trial
 
 
@@ -41,6 +40,10 @@ class Evaluator(Protocol):
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Only called while some are in flight. Raises TimeoutError."""
+
+    @property
+    def ready(self) -> int:
+        """How many more `collect` would return at once: what ends together is recorded together."""
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None

@@ -120,6 +120,11 @@ class DeviceEvaluator:
         self._count(task, report)
         return trial
 
+    @property
+    def ready(self) -> int:
+        """How many trials have ended and wait to be collected."""
+        return self._done.qsize()
+
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 5.0, stop: threading.Event | None = None
     ) -> list[Measurement | Trial]:

@@ -23,7 +23,8 @@ from queue import SimpleQueue
 from select import select
 from typing import NoReturn
 
-from autotune.process import die_with, python_path
+from autotune.pool.worker import die_with, python_path
+from autotune.pool.worker import main as work
 
 _LONGEST = 2**16
 """Bytes of a message."""
@@ -251,8 +252,6 @@ def _be_named(role: str) -> None:
 
 def _become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
     """Be what `python -m autotune.pool.worker` is."""
-    from autotune.pool.worker import main as work
-
     code = 1
     try:
         os.setsid()

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from autotune.bench import DOING, Phase
 from autotune.errors import WorkerError
-from autotune.process import python_path
+from autotune.pool.worker import python_path
 
 log = logging.getLogger(__name__)
 

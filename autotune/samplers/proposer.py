@@ -60,14 +60,10 @@ class Proposer:
             self._study.enqueue_trial(self._sampler.codec.params(self._queue.popleft()))
         with one_thread():
             trial = self._study.ask(self._sampler.codec.distributions)
-        row = self._row(trial)
+        row = self._sampler.codec.row_of(trial.params)
         self._in_flight[row] = trial
         self._seen.add(row)
         return self._space.configuration(row)
-
-    def _row(self, trial: optuna.Trial) -> int:
-        indices = self._sampler.codec.indices(trial.params)
-        return int(self._space.rows(indices[None, :])[0])
 
     def tell(self, trial: Trial) -> None:
         """What came of a proposal, whether it was asked for here or elsewhere."""

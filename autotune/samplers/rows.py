@@ -15,6 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.space import Space
 
+_KNOWN = 4096
+"""Of so many parameter sets the rows are remembered: of each proposal it is asked several times."""
+
 MASKED_ROWS = 20_000_000
 """Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
 
@@ -33,6 +36,7 @@ class Codec:
         self.distributions: dict[str, BaseDistribution] = {
             space.names[column]: self._distribution(column) for column in self.columns
         }
+        self._known: dict[tuple[Any, ...], int] = {}
 
     def _distribution(self, column: int) -> BaseDistribution:
         values = self.space.values[column]
@@ -40,11 +44,9 @@ class Codec:
 
     def params(self, row: int) -> dict[str, Any]:
         """The Optuna parameters of one valid configuration."""
-        configuration = self.space.configuration(row)
-        chosen = {name: configuration[name] for name in self.distributions}
-        if not self.ordered:
-            return chosen
-        return {name: self._position(name, value) for name, value in chosen.items()}
+        names, values = self.space.names, self.space.values
+        chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
+        return {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
         """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
@@ -58,8 +60,18 @@ class Codec:
         """The row of a trial that has all its parameters; None where it has not, or is not valid."""
         if any(name not in trial.params for name in self.distributions):
             return None
-        found = int(self.space.rows(self.indices(trial.params)[None, :])[0])
+        found = self.row_of(trial.params)
         return found if found >= 0 else None
+
+    def row_of(self, params: Mapping[str, Any]) -> int:
+        """The row of a full set of Optuna parameters; -1 where they are not valid."""
+        asked = tuple(params[name] for name in self.distributions)
+        found = self._known.get(asked)
+        if found is None:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            found = self._known[asked] = int(self.space.rows(self.indices(params)[None, :])[0])
+        return found
 
     def matching(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""

@@ -2,7 +2,7 @@
 
     search    runs the search of a submission, telling its progress
     check     says what an uploaded study is, or what is wrong with it
-    devices   lists what this machine has
+    devices   lists what this machine has, or a cluster
 
 What is asked comes as JSON on stdin; answers go out as lines of JSON on stdout: `{"progress": ...}` any number of
 times, then `{"result": ...}` or `{"error": ...}`. SIGTERM ends a search in order; the end of the server ends this
@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import IO, Any
 
 from autotune.errors import AutotuneError
@@ -69,15 +69,17 @@ def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Map
     return check(asked)
 
 
-def _devices(_asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
-    from autotune import devices
-    from autotune.pool.lock import lock_key
+def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
+    from autotune import cluster, devices
+    from autotune.pool import lock_key
 
-    found = [
-        {"number": info.number, "fingerprint": info.fingerprint, "queue": lock_key(info), "facts": asdict(info)}
-        for info in devices.list_devices()
-    ]
-    return {"devices": found, "amiss": devices.diagnose()}
+    if asked["on"] is None:
+        queues = [(lock_key(info), info) for info in devices.list_devices()]
+        amiss = devices.diagnose()
+    else:
+        models, amiss = cluster.list_models(cluster.Address.parse(asked["on"]))
+        queues = [(f"cluster {info.fingerprint}", replace(info, index=at)) for at, info in enumerate(models)]
+    return {"devices": [{"queue": queue, "facts": asdict(info)} for queue, info in queues], "amiss": amiss}
 
 
 WORKS = {"search": _search, "check": _check, "devices": _devices}

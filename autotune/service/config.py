@@ -34,6 +34,7 @@ class Limits:
 class Config:
     """A server. `name` is what its queue is stored under: several servers may share a database.
 
+    `on` is the scheduler of the cluster that its searches run on; None: this machine.
     `names` are the host names by which it may be called, besides those of loopback. `read_only` serves what is stored
     and takes nothing. `best_age_s` is for how long a look-up may be answered as before.
     """
@@ -49,6 +50,7 @@ class Config:
     read_only: bool = False
     name: str = field(default_factory=platform.node)
     limits: Limits = field(default_factory=Limits)
+    on: str | None = None
     best_age_s: float = 1.0
     max_age_s: int = 60
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 class Lookups:
     """Answers questions for the best, each at most once in `best_age_s`."""
 
-    def __init__(self, config: Config, studies: Studies, machine: Callable[[], Machine]) -> None:
+    def __init__(self, config: Config, studies: Studies, machine: Machine) -> None:
         self._config = config
         self._studies = studies
         self._machine = machine
@@ -135,7 +135,7 @@ class Lookups:
         return best, [line for line in said if not line.startswith("to measure it:")]
 
     def _here(self, selector: str | None) -> DeviceInfo:
-        return self._machine().find(selector)
+        return self._machine.find(selector)
 
 
 def _parsed(query: str) -> Mapping[str, list[str]]:

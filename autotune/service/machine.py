@@ -1,4 +1,7 @@
-"""The devices of this machine, as a child process saw them: a driver may take a process down, and not the server's."""
+"""The devices that a server searches on: those of this machine, or the models of a cluster.
+
+A child process has seen them: a driver may take a process down, and not the server's.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,20 @@ from autotune.store import device_of
 class Machine:
     """What is here. `amiss` says what keeps more from being here, one line each."""
 
-    def __init__(self, told: Mapping[str, Any] | None = None) -> None:
-        self.amiss: list[str] = list(told["amiss"]) if told else []
-        self._queue_of: dict[str, str] = {}
+    def __init__(self) -> None:
+        self.amiss: list[str] = []
         self.devices: list[DeviceInfo] = []
-        for entry in told["devices"] if told else ():
-            info = device_of(entry["facts"])
-            self.devices.append(info)
-            self._queue_of[info.number] = str(entry["queue"])
+        self._queue_of: dict[str, str] = {}
+
+    def update(self, told: Mapping[str, Any]) -> None:
+        """Take over what a child process has seen."""
+        self.amiss = list(told["amiss"])
+        self.devices = [device_of(entry["facts"]) for entry in told["devices"]]
+        queues = (str(entry["queue"]) for entry in told["devices"])
+        self._queue_of = dict(zip((info.number for info in self.devices), queues, strict=True))
 
     def queues(self) -> list[str]:
-        """Return the queues: one per piece of hardware."""
+        """Return the queues: one per piece of hardware here, per model of a cluster."""
         return list(dict.fromkeys(self._queue_of.values()))
 
     def queue_of(self, device: DeviceInfo) -> str:
@@ -38,7 +44,7 @@ class Machine:
         Raises DeviceError, SetupError.
         """
         if not self.devices:
-            raise SetupError("no OpenCL device on the server's machine", hint="; ".join(self.amiss))
+            raise SetupError("the server has no device to search on", hint="; ".join(self.amiss))
         return choose(self.devices, selector)
 
     def of_model(self, fingerprint: str) -> DeviceInfo | None:

@@ -60,9 +60,15 @@ class Runner:
         lost = await asyncio.to_thread(self._store.recover, self._config.name, ATTEMPTS)
         for submission in lost:
             log.warning("search %s has taken the server down %d times: not begun again", submission.uuid, ATTEMPTS)
+        self.attend()
+
+    def attend(self) -> None:
+        """Work the queues of all devices that are here; those of a cluster come and go."""
         for queue in self._machine.queues():
-            self._wake[queue] = asyncio.Event()
-            self._tasks.append(asyncio.create_task(self._work(queue), name=f"queue {queue}"))
+            if queue not in self._wake:
+                self._wake[queue] = asyncio.Event()
+                self._tasks.append(asyncio.create_task(self._work(queue), name=f"queue {queue}"))
+            self.wake(queue)
 
     async def close(self) -> None:
         """End what runs, in order; it is queued again."""
@@ -93,7 +99,8 @@ class Runner:
         while not self._closing:
             self._wake[queue].clear()
             try:
-                submission = await asyncio.to_thread(self._store.claim, self._config.name, queue)
+                is_here = queue in self._machine.queues()
+                submission = await asyncio.to_thread(self._store.claim, self._config.name, queue) if is_here else None
                 if submission is not None:
                     await self._run(submission)
                     continue
@@ -176,6 +183,7 @@ class Runner:
             "asked_by": submission.asked_by,
             "queue": submission.queue,
             "attempt": submission.attempts,
+            "on": self._config.on,
             "database": self._config.database,
             "allow_python": self._config.allow_python,
             "space": self._config.limits.space,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from autotune import devices, tuner
+from autotune import cluster, devices, tuner
 from autotune.bench import BUILD_S, FIRST_S, Limits
+from autotune.cluster import Address, SchedulerAway
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo, Trial
-from autotune.pool import Settings
-from autotune.pool.lock import lock_key
-from autotune.reports.told import as_json
+from autotune.pool import Settings, lock_key
+from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
 from autotune.store import ServerStore
@@ -22,11 +24,18 @@ from autotune.tuner import Budget, Progress, Request
 LEAST_S = 5.0
 """Seconds that a search which goes on has left at least: its finalists are timed again."""
 
+PATIENCE_S = 600.0
+"""Seconds for which a scheduler that is gone is waited for, or the first device of a model in a cluster."""
+
+_AGAIN_S = 1.0
+
 
 def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], stop: threading.Event) -> dict[str, Any]:
     """Run the search that `asked` describes and return its result as JSON holds it. Raises AutotuneError."""
+    address = None if asked["on"] is None else Address.parse(asked["on"])
+    device = _device(asked) if address is None else _of_cluster(address, asked, stop)
     with study_of(asked) as study:
-        problem = problem_of(study, asked, _device(asked))
+        problem = problem_of(study, asked, device)
         bounded(problem, asked)
         request = Request(
             problem,
@@ -47,8 +56,9 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
         )
         for configuration in request.start:
             problem.plan(configuration)
-        result = tuner.run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
-        return {**as_json(result), "failure": str(result.failure) if result.failure else None}
+        run = tuner.run if address is None else partial(cluster.run, address=address)
+        result = run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
+        return {**result_json(result), "failure": str(result.failure) if result.failure else None}
 
 
 def _device(asked: Mapping[str, Any]) -> DeviceInfo:
@@ -61,6 +71,17 @@ def _device(asked: Mapping[str, Any]) -> DeviceInfo:
     device = (same or wanted)[0]
     devices.require_usable(device)
     return device
+
+
+def _of_cluster(address: Address, asked: Mapping[str, Any], stop: threading.Event) -> DeviceInfo:
+    """Return what stands for the model in a cluster, as soon as it has a worker; it had when this was asked for."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return cluster.choose_one(address, asked["fingerprint"], stop)
+        except (DeviceError, SchedulerAway):
+            if stop.wait(_AGAIN_S) or time.monotonic() > deadline:
+                raise
 
 
 def _budget(asked: Mapping[str, Any]) -> Budget:

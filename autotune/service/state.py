@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from contextlib import suppress
 
 from fastapi import Request
 
+from autotune.errors import AutotuneError, DeviceError, SetupError
+from autotune.model import DeviceInfo
 from autotune.service import views
 from autotune.service.callers import Callers
 from autotune.service.config import Config
@@ -16,6 +20,11 @@ from autotune.service.machine import Machine
 from autotune.service.runner import Runner, work
 from autotune.service.studies import Studies
 from autotune.store import ServerStore
+
+LOOK_S = 60.0
+"""How often it is looked which devices a cluster has; one that is asked for and not known is looked for at once."""
+
+_LATELY_S = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -30,31 +39,64 @@ class Service:
         self.feeds = Feeds()
         self.machine = Machine()
         self.studies = Studies(self.store, config)
-        self.lookups = Lookups(config, self.studies, self._machine)
+        self.lookups = Lookups(config, self.studies, self.machine)
         self.runner: Runner | None = None
         self.checking = asyncio.Semaphore(2)
+        self._looking = asyncio.Lock()
+        self._looked = 0.0
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Look at the machine, and begin to run what is queued."""
         if self.config.read_only:
             return
-        try:
-            self.machine = Machine(await work("devices", {}, 120.0))
-        except Exception as error:  # a driver's doing: looking up goes without
-            log.warning("the devices cannot be listed: %s", error)
+        await self._look()
         self.runner = Runner(self.store, self.config, self.machine, self.feeds, lambda name: views.search(self, name))
         await self.runner.start()
+        if self.config.on is not None:
+            self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
         """End what runs, in order, and give everything back."""
         self.feeds.close()
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
         if self.runner is not None:
             await self.runner.close()
         self.studies.close()
         self.store.close()
 
-    def _machine(self) -> Machine:
-        return self.machine
+    async def device(self, selector: str | None) -> DeviceInfo:
+        """Return one device to search on, as Machine.require; a cluster's may have come a moment ago."""
+        try:
+            return self.machine.require(selector)
+        except (DeviceError, SetupError):
+            if self.config.on is None:
+                raise
+            await self._look()
+            return self.machine.require(selector)
+
+    async def _look(self) -> None:
+        """Look which devices there are, and have the queues of new ones worked."""
+        async with self._looking:
+            if self._looked and time.monotonic() - self._looked < _LATELY_S:
+                return
+            try:
+                self.machine.update(await work("devices", {"on": self.config.on}, 120.0))
+            except Exception as error:  # a driver's doing, or the scheduler is away: what was known is
+                said = str(error) if isinstance(error, AutotuneError) else f"the devices cannot be listed: {error}"
+                log.warning("%s", said)
+                self.machine.amiss = [said]
+            self._looked = time.monotonic()
+        if self.runner is not None:
+            self.runner.attend()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._look()
 
 
 def service_of(request: Request) -> Service:

@@ -33,7 +33,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     `once` is an idempotency key: what this caller asked with it before is what is returned.
     """
     runner = _runner(service)
-    device = service.machine.require(asked.device)
+    device = await service.device(asked.device)
     asked = await asyncio.to_thread(_completed, service, asked)
     study = await _static(service, asked)
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
@@ -71,7 +71,7 @@ async def check(service: Service, asked: Check) -> views.Json:
     Nothing is built or run. Raises AutotuneError for what is wrong, with the place in the file.
     """
     _runner(service)
-    device = service.machine.require(asked.device)
+    device = await service.device(asked.device)
     asked = await asyncio.to_thread(_completed, service, asked)
     await _static(service, asked)
     limits = service.config.limits

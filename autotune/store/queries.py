@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
-from autotune.store.records import Columns, device_columns, now
+from autotune.store.records import Columns, device_columns, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
 """The key in the environment of a search that names its process (process.py)."""
 
 _LOST = "its search ended without a word"
-_Item = TypeVar("_Item", int, str)
-
-CHUNK = 500
-"""Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
 
 
 def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
@@ -74,16 +69,17 @@ def device_numbers(connection: Connection, used: Iterable[DeviceInfo]) -> list[i
     return [existing(connection, devices, device_columns(info), ("facts_hash",)) for info in used]
 
 
-def device_used(connection: Connection, trial_id: int, index: int | None) -> tuple[int | None, str]:
+def devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:
+    """Return the devices of searches as rows with `id`, `driver` and `facts`, by the number of the search."""
+    found: dict[int, list[Any]] = {}
+    for row in connection.execute(_DEVICES_USED, {"searches": list(search_ids)}):
+        found.setdefault(row.search_id, []).append(row)
+    return found
+
+
+def device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str]:
     """Return number and driver of the device that a trial ran on, among those of its search."""
-    query = (
-        select(devices.c.id, devices.c.driver, devices.c.facts)
-        .join(search_devices, search_devices.c.device_id == devices.c.id)
-        .join(trials, trials.c.search_id == search_devices.c.search_id)
-        .where(trials.c.id == trial_id)
-        .order_by(devices.c.id)
-    )
-    found = connection.execute(query).all()
+    found = used
     if index is not None and len(found) > 1:
         found = [row for row in found if f'"index":{index},' in row.facts] or found
     return (int(found[0].id), str(found[0].driver)) if found else (None, "")
@@ -116,11 +112,33 @@ def unfinished() -> ColumnElement[bool]:
     return trials.c.outcome.in_((Outcome.PENDING.value, Outcome.LOST.value))
 
 
-def finish(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
-    """Fill in how a trial ended; False where there is none that has not."""
+_BEGUN = (
+    select(trials.c.id, trials.c.search_id, searches.c.problem_id, trials.c.configuration_hash)
+    .join(searches, searches.c.id == trials.c.search_id)
+    .where(trials.c.id.in_(bindparam("numbers", expanding=True)), unfinished())
+)
+_DEVICES_USED = (
+    select(search_devices.c.search_id, devices.c.id, devices.c.driver, devices.c.facts)
+    .join(devices, devices.c.id == search_devices.c.device_id)
+    .where(search_devices.c.search_id.in_(bindparam("searches", expanding=True)))
+    .order_by(devices.c.id)
+)
+_FINISH = update(trials).where(trials.c.id == bindparam("number_"))
+
+
+def begun(connection: Connection, trial_ids: Iterable[int]) -> dict[int, Any]:
+    """Return of trials that have not ended `search_id`, `problem_id` and `configuration_hash`, by their numbers."""
     # One that is lost may end all the same: its search was taken for dead from another machine.
-    begun = and_(trials.c.id == trial_id, unfinished())
-    return connection.execute(update(trials).where(begun), dict(columns)).rowcount == 1
+    return {row.id: row for row in connection.execute(_BEGUN, {"numbers": list(trial_ids)})}
+
+
+def finish(connection: Connection, ended: Mapping[int, Mapping[str, Any]]) -> None:
+    """Fill in how trials ended, columns by the number of the trial."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for number_, columns in ended.items():
+        alike.setdefault(tuple(columns), []).append({**columns, "number_": number_})
+    for rows in alike.values():
+        connection.execute(_FINISH, rows)
 
 
 def is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any]) -> bool:
@@ -216,7 +234,7 @@ def everything() -> Select[Any]:
 def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int, str]:
     """Return the name of the first device of each search."""
     names: dict[int, str] = {}
-    for some in _batched(dict.fromkeys(search_ids)):
+    for some in pages(dict.fromkeys(search_ids)):
         query = (
             select(search_devices.c.search_id, devices.c.name)
             .join(devices, devices.c.id == search_devices.c.device_id)
@@ -227,22 +245,16 @@ def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int,
     return names
 
 
-def _batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    rest = iter(items)
-    while some := list(islice(rest, CHUNK)):
-        yield some
-
-
 def of_uuids(connection: Connection, table: Table, uuids: Iterable[str]) -> Iterator[Columns]:
     """Yield the rows of a table that have these uuids."""
-    for some in _batched(uuids):
+    for some in pages(uuids):
         yield from connection.execute(select(table).where(table.c.uuid.in_(some))).mappings()
 
 
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:
     """Return the re-timings of each trial that has some, in the order they arrived."""
     found: dict[int, list[Columns]] = {}
-    for some in _batched(trial_ids):
+    for some in pages(trial_ids):
         query = select(retimings).where(retimings.c.trial_id.in_(some)).order_by(retimings.c.id)
         for row in connection.execute(query).mappings():
             found.setdefault(row["trial_id"], []).append(row)

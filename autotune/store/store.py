@@ -6,9 +6,10 @@ database at once.
     access.py       transactions, on a server that goes away and a file that is removed
     database.py     how the database is opened; its failures as one clear line
     presence.py     whether a search is still at work, and its file still there
-    schema.py       the tables as they are now, and how they came to be
+    schema.py       the tables as they are now;  migrations.py: how they came to be
     fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
+    attempts.py     trials that begin, end and are timed again
     queries.py      the statements
     standings.py    what counts of each configuration, for look-ups
     interchange.py  trials as lines of JSON
@@ -29,17 +30,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Table, Update, and_, delete, func, select, text, update
+from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
 
-from autotune.identity import digest, key_columns
-from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, ProblemKey, Trial, with_verified
-from autotune.store import importing, interchange, presence, queries, standings
-from autotune.store.access import Access
+from autotune.identity import key_columns
+from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
+from autotune.store import importing, interchange, presence, queries
+from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, open_engine
-from autotune.store.fields import trial_columns, trial_of
+from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED, locate
+from autotune.store.migrations import migrate
 from autotune.store.records import device_of, key_of, now, ordered
-from autotune.store.schema import devices, migrate, problems, searches, trials
+from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean
 
 _Found = TypeVar("_Found")
@@ -59,7 +61,7 @@ class Row:
     generation: int
 
 
-class Store(Access):
+class Store(Attempts):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
 
     @classmethod
@@ -129,72 +131,6 @@ class Store(Access):
         """Record when and why a search ended. One that was killed stays without an end until the next `open`."""
         ended = {"ended": now(), "reason": clean(reason)}
         self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
-
-    def begin(self, search_id: int, configuration: Configuration) -> int:
-        """Put an attempt on record before anything can go wrong; return the trial's number.
-
-        It outlasts this process, and the machine once the trial or a later one is finished.
-        """
-        columns = trial_columns(Trial(configuration, Outcome.PENDING)) | {
-            "uuid": uuid.uuid4().hex,
-            "search_id": search_id,
-            "started": now(),
-        }
-        return self._written(lambda connection: queries.once(connection, trials, columns), durable=False)
-
-    def withdraw(self, trial_id: int) -> None:
-        """Take an attempt off the record that has not come to run. Leaves a finished trial alone."""
-        self._written(
-            lambda connection: connection.execute(delete(trials).where(trials.c.id == trial_id, queries.unfinished()))
-        )
-
-    def finish(self, trial_id: int, trial: Trial) -> None:
-        """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.
-
-        Raises ValueError where the trial was not begun or has been finished before.
-        """
-        kept = {"configuration", "configuration_hash"} | ({"started"} if trial.started is None else set())
-        columns = {name: value for name, value in trial_columns(trial).items() if name not in kept}
-        columns["finished"] = columns["finished"] or now()
-        name = uuid.uuid4().hex
-
-        def step(connection: Connection) -> None:
-            columns["device_id"], driver = queries.device_used(connection, trial_id, trial.device_index)
-            columns["driver"] = columns["driver"] or driver
-            if not queries.finish(connection, trial_id, columns):
-                raise ValueError(f"trial {trial_id} was not begun or has been finished before")
-            if trial.retimed is not None and trial.retimed.samples_ns:
-                queries.retime(connection, trial_id, columns["driver"], trial.retimed, uuid=name)
-            standings.follow(connection, *queries.place(connection, trial_id), finished=1)
-
-        def again(connection: Connection) -> None:
-            if not queries.is_finished(connection, trial_id, columns):
-                step(connection)
-
-        self._written(step, again)
-
-    def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
-        """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
-
-        Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
-        environment. Raises ValueError where there is no such trial or no sample.
-        """
-        if not measurement.samples_ns:
-            raise ValueError("a re-timing needs samples")
-        known = {"uuid": uuid.uuid4().hex, "taken": now()}
-
-        def step(connection: Connection) -> None:
-            trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
-            if trial is None:
-                raise ValueError(f"no verified trial of {dict(configuration)}")
-            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
-                return
-            standings.follow(connection, *queries.place(connection, trial.id))
-            if measurement.verified_runs:
-                stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
-                connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
-
-        self._written(step)
 
     # Reading ---------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,12 @@ RETIME_S = 5.0
 POLL_S = 0.2
 """How often a search that waits looks whether it is to stop."""
 
+AT_ONCE = 64
+"""Trials that are recorded in one transaction, where so many have ended or are to begin."""
+
+_PROPOSE_S = 0.05
+"""For so long configurations are proposed before the first of them is begun."""
+
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +47,7 @@ class Ledger:
 
     `trials` are those that count, one per configuration, the first `reused` of them stored before this search;
     `history` is every attempt in the order of arrival; `in_flight` are those that have not ended, by their numbers;
-    `number` is that of the search.
+    `failures` counts the new ones that failed; `number` is that of the search.
     """
 
     def __init__(self, store: Store, search: int, problem: Problem, known: list[Trial], history: list[Trial]) -> None:
@@ -49,6 +56,7 @@ class Ledger:
         self.history = history
         self.reused = len(known)
         self.in_flight: dict[Identity, int] = {}
+        self.failures: Counter[Outcome] = Counter()
         self.number = search
         self._store = store
         self._places = {identity(trial.configuration): place for place, trial in enumerate(known)}
@@ -58,15 +66,23 @@ class Ledger:
         """The trials of this search."""
         return self.trials[self.reused :]
 
-    def begin(self, configuration: Configuration) -> None:
-        """Put an attempt on record."""
-        self.in_flight[identity(configuration)] = self._store.begin(self.number, configuration)
+    @property
+    def done(self) -> int:
+        """How many trials are new."""
+        return len(self.trials) - self.reused
 
-    def end(self, trial: Trial) -> None:
-        """Record how an attempt ended; what was known of its configuration counts no more."""
-        name = identity(trial.configuration)
-        self._store.finish(self.in_flight.pop(name), trial)
-        self._note(name, trial)
+    def begin(self, *configurations: Configuration) -> None:
+        """Put attempts on record."""
+        numbers = self._store.begin_all(self.number, configurations)
+        self.in_flight.update(zip(map(identity, configurations), numbers, strict=True))
+
+    def end(self, *trials: Trial) -> None:
+        """Record how attempts ended; what was known of their configurations counts no more."""
+        self._store.finish_all([(self.in_flight[identity(trial.configuration)], trial) for trial in trials])
+        for trial in trials:
+            name = identity(trial.configuration)
+            del self.in_flight[name]
+            self._note(name, trial)
 
     def retime(self, trial: Trial, measurement: Measurement) -> None:
         """Record that a trial has been timed again; `trial` is what is known of it now."""
@@ -75,13 +91,12 @@ class Ledger:
 
     def withdraw(self, configurations: Sequence[Configuration]) -> None:
         """Take attempts off the record that have not come to run."""
-        for configuration in configurations:
-            self._store.withdraw(self.in_flight.pop(identity(configuration)))
+        self._store.withdraw(*(self.in_flight.pop(identity(configuration)) for configuration in configurations))
 
     def abandon(self) -> None:
         """Take off the record what is in flight, which nobody will collect."""
-        while self.in_flight:
-            self._store.withdraw(self.in_flight.popitem()[1])
+        self._store.withdraw(*self.in_flight.values())
+        self.in_flight.clear()
 
     def best(self) -> Trial | None:
         """Return the fastest verified trial, as the ranking has it; None where nothing passed."""
@@ -94,6 +109,9 @@ class Ledger:
     def _note(self, name: Identity, trial: Trial) -> None:
         self.history.append(trial)
         place = self._places.setdefault(name, len(self.trials))
+        if place >= self.reused:
+            self.failures.subtract(one.outcome for one in self.trials[place : place + 1] if one.outcome.failed)
+            self.failures.update([trial.outcome] if trial.outcome.failed else [])
         self.trials[place : place + 1] = [trial]
 
 
@@ -141,12 +159,16 @@ class Search:
             if not self._ledger.in_flight:
                 return ending or "space exhausted"
             try:
-                trial = self._collect(self._patience_s() if ending else self._left_s())
+                trials = [self._collect(self._patience_s() if ending else self._left_s())]
             except TimeoutError:
                 if ending:
                     self._ledger.withdraw(self._evaluator.withdraw(building=True))
                 continue
-            self._take(trial)
+            try:
+                while self._evaluator.ready and len(trials) < AT_ONCE:
+                    trials.append(self._evaluator.collect(0))
+            finally:  # what has ended is kept, whatever else there is
+                self._take(trials)
 
     def settle(self) -> None:
         """Have the fastest timed again, and with that name the best. Raises Stopped."""
@@ -154,7 +176,7 @@ class Search:
 
         def report(phase: str) -> None:
             if self._reporter is not None:
-                self._reporter(phase, self._ledger.new, self.best)
+                self._reporter(phase, self._ledger.done, self._ledger.failures, self.best)
 
         self.best = Finale(self._evaluator, self._ledger, self._collect, report, self._stop, budget_s).settle()
 
@@ -183,14 +205,22 @@ class Search:
 
     def _fill(self) -> None:
         """Keep as many configurations in flight as the evaluator wants, until the space is exhausted."""
-        ledger = self._ledger
-        while len(ledger.in_flight) < min(self._evaluator.capacity, self._most + ledger.reused - len(ledger.trials)):
+        while proposed := self._proposed():
+            self._ledger.begin(*proposed)
+            for configuration in proposed:
+                self._evaluator.submit(configuration)
+                log.debug("submitted %s", configuration)
+
+    def _proposed(self) -> list[Configuration]:
+        """Propose what is wanted; where that takes long, some of it, so that devices begin meanwhile."""
+        wanted = min(self._evaluator.capacity, self._most - self._ledger.done) - len(self._ledger.in_flight)
+        until, proposed = time.monotonic() + _PROPOSE_S, list[Configuration]()
+        while len(proposed) < min(wanted, AT_ONCE) and (not proposed or time.monotonic() < until):
             configuration = self._proposer.ask()
             if configuration is None:
-                return
-            ledger.begin(configuration)
-            self._evaluator.submit(configuration)
-            log.debug("submitted %s", configuration)
+                break
+            proposed.append(configuration)
+        return proposed
 
     def _collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises TimeoutError, and Stopped."""
@@ -204,15 +234,18 @@ class Search:
                 if time.monotonic() >= until:
                     raise
 
-    def _take(self, trial: Trial) -> None:
-        log.debug("%s of %s in %.6g ns %s", trial.outcome, trial.configuration, trial.time_ns, trial.reason)
-        self._ledger.end(trial)
-        self._proposer.tell(trial)
-        self._since_best += 1
-        if trial.outcome is Outcome.OK and (self.best is None or trial.standing_ns < self.best.standing_ns):
-            self.best, self._since_best = trial, 0
-        if self._reporter is not None:
-            self._reporter(SEARCH, self._ledger.new, self.best, trial)
+    def _take(self, trials: Sequence[Trial]) -> None:
+        """Record what has ended, and only then tell of it."""
+        ledger = self._ledger
+        ledger.end(*trials)
+        for done, trial in enumerate(trials, ledger.done - len(trials) + 1):
+            log.debug("%s of %s in %.6g ns %s", trial.outcome, trial.configuration, trial.time_ns, trial.reason)
+            self._proposer.tell(trial)
+            self._since_best += 1
+            if trial.outcome is Outcome.OK and (self.best is None or trial.standing_ns < self.best.standing_ns):
+                self.best, self._since_best = trial, 0
+            if self._reporter is not None:
+                self._reporter(SEARCH, done, ledger.failures, self.best, trial)
 
     def _withdraw(self) -> None:
         """Take back what no device has begun; a search that would end with nothing at all keeps its first."""
@@ -224,7 +257,7 @@ class Search:
     def _ending(self) -> str:
         """Return why no more is to be tried; empty while more is."""
         budget, ledger = self._budget, self._ledger
-        if budget.trials is not None and len(ledger.trials) - ledger.reused >= budget.trials:
+        if budget.trials is not None and ledger.done >= budget.trials:
             return f"{budget.trials} trials done"
         if self._left_s() == 0:
             return f"{budget.seconds:g} s are over"

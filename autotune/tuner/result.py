@@ -56,21 +56,23 @@ class Reporter:
         self._started = started
         self._first_s = 0.0
 
-    def __call__(self, phase: str, new: Sequence[Trial], best: Trial | None, trial: Trial | None = None) -> None:
-        """Report after a `trial`, or where a phase begins; `new` are the trials of this search."""
+    def __call__(
+        self, phase: str, done: int, failures: Mapping[Outcome, int], best: Trial | None, trial: Trial | None = None
+    ) -> None:
+        """Report after a `trial`, or where a phase begins; `done` and `failures` count the trials of this search."""
         elapsed = time.monotonic() - self._started
         self._first_s = self._first_s or elapsed
         since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
-        done, left = len(new), math.inf
+        left = math.inf
         rate = (done - 1) / since_first if done > 1 and since_first else 0.0
         if self._total is not None and rate:
             left = (self._total - done) / rate
         if self._budget.seconds is not None:
             left = min(left, max(0.0, self._budget.seconds - elapsed))
         left_s = left if phase == SEARCH and left < math.inf else None
-        failures = failures_of(new)
+        failed = {outcome: count for outcome, count in failures.items() if count}
         self._tell(
-            Progress(done, self._total, failures, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
+            Progress(done, self._total, failed, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
         )
 
 

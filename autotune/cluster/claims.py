@@ -1,0 +1,201 @@
+"""The devices of a cluster that a search has: claims those that join, lets go of those that leave.
+
+A claim is a Dask task whose result the search holds: Dask drops it with the connection, and the device is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import platform
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.cluster import tasks
+from autotune.cluster.lost import lost
+from autotune.cluster.roster import OTHER, Found, fits
+from autotune.cluster.travel import heard, versions
+from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
+from autotune.model import DeviceInfo
+
+_AGAIN_S = 0.2
+"""Pause before a device is asked again that was lost meanwhile."""
+
+_BUSY_S = 1.0
+"""Pause before a device is asked again that another search has."""
+
+
+@dataclass
+class Member:
+    """A device that serves this search; it is claimed as long as the token is held."""
+
+    found: Found
+    token: Any
+    slots: int
+    usage: Mapping[str, float] = field(default_factory=dict)
+    anchor: asyncio.Task[None] | None = None
+
+
+class Claims:
+    """The devices of one model that serve a search, at most `most` of them.
+
+    `fail` is given the error that ends the search; `say` lines for the user; `changed` the number of trials that are
+    wanted in flight; `left` the worker of a device that has left. Everything runs in one event loop; `client` is the
+    connection of now.
+    """
+
+    def __init__(
+        self,
+        device: DeviceInfo,
+        packed: bytes,
+        *,
+        fail: Callable[[AutotuneError], None],
+        say: Callable[[str], None],
+        changed: Callable[[int], None],
+        left: Callable[[str], None],
+        most: int | None = None,
+    ) -> None:
+        self.search = f"autotune-{uuid.uuid4().hex[:12]}"
+        self.client: Any = None
+        self.members: dict[str, Member] = {}
+        self.there = asyncio.Event()  # set while a device serves the search
+        self._device = device
+        self._packed = packed
+        self._fail, self._say, self._changed, self._left = fail, say, changed, left
+        self._most = most
+        self._claiming: dict[str, asyncio.Task[None]] = {}
+        self._refused: dict[str, AutotuneError] = {}
+        self._spent: dict[str, float] = {}  # usage of devices that have left
+        self._said: set[str] = set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether no device serves, and none is asked."""
+        return not self.members and not self._claiming
+
+    def refusal(self, workers: Iterable[str]) -> AutotuneError | None:
+        """Return why one of these workers cannot serve; None where none has said so."""
+        return next((self._refused[worker] for worker in workers if worker in self._refused), None)
+
+    def usage(self) -> dict[str, float]:
+        """Return the seconds that devices spent, by what on."""
+        total = dict(self._spent)
+        for member in self.members.values():
+            _add(total, member.usage)
+        return total
+
+    def muster(self, found: Mapping[str, Found]) -> None:
+        """Let go of who has left, and claim who may serve and does not yet."""
+        for worker in [worker for worker in self.members if worker not in found]:
+            gone = self._dismiss(worker)
+            self._say(f"{gone.found.place} has left; {_count(len(self.members))} left")
+        for worker, one in found.items():
+            if worker in self.members or worker in self._claiming or worker in self._refused:
+                continue
+            if self._most is not None and len(self.members) + len(self._claiming) >= self._most:
+                return
+            reason = fits(one, self._device)
+            if reason and reason != OTHER:
+                self._say_once(f"{one.place} is left out: {reason}")
+            if not reason:
+                self._claiming[worker] = asyncio.create_task(self._claim(one))
+
+    def refuse(self, found: Found, error: AutotuneError) -> None:
+        """Do without a device whose machine is at fault; what is wrong with the study is so on each."""
+        if found.worker in self.members:
+            self._dismiss(found.worker)
+        self._refused[found.worker] = error
+        if isinstance(error, StudyError | SpaceError):
+            self._fail(error)
+        else:
+            self._say_once(f"{found.place} is left out: {error}")
+
+    def lose(self) -> Any:
+        """Forget what was known through the connection, and return it."""
+        client, self.client = self.client, None
+        for worker in list(self.members):
+            self._dismiss(worker)
+        for task in self._claiming.values():
+            task.cancel()
+        self._refused.clear()
+        return client
+
+    async def _claim(self, found: Found) -> None:
+        """Have a device open an evaluator for this search; the answer comes once it has."""
+        token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
+        request = {
+            "token": token,
+            "search": self.search,
+            "owner": f"process {os.getpid()} of {platform.node()}",
+            "versions": versions(),
+            "problem": self._packed,
+        }
+        held = None
+        try:
+            held = self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False)
+            answer = await held
+            if "slots" in answer:
+                self._enlist(found, held, int(answer["slots"]))
+                held = None
+            elif "refused" in answer:
+                self.refuse(found, heard(answer["refused"], found.host))
+            else:
+                if not self.members and "busy" in answer:
+                    self._say_once(f"{found.place} is in use by another search ({answer['busy']}); waiting")
+                await asyncio.sleep(_BUSY_S)
+        except (*lost(), _killed()):  # as the next look will tell
+            await asyncio.sleep(_AGAIN_S)
+        except Exception as error:  # raised there: by the scheduler, which could not read the request, or the worker
+            if "deserialization" in str(error):
+                self._fail(SetupError("the scheduler has no autotune", hint="install the same version there"))
+            else:
+                self.refuse(found, WorkerError(f"the claim failed: {type(error).__name__}: {error}"))
+        finally:
+            self._claiming.pop(found.worker, None)
+            if held is not None:
+                held.release()
+
+    def _enlist(self, found: Found, token: Any, slots: int) -> None:
+        self.members[found.worker] = Member(found, token, slots)
+        self.there.set()
+        self._count()
+
+    def _dismiss(self, worker: str) -> Member:
+        """Let go of a device."""
+        member = self.members.pop(worker)
+        member.token.release()
+        if member.anchor is not None:
+            member.anchor.cancel()
+        _add(self._spent, member.usage)
+        if not self.members:
+            self.there.clear()
+        self._left(worker)
+        self._count()
+        return member
+
+    def _count(self) -> None:
+        self._changed(sum(member.slots for member in self.members.values()))
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+
+def _killed() -> type[Exception]:
+    from distributed import KilledWorker
+
+    found: type[Exception] = KilledWorker
+    return found
+
+
+def _add(total: dict[str, float], usage: Mapping[str, float]) -> None:
+    for name, seconds in usage.items():
+        total[name] = total.get(name, 0.0) + seconds
+
+
+def _count(devices: int) -> str:
+    return "no device" if not devices else f"{devices} device{'s' if devices > 1 else ''}"

@@ -1,0 +1,247 @@
+"""What a search has on its way to the devices of a cluster: trials, finalists, the anchor; and what comes back.
+
+Dask schedules: a claimed device offers places for trials under the search's own name as a resource, a trial goes where
+one is free, and elsewhere when its worker is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import traceback
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from autotune.cluster import tasks
+from autotune.cluster.anchor import LEAST, Anchors
+from autotune.cluster.claims import Claims, Member
+from autotune.cluster.lost import lost
+from autotune.cluster.travel import heard
+from autotune.errors import AutotuneError, WorkerError
+from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
+
+_AGAIN_S = 0.2
+"""Pause before a request is sent again that a device has refused, or that was lost."""
+
+_RAISED = 3
+"""How often a request may raise an error on a worker before it counts as failed: one that ends may raise anything."""
+
+_ANSWER_S = 5.0
+"""How long workers may take to say what has begun."""
+
+_ANCHOR_S = 0.3
+"""Seconds for which a device times the anchor."""
+
+Deliver = Callable[[Trial | AutotuneError], None]
+
+
+@dataclass(eq=False)
+class Flight:
+    """A request on its way: a trial, or finalists. `future` is Dask's, `waiting` the wait for it, while it is there."""
+
+    configuration: Configuration
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    future: Any = None
+    waiting: asyncio.Future[Any] | None = None
+    task: asyncio.Task[None] | None = None
+    raised: int = 0
+
+    def call_back(self) -> None:
+        """Have the request sent anew."""
+        if self.waiting is not None:
+            self.waiting.cancel()
+
+
+class Flights:
+    """Sends what a search submits to the devices it has claimed, as often as it takes, and delivers each trial once.
+
+    `bound` is the best time known and how often it was set. Everything runs in one event loop.
+    """
+
+    def __init__(self, claims: Claims, driver: str, deliver: Deliver, say: Callable[[str], None]) -> None:
+        self.bound: tuple[int, float | None] = (0, None)
+        self._claims = claims
+        self._driver = driver
+        self._deliver = deliver
+        self._flights: dict[Identity, Flight] = {}
+        self._finale = Flight({})
+        self._judge = ""  # the worker whose device times the finalists
+        self._anchors = Anchors(say)
+        self._landed = 0
+
+    def submit(self, configuration: Configuration) -> None:
+        """Begin a trial."""
+        flight = Flight(configuration)
+        self._flights[identity(configuration)] = flight
+        flight.task = asyncio.create_task(self._fly(flight))
+        flight.task.add_done_callback(self._ended)
+
+    def call_back(self) -> None:
+        """Have everything sent anew: the connection is lost."""
+        for flight in (*self._flights.values(), self._finale):
+            flight.call_back()
+
+    def cancel(self) -> None:
+        """Wait for nothing any more."""
+        for flight in (*self._flights.values(), self._finale):
+            if flight.task is not None:
+                flight.task.cancel()
+
+    def left(self, worker: str) -> None:
+        """Take note that a device has left; its trials are Dask's to send elsewhere."""
+        if worker == self._judge:
+            self._judge = ""
+            self._finale.call_back()
+
+    async def withdraw(self, leave: int, building: bool) -> list[Configuration]:
+        """Take back what no device has begun, but for the oldest `leave`; what does not answer has not begun."""
+        keep = list(self._flights)[:leave]
+        begun = set(keep)
+        request = pickle.dumps({"search": self._claims.search, "keep": keep, "building": building})
+        workers = list(self._claims.members)
+        if workers:
+            asked = self._claims.client.run(tasks.withdraw, request, workers=workers, on_error="ignore")
+            try:
+                for answer in (await asyncio.wait_for(asked, _ANSWER_S)).values():
+                    begun.update(answer)
+            except lost():
+                pass
+        taken = []
+        for name, flight in list(self._flights.items()):
+            arrived = flight.future is not None and flight.future.status == "finished"
+            if name not in begun and not arrived and flight.task is not None:
+                del self._flights[name]
+                flight.task.cancel()
+                taken.append(flight.configuration)
+        return taken
+
+    async def retime(self, configurations: Sequence[Configuration], budget_s: float) -> list[Measurement | Trial]:
+        """Time configurations interleaved, all on one device: the same as before, as long as it is there."""
+        self._finale.raised = 0
+        while True:
+            await self._claims.there.wait()
+            where: dict[str, Any] = {"resources": {self._claims.search: 1}}
+            if self._judge:
+                where["workers"] = [self._judge]
+            request = {"configurations": configurations, "budget_s": budget_s}
+            answer = await self._ask(self._finale, tasks.retime, request, **where)
+            if isinstance(answer, AutotuneError):
+                raise answer
+            if "times" in answer:
+                self._judge = answer["worker"]
+                return list(answer["times"])
+            await self._excuse(answer)
+
+    async def _fly(self, flight: Flight) -> None:
+        """Send a trial as often as it takes, until its answer is here."""
+        while True:
+            await self._claims.there.wait()
+            request = {"configuration": flight.configuration}
+            answer = await self._ask(flight, tasks.trial, request, resources={self._claims.search: 1})
+            if isinstance(answer, AutotuneError):
+                self._land(flight, self._crashed(flight, str(answer)))
+                return
+            if "trial" in answer:
+                self._land(flight, self._noted(answer))
+                return
+            await self._excuse(answer)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Say what went wrong here: unsaid, the search would wait for ever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            detail = "".join(traceback.format_exception(error))
+            self._deliver(WorkerError(f"a trial was lost here: {type(error).__name__}: {error}", detail=detail))
+
+    async def _ask(self, flight: Flight, task: Any, request: Mapping[str, Any], **where: Any) -> Any:
+        """Return the answer to a request: empty where it was lost, an error where it took too many workers down."""
+        from distributed import KilledWorker
+
+        known = {"search": self._claims.search, "bound": self.bound, **request}
+        key = f"autotune-{task.__name__}-{uuid.uuid4().hex}"
+        future = None
+        try:
+            future = self._claims.client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
+            flight.future, flight.waiting = future, asyncio.ensure_future(_result(future))
+            return await flight.waiting
+        except KilledWorker as error:
+            return WorkerError(f"lost with {error.allowed_failures + 1} workers of the cluster, one after the other")
+        except lost():
+            return {}
+        except asyncio.CancelledError:
+            task_here = asyncio.current_task()
+            if task_here is not None and task_here.cancelling():
+                raise
+            return {}  # called back
+        except Exception as error:
+            if future is None or future.status != "error":
+                raise
+            flight.raised += 1
+            what = f"{type(error).__name__}: {error}"
+            return WorkerError(f"raised on {_RAISED} workers: {what}") if flight.raised >= _RAISED else {}
+        finally:
+            flight.future = flight.waiting = None
+            if future is not None:
+                future.release()
+
+    async def _excuse(self, answer: Mapping[str, Any]) -> None:
+        """Deal with an answer that is no result; what was asked is sent again."""
+        member = self._claims.members.get(answer.get("worker", ""))
+        if member is not None and "refused" in answer:
+            self._claims.refuse(member.found, heard(answer["refused"], member.found.host))
+        await asyncio.sleep(_AGAIN_S)
+
+    def _land(self, flight: Flight, trial: Trial) -> None:
+        """Hand a trial over; what follows is bounded by it."""
+        del self._flights[identity(flight.configuration)]
+        epoch, best_ns = self.bound
+        if trial.outcome is Outcome.OK and (best_ns is None or trial.time_ns < best_ns):
+            self.bound = epoch, trial.time_ns
+        self._landed += 1
+        self._deliver(trial)
+        self._weigh(trial)
+
+    def _noted(self, answer: Mapping[str, Any]) -> Trial:
+        trial: Trial = answer["trial"]
+        member = self._claims.members.get(answer["worker"])
+        if member is not None:
+            member.usage = answer["usage"]
+        anchor_ns = self._anchors.of(answer["worker"])
+        if anchor_ns is None:
+            return trial
+        return replace(trial, environment={**trial.environment, "anchor_ns": round(anchor_ns)})
+
+    def _crashed(self, flight: Flight, reason: str) -> Trial:
+        return Trial(
+            flight.configuration,
+            Outcome.CRASH,
+            reason,
+            driver=self._driver,
+            started=flight.started,
+            finished=datetime.now(UTC),
+        )
+
+    def _weigh(self, trial: Trial) -> None:
+        """Have each device time the anchor, once there is one; a device alone has none to differ from."""
+        members = self._claims.members
+        if len(members) < 2:
+            return
+        if self._anchors.configuration is None and self._landed >= LEAST * len(members):
+            self._anchors.configuration = trial.configuration if self.bound[1] == trial.time_ns else None
+        for worker, member in members.items() if self._anchors.configuration is not None else ():
+            if member.anchor is None and worker not in self._anchors:
+                member.anchor = asyncio.create_task(self._anchor(member))
+
+    async def _anchor(self, member: Member) -> None:
+        worker = member.found.worker
+        request = {"configurations": [self._anchors.configuration], "budget_s": _ANCHOR_S}
+        answer = await self._ask(Flight({}), tasks.retime, request, workers=[worker])
+        times = answer.get("times", [None]) if isinstance(answer, Mapping) else [None]
+        if isinstance(times[0], Measurement):
+            self._anchors.add(worker, member.found.place, times[0])
+
+
+async def _result(future: Any) -> Any:
+    return await future

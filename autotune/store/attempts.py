@@ -1,0 +1,127 @@
+"""Trials as they begin, end and are timed again: one durable transaction for all that ended together."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, update
+
+from autotune.identity import digest
+from autotune.model import Configuration, Measurement, Outcome, Trial, with_verified
+from autotune.store import queries, standings
+from autotune.store.access import Access
+from autotune.store.fields import trial_columns
+from autotune.store.records import now, ordered, pages
+from autotune.store.schema import trials
+
+
+class Attempts(Access):
+    """The trials of searches. Every method is one transaction and may raise StoreError."""
+
+    def begin(self, search_id: int, configuration: Configuration) -> int:
+        """Put an attempt on record before anything can go wrong; return the trial's number.
+
+        It outlasts this process, and the machine once the trial or a later one is finished.
+        """
+        return self.begin_all(search_id, [configuration])[0]
+
+    def begin_all(self, search_id: int, configurations: Sequence[Configuration]) -> list[int]:
+        """Put several attempts on record, as `begin` does one; return their numbers."""
+        rows = [
+            trial_columns(Trial(configuration, Outcome.PENDING))
+            | {"uuid": uuid.uuid4().hex, "search_id": search_id, "started": now()}
+            for configuration in configurations
+        ]
+        return self._written(
+            lambda connection: [queries.inserted(connection, trials, row) for row in rows],
+            lambda connection: [queries.once(connection, trials, row) for row in rows],
+            durable=False,
+        )
+
+    def withdraw(self, *trial_ids: int) -> None:
+        """Take attempts off the record that have not come to run. Leaves finished trials alone."""
+
+        def step(connection: Connection) -> None:
+            for some in pages(trial_ids):
+                connection.execute(delete(trials).where(trials.c.id.in_(some), queries.unfinished()))
+
+        if trial_ids:
+            self._written(step)
+
+    def finish(self, trial_id: int, trial: Trial) -> None:
+        """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.
+
+        Raises ValueError where the trial was not begun or has been finished before.
+        """
+        self.finish_all([(trial_id, trial)])
+
+    def finish_all(self, ended: Sequence[tuple[int, Trial]]) -> None:
+        """Record how several trials ended, as `finish` does one; all of them, or none."""
+        rows = {number: _columns(trial) for number, trial in ended}
+        names = {number: uuid.uuid4().hex for number in rows}
+
+        def step(connection: Connection) -> None:
+            finish(dict(ended), connection)
+
+        def finish(due: dict[int, Trial], connection: Connection) -> None:
+            begun = queries.begun(connection, due)
+            if missing := due.keys() - begun.keys():
+                raise ValueError(f"trial {min(missing)} was not begun or has been finished before")
+            used = queries.devices_used(connection, {row.search_id for row in begun.values()})
+            moved: dict[int, list[str]] = defaultdict(list)
+            for number, trial in due.items():
+                device_id, driver = queries.device_used(used.get(begun[number].search_id, []), trial.device_index)
+                rows[number] |= {"device_id": device_id, "driver": rows[number]["driver"] or driver}
+                moved[begun[number].problem_id].append(begun[number].configuration_hash)
+            queries.finish(connection, {number: rows[number] for number in due})
+            for number, trial in due.items():
+                if trial.retimed is not None and trial.retimed.samples_ns:
+                    driver = rows[number]["driver"]
+                    queries.retime(connection, number, driver, trial.retimed, uuid=names[number])
+            for problem, configurations in moved.items():
+                standings.follow(connection, problem, configurations, finished=len(configurations))
+
+        def again(connection: Connection) -> None:
+            due = {
+                number: trial for number, trial in ended if not queries.is_finished(connection, number, rows[number])
+            }
+            if due:
+                finish(due, connection)
+
+        if ended:
+            self._written(step, again)
+
+    def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
+        """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
+
+        Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
+        environment. Raises ValueError where there is no such trial or no sample.
+        """
+        if not measurement.samples_ns:
+            raise ValueError("a re-timing needs samples")
+        known = {"uuid": uuid.uuid4().hex, "taken": now()}
+
+        def step(connection: Connection) -> None:
+            trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
+            if trial is None:
+                raise ValueError(f"no verified trial of {dict(configuration)}")
+            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
+                return
+            standings.follow(connection, *queries.place(connection, trial.id))
+            if measurement.verified_runs:
+                stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
+                connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
+
+        self._written(step)
+
+
+def _columns(trial: Trial) -> dict[str, Any]:
+    """Return what is filled in of a trial that has ended."""
+    kept = {"configuration", "configuration_hash"} | ({"started"} if trial.started is None else set())
+    columns = {name: value for name, value in trial_columns(trial).items() if name not in kept}
+    columns["finished"] = columns["finished"] or now()
+    return columns
