@@ -132,6 +132,13 @@ def test_forks_end_with_the_prepared_process_and_the_next_is_of_another(forks: F
         WorkerProcess("builder", tmp_path, {}, forks.start)
 
 
+def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    server = Forkserver(tmp_path, ["nosuch"])
+    with pytest.raises(WorkerDied, match=r"it ended by itself.*no backend 'nosuch' is installed"):
+        WorkerProcess("builder", tmp_path, {}, server.start)
+    server.close()
+
+
 SEARCH = """
 import os, sys, threading
 from pathlib import Path
