@@ -144,7 +144,7 @@ class _Server(threading.Thread):
                 worker.note_end(code if code < 0 else -signal.SIGKILL)
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
-        """Ask for one worker. Raises OSError where the process is lost; ChildProcessError where that is its own fault."""
+        """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
         with suppress(BrokenPipeError, ConnectionResetError):
             socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
         born = self._born.get()

@@ -76,7 +76,7 @@ class Process(Protocol):
 Start = Callable[[str, int, int, Mapping[str, str]], Process]
 """Starts a worker of a role with a connection, a log (descriptors) and variables.
 
-Raises OSError where something else ended what it takes, ChildProcessError, with the words of that, where it ended itself."""
+Raises OSError where something ended what that takes; ChildProcessError, with its last words, where it ended itself."""
 
 
 def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
