@@ -1,6 +1,6 @@
 """Look-ups over HTTP while a search runs, on loopback: rate, latency and memory, by one client process.
 
-    python benchmarks/serve.py [--seconds 120] [--rate 200] [--requests 100000] [--connections 8] [--no-search]
+    python benchmarks/serve.py [--seconds 120] [--rate 200] [--requests 100000] [--connections 8] [--no-search] [--save]
 
     at a rate    so many requests a second for the time given, each at its instant whether or not those before it are
                  answered (open loop): latency counts from that instant, so that a stall is not hidden
@@ -8,7 +8,7 @@
     memory       resident size of the server before and after so many requests
 
 Every second question is one of five, the rest are drawn from a thousand sizes, so that both what is kept and what is
-looked up is measured. Prints JSON and writes it to results/serve.json.
+looked up is measured. Exit code 1 where an answer is not 200, or the memory grew. `--save` writes results/serve.json.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import os
-import platform
 import random
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,9 +31,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from autotune.service import Server
 from autotune.store import Store
 from autotune.study import find_study, problem_key, space_hash
+from benchmarks import tables
 from tests.stored import DEVICE, ok, put
 
 TRIALS = 500
@@ -59,7 +61,7 @@ def fill(database: str) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield URL, token and process number of a server with 500 trials stored."""
+    """Yield URL, token and process number of a server with 501 trials stored."""
     database = str(folder / "a.db")
     fill(database)
     words = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={database}"]
@@ -71,6 +73,8 @@ def serving(folder: Path) -> Iterator[tuple[str, str, int]]:
         if found := re.search(r"token=(\S+)", line):
             token = found[1]
             break
+    drain = threading.Thread(target=server.stderr.read, daemon=True)
+    drain.start()  # a full pipe would stop it
     try:
         yield url, token, server.pid
     finally:
@@ -175,43 +179,58 @@ def resident_kib(pid: int) -> int:
     return int(found[1])
 
 
-def main() -> None:
+COLUMNS = ("way", "requests", "not 200", "per s", "p50, ms", "p99, ms", "max, ms", "server, MiB")
+
+GROWN_KIB = 16 * 1024
+"""What the server may grow by over all requests, and still have its memory called flat."""
+
+
+def measure(folder: Path, asked: argparse.Namespace) -> tuple[list[tuple[Any, ...]], str, bool]:
+    """Ask in each way; return the rows, a note, and whether all was well."""
+    with serving(folder) as (url, token, pid):
+        port, server = int(url.rpartition(":")[2]), Server(url, token, cache=False)
+        search = None
+        if not asked.no_search:
+            most = {"seconds": 2 * asked.seconds + 600}
+            search = server.submit("matmul", size={"M": 128, "N": 128, "K": 128}, budget=most, sampler="random")["id"]
+        asyncio.run(at_limit(port, min(5, asked.seconds), asked.connections))  # warm
+        load, before = os.getloadavg()[0], resident_kib(pid)
+        rows: list[tuple[Any, ...]] = []
+        for way, asking in (
+            (f"{asked.rate:g} a second", at_rate(port, asked.rate, asked.seconds, asked.connections)),
+            ("at the limit", at_limit(port, asked.seconds, asked.connections)),
+            ("many", at_limit(port, 3600, asked.connections, asked.requests)),
+        ):
+            rows.append((way, *asyncio.run(asking).values(), round(resident_kib(pid) / 1024, 1)))
+            print(*rows[-1], file=sys.stderr, flush=True)
+        grown, note = resident_kib(pid) - before, f"load of the machine before {load:.1f}"
+        if search is not None:
+            note += f"; {sum(server.find(search)['outcomes'].values())} trials of a search on the same CPU meanwhile"
+            server.stop(search)
+    return rows, note, grown < GROWN_KIB and not any(row[2] for row in rows)
+
+
+def main() -> int:
+    """Parse, measure, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--no-search", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve.json")
+    parser.add_argument("--save", action="store_true")
     asked = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder,
-        serving(Path(folder)) as (url, token, pid),
-    ):
-        port, server = int(url.rpartition(":")[2]), Server(url, token, cache=False)
-        search = None
-        if not asked.no_search:
-            most = {"seconds": 2 * asked.seconds + 600}
-            search = server.submit("matmul", size={"M": 128, "N": 128, "K": 128}, budget=most, sampler="random")["id"]
-        asyncio.run(at_limit(port, 5, asked.connections))  # warm
-        result: dict[str, Any] = {
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-            "search": search is not None,
-        }
-        result["load_1m"] = os.getloadavg()[0]
-        result["at_rate"] = asyncio.run(at_rate(port, asked.rate, asked.seconds, asked.connections))
-        result["at_limit"] = asyncio.run(at_limit(port, asked.seconds, asked.connections))
-        before = resident_kib(pid)
-        memory = asyncio.run(at_limit(port, 3600, asked.connections, asked.requests))
-        result["memory"] = {"requests": memory["requests"], "before_kib": before, "after_kib": resident_kib(pid)}
-        if search is not None:
-            done = sum(server.find(search)["outcomes"].values())
-            result["trials_meanwhile"] = done
-            server.stop(search)
-    print(json.dumps(result, indent=2))
-    asked.out.write_text(json.dumps(result, indent=2) + "\n")
+    with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder:
+        rows, note, is_well = measure(Path(folder), asked)
+    for row in (COLUMNS, *rows):
+        print("  ".join(f"{cell!s:>14}" for cell in row))
+    print(note)
+    if asked.save:
+        question = "How fast are look-ups over HTTP on loopback, while a search runs?"
+        command = "python benchmarks/serve.py " + " ".join(sys.argv[1:])
+        tables.save("serve", question=question, command=command, columns=COLUMNS, rows=rows, note=note)
+    return int(not is_well)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

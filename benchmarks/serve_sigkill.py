@@ -1,17 +1,17 @@
 """Kills a server while searches run and wait: no finished trial is lost, the queue is whole, nothing is left.
 
-    python benchmarks/serve_sigkill.py [--kills 50] [--minutes 120] [--seed 1]
+    python benchmarks/serve_sigkill.py [--kills 50] [--minutes 120] [--seed 1] [--save]
 
 Ten users send a search each at once, then another before every third kill. The server is killed with SIGKILL, often
 while a search is at work, and started again on the same database. After each kill: no process of it lives five seconds
 later, the database passes SQLite's integrity check, every trial that an event told of is stored, and everything that
 was answered with 202 is stored and stands in its user's order. At last the server is left alone until all have ended.
+Exit code 1 where any of that does not hold. `--save` writes benchmarks/results/serve-sigkill.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -22,11 +22,15 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from autotune.service import Server
 from autotune.store import ServerStore
+from benchmarks import tables
 from benchmarks.sigkill import KERNEL, MARK, STUDY, alive, finished
 
 USERS = 10
@@ -76,6 +80,11 @@ class Place:
         told = server.submit(self.study, budget={"trials": TRIALS}, sampler="random", seed=seed)
         self.sent[user].append(told["id"])
 
+    def at_work(self) -> bool:
+        """Whether a trial is on record that has not ended."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            return connection.execute("SELECT 1 FROM trials WHERE outcome = 'pending'").fetchone() is not None
+
     def check(self, mark: str, announced: int) -> float:
         """Assert that nothing is left and nothing lost; return the seconds until the last process was gone."""
         began = time.monotonic()
@@ -86,9 +95,8 @@ class Place:
         stored = finished(self.database)
         assert stored >= self.kept + announced, f"{mark}: {self.kept} + {announced} finished, {stored} stored"
         self.kept = stored
-        with sqlite3.connect(self.database) as connection:
+        with closing(sqlite3.connect(self.database)) as connection:
             rows = connection.execute("SELECT uuid, asked_by, state FROM submissions ORDER BY id").fetchall()
-        connection.close()
         for user, sent in self.sent.items():
             there = [uuid for uuid, asked_by, _ in rows if asked_by == user]
             assert [uuid for uuid in there if uuid in sent] == sent, f"{mark}: of {user}'s searches some are gone"
@@ -118,8 +126,7 @@ class Watch(threading.Thread):
 
 def running(url: str, token: str) -> str | None:
     """Return the search that runs."""
-    home = Server(url, token, cache=False)._json("GET", "/v1/home")
-    return next((str(one["id"]) for one in home["running"]), None)
+    return next((str(one["id"]) for one in Server(url, token, cache=False).home()["running"]), None)
 
 
 def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
@@ -144,10 +151,11 @@ def kill(place: Place, number: int, draw: random.Random) -> dict[str, Any]:
             watch = Watch(url, token, search)
             watch.first.wait(90)
     time.sleep(draw.uniform(0.0, 2.0))
+    at_work = place.at_work()
     server.send_signal(signal.SIGKILL)
     server.wait()
     announced = watch.trials if watch is not None else 0
-    return {"gone_s": place.check(mark, announced), "announced": announced}
+    return {"gone_s": place.check(mark, announced), "announced": announced, "at_work": at_work}
 
 
 def settle(place: Place) -> dict[str, int]:
@@ -165,37 +173,52 @@ def settle(place: Place) -> dict[str, int]:
     return states
 
 
-def main() -> None:
+COLUMNS = (
+    "kills", "while a trial ran", "searches sent", "ended as done", "trials announced", "stored", "lost",
+    "slowest process gone, s", "amiss",
+)  # fmt: skip
+
+
+def run(place: Place, most: int, minutes: float, draw: random.Random) -> tuple[Any, ...]:
+    """Kill so often, or until the time is over; return the row, whose last cell says what did not hold."""
+    kills: list[dict[str, Any]] = []
+    states: dict[str, int] = {}
+    amiss, until = "", time.monotonic() + 60 * minutes
+    try:
+        while len(kills) < most and time.monotonic() < until:
+            began = time.monotonic()
+            kills.append(kill(place, len(kills), draw))
+            print(len(kills), kills[-1], place.kept, f"{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+        states = settle(place)
+        sent = sum(map(len, place.sent.values()))
+        assert states == {"done": sent}, f"not all were done: {states}"
+    except AssertionError as error:
+        amiss = str(error) or "an assertion failed"
+    slowest = max((one["gone_s"] for one in kills), default=0.0)
+    return (
+        len(kills), sum(one["at_work"] for one in kills), sum(map(len, place.sent.values())), states.get("done", 0),
+        sum(one["announced"] for one in kills), place.kept, 0 if not amiss else "?", f"{slowest:.2f}", amiss,
+    )  # fmt: skip
+
+
+def main() -> int:
+    """Parse, kill, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--minutes", type=float, default=120, help="no kill begins later than this")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve_sigkill.json")
+    parser.add_argument("--save", action="store_true")
     asked = parser.parse_args()
-    draw = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder:
-        place, kills = Place(Path(folder)), []
-        until = time.monotonic() + 60 * asked.minutes
-        for number in range(asked.kills):
-            if time.monotonic() > until:
-                break
-            kills.append(kill(place, number, draw))
-            print(number, kills[-1], place.kept, flush=True)
-        states = settle(place)
-        sent = sum(map(len, place.sent.values()))
-        result = {
-            "kills": len(kills),
-            "users": USERS,
-            "searches": sent,
-            "ended": states,
-            "trials_stored": place.kept,
-            "trials_announced": sum(one["announced"] for one in kills),
-            "slowest_gone_s": round(max(one["gone_s"] for one in kills), 3),
-        }
-        assert states == {"done": sent}, states
-    print(json.dumps(result, indent=2))
-    asked.out.write_text(json.dumps(result, indent=2) + "\n")
+        row = run(Place(Path(folder)), asked.kills, asked.minutes, random.Random(asked.seed))
+    for name, cell in zip(COLUMNS, row, strict=True):
+        print(f"{name:28} {cell}")
+    if asked.save:
+        question = "What is lost where the server is killed while searches run and wait?"
+        command = "python benchmarks/serve_sigkill.py " + " ".join(sys.argv[1:])
+        tables.save("serve-sigkill", question=question, command=command, columns=COLUMNS, rows=[row])
+    return int(bool(row[-1]))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

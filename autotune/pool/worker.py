@@ -22,6 +22,17 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def python_path() -> dict[str, str]:
+    """Return variables by which another process finds this package where it runs from a checkout, not installed."""
+    from pathlib import Path  # a worker needs none before it is tied
+
+    root = Path(__file__).resolve().parent.parent.parent
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}
+
+
 def main(role: str, descriptor: int, parent: int) -> None:
     """Serve `builder`, `device` or `once` requests over an inherited socket until the search closes it."""
     die_with(parent)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, TrialState
 
 from autotune.model import Value
 
@@ -18,16 +20,17 @@ LEAST = 10
 """Timed configurations below which nothing is said."""
 
 
-class _Fixed(CategoricalDistribution):
-    """A distribution that nobody changes: Optuna copies and compares those of every trial, most of what it costs."""
+class _Given(InMemoryStorage):
+    """A study of trials as they are given: Optuna checks and copies those that are added, most of what it costs."""
 
-    def __deepcopy__(self, memo: object) -> _Fixed:
-        return self
+    def __init__(self, trials: Iterable[FrozenTrial]) -> None:
+        super().__init__()
+        self._given = list(trials)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or super().__eq__(other)
-
-    __hash__ = CategoricalDistribution.__hash__
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        return [trial for trial in self._given if states is None or trial.state in states]
 
 
 def importances(configurations: Sequence[Mapping[str, Value]], times_ns: Sequence[float]) -> dict[str, float]:
@@ -68,13 +71,22 @@ def _estimated(
     # Values by their places: Optuna tells 1 from 1.0 and "1" no better than a dictionary does.
     places = {name: {value: place for place, value in enumerate(values)} for name, values in tried.items()}
     distributions: dict[str, BaseDistribution] = {
-        name: _Fixed(tuple(range(len(values)))) for name, values in tried.items()
+        name: CategoricalDistribution(tuple(range(len(values)))) for name, values in tried.items()
     }
-    study = optuna.create_study()
-    study.add_trials(
-        optuna.trial.create_trial(
-            params={name: places[name][one[name]] for name in tried}, distributions=distributions, value=time
+    storage = _Given(
+        FrozenTrial(
+            number=number,
+            trial_id=number,
+            state=TrialState.COMPLETE,
+            value=time,
+            datetime_start=None,
+            datetime_complete=None,
+            params={name: places[name][one[name]] for name in tried},
+            distributions=distributions,
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
         )
-        for one, time in zip(configurations, times_ns, strict=True)
+        for number, (one, time) in enumerate(zip(configurations, times_ns, strict=True))
     )
-    return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+    return get_param_importances(optuna.create_study(storage=storage), evaluator=PedAnovaImportanceEvaluator())

@@ -5,14 +5,14 @@
     guard.py     what each request passes first: names, sizes, callers, headers
     callers.py   who asks: tokens, cookies, roles
     routes.py    the API below /v1;  shapes.py: what may be asked;  answers.py: errors as answers
-    views.py     what is shown, as plain data: the same for JSON and for pages
+    views/       what is shown, as plain data: the same for JSON and for pages
     lookups.py   GET /v1/best, a plain route
     submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
     runner.py    the queues, a process per search (child.py, search.py);  feeds.py: their events
     studies.py, machine.py, state.py   what a server knows and has open
     serving.py   serve: on its socket
     pages/       for browsers: `pages.router`
-    client.py    the other end: `connect`, with kept.py and trust.py
+    client.py    the other end: `connect`, with transport.py, sending.py, kept.py and trust.py
 
 The names below are imported when first used: a client needs the standard library only.
 """

@@ -1,4 +1,4 @@
-"""The API below /v1: each route says what it takes and gives, and hands on to views.py or submit.py."""
+"""The API below /v1: each route says what it takes and gives, and hands on to views/ or submit.py."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The version this program writes: the number of migrations in schema.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")

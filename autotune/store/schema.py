@@ -101,7 +101,7 @@ trials = Table(
     _refers("search_id", "searches"),
     _refers("device_id", "devices", empty=True),
     *(field.column() for field in FIELDS),
-    Index("trials_by_search", "search_id", "outcome"),
+    Index("trials_by_search", "search_id", "outcome", "driver", "time_ns"),
     Index("trials_by_configuration", "configuration_hash"),
     Index("trials_by_start", "started"),
 )

@@ -1,0 +1,59 @@
+"""A study on its way to a server: by name, by the hashes of its text, or whole with its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+
+
+def question_of(study: str | Path) -> list[tuple[str, str]]:
+    """Return how a study is asked for: by its name or, where it is a path, by the hashes of its text too."""
+    if not is_path(study):
+        return [("study", str(study))]
+    from autotune.study import find_study
+
+    text = find_study(str(study))
+    return [("study", text.name), ("kernel_hash", text.kernel_hash), ("study_hash", text.study_hash)]
+
+
+def is_path(study: str | Path) -> bool:
+    """Whether a study is named by its file."""
+    return isinstance(study, Path) or "/" in study or study.endswith(".toml")
+
+
+def upload_of(path: Path) -> dict[str, Any]:
+    """Return a study as it is uploaded: its text, and each file that it reads by the name it has there."""
+    from autotune.study import find_study, watched
+
+    with watched() as looked_for:
+        text = find_study(str(path) if "/" in str(path) or path.suffix == ".toml" else f"./{path}")
+        _ = text.study_hash
+    roots = [text.path.parent, text.kernel_path.parent, text.path.parent.parent / "kernels"]
+    files: dict[str, Path] = {}
+    for file in map(Path, sorted(looked_for)):
+        if not file.is_file() or file.resolve() == text.path.resolve():
+            continue
+        name = _name_in(file, roots)
+        if files.setdefault(name, file).resolve() != file.resolve():
+            raise UsageError(f"{file} and {files[name]} would have one name", where=str(path), hint="rename one")
+    return {"upload": {"study": _text(text.path), "files": {name: _text(file) for name, file in files.items()}}}
+
+
+def _name_in(file: Path, roots: Sequence[Path]) -> str:
+    real = Path(os.path.abspath(file))  # noqa: PTH100  without following links
+    for root in roots:
+        folder = Path(os.path.abspath(root))  # noqa: PTH100
+        if real.is_relative_to(folder):
+            return real.relative_to(folder).as_posix()
+    raise UsageError(f"{file} lies outside of the study's folder", hint="a server takes what lies beside the study")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError("is no text", where=str(path), hint="a server takes text files only") from None

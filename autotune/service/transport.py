@@ -1,0 +1,181 @@
+"""A server asked over HTTP: one request at a time, each failure one clear line. Standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from autotune.errors import SetupError, UsageError
+from autotune.service.trust import line_of
+
+TIMEOUT_S = 30.0
+
+_MOST = 64 * 2**20
+
+
+class ServerAway(SetupError):
+    """The server does not answer, or cannot now."""
+
+
+class ServerRefuses(UsageError):
+    """The server answers that it will not. `status` is that of HTTP."""
+
+    def __init__(self, status: int, what: str, *, where: str = "", hint: str = "", detail: str = "") -> None:
+        super().__init__(what, where=where, hint=hint, detail=detail)
+        self.status = status
+
+
+class Reply(NamedTuple):
+    """An answer of a server."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """The way to a server. Its methods raise AutotuneError: ServerRefuses, ServerAway.
+
+    Raises UsageError for what is no URL of a server, or where the token would travel in clear text.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = url.rstrip("/")
+        try:
+            parts = urlsplit(self.url)
+            self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
+        except ValueError:
+            parts, self._host = urlsplit(""), ""
+        if parts.scheme not in ("http", "https") or not self._host or parts.query or parts.username:
+            raise UsageError(
+                f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
+            )
+        self._secure = parts.scheme == "https"
+        self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise UsageError("holds what no token does", where="AUTOTUNE_TOKEN", hint="autotune token add makes one")
+        if self.token is not None and not self._secure and not _is_here(self._host):
+            raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
+
+    def json(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Ask, and return the JSON that is answered."""
+        reply = self.ask(method, path, body, headers or {})
+        self.require(reply)
+        return parsed(reply.body, self.url)
+
+    def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
+        """Ask, and return what is answered, be it an error. Raises ServerAway."""
+        connection = self._connection()
+        try:
+            found = self._sent(connection, method, path, body, headers)
+            reply = Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read(_MOST))
+        except (OSError, http.client.HTTPException) as error:
+            raise self._away(error) from None
+        finally:
+            connection.close()
+        self._require_there(reply)
+        return reply
+
+    def stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
+        """Yield the events of a stream after the `last`: id, kind, data; no data: the server says that it is there."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+        connection = self._connection()
+        try:
+            found = self._sent(connection, "GET", path, None, headers)
+            if found.status != 200:
+                reply = Reply(found.status, {}, found.read(_MOST))
+                self._require_there(reply)
+                self.require(reply)
+                raise ServerAway("its events have ended", where=self.url)
+            fields: dict[str, str] = {}
+            while line := found.readline(_MOST):
+                name, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(":")
+                if name:
+                    fields[name] = value.removeprefix(" ")
+                elif "data" in fields:
+                    yield fields.get("id", ""), fields.get("event", ""), parsed(fields["data"], self.url)
+                    fields = {}
+                elif not value:
+                    fields = {}
+                if not name and value:  # a comment: the server is there
+                    yield "", "", None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._away(error) from None
+        finally:
+            connection.close()
+
+    def require(self, reply: Reply) -> None:
+        """Raise what the server says is wrong."""
+        if reply.status < 400:
+            if not 200 <= reply.status < 300:
+                raise ServerRefuses(
+                    reply.status, f"answers {reply.status}, which no server of autotune does", where=self.url
+                )
+            return
+        try:
+            told = json.loads(reply.body)
+            what, where, hint = (line_of(told[name]) for name in ("error", "where", "hint"))
+            detail = str(told.get("detail", ""))
+        except (ValueError, KeyError, TypeError):
+            what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
+        if reply.status == 401:
+            hint = "set AUTOTUNE_TOKEN to one that autotune token add has made"
+        error = ServerRefuses(reply.status, what, where=where, hint=hint, detail=detail)
+        raise error.at(self.url)
+
+    def _sent(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        sent = {"Accept": "application/json", **headers}
+        if self.token is not None:
+            sent["Authorization"] = f"Bearer {self.token}"
+        data = None
+        if body is not None:
+            data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection.request(method, self._path + path, data, sent)
+        return connection.getresponse()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+
+    def _away(self, error: Exception) -> ServerAway:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return ServerAway(f"its certificate cannot be trusted: {error.verify_message}", where=self.url)
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        return ServerAway(f"does not answer: {said}", where=self.url, hint="is it running? autotune serve starts one")
+
+    def _require_there(self, reply: Reply) -> None:
+        """Raise ServerAway where it is a proxy that answers, for a server that does not."""
+        if reply.status in (502, 504) or (reply.status == 503 and not _has_problem(reply)):
+            raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
+
+
+def parsed(data: str | bytes, where: str) -> Any:
+    """Return JSON as it was answered. Raises ServerAway for what no server of ours answers."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ServerAway("answers what is no JSON", where=where, hint="is this a server of autotune?") from None
+    if not isinstance(found, dict | list):
+        raise ServerAway("answers what no server of autotune does", where=where)
+    return found
+
+
+def _has_problem(reply: Reply) -> bool:
+    return b'"error"' in reply.body[:100]
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,172 @@
+"""What is here and what is known: devices, studies, bests, comparisons, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from autotune import __version__
+from autotune.errors import AutotuneError
+from autotune.lookup import Best, asking, best_in, open_records
+from autotune.reports import sides
+from autotune.service.answers import Refused
+from autotune.service.views.searches import submitted
+from autotune.store import OPEN, QUEUED, locate
+from autotune.study import StudyText, default_size, offered_choices, parameter_values
+from autotune.text import did_you_mean, line, parse_choices, parse_size
+
+if TYPE_CHECKING:
+    from autotune.service.state import Service
+
+Json = dict[str, Any]
+
+LATEST = 12
+"""Problems on the first page."""
+
+
+def home(service: Service, *, bests: bool = True) -> Json:
+    """`devices`, `running`, `queued` (in order, by queue), `latest` bests, `version`."""
+    waiting = service.store.waiting(service.config.name)
+    open_ = {one.uuid: one for one in service.store.submitted(states=OPEN)}
+    return {
+        "version": __version__,
+        "read_only": service.config.read_only,
+        "devices": devices(service)["here"],
+        "running": [submitted(service, one) for one in open_.values() if one.state != QUEUED],
+        "queued": {
+            queue: [submitted(service, open_[name]) for name in names if name in open_]
+            for queue, names in waiting.items()
+        },
+        "latest": latest(service) if bests else [],
+    }
+
+
+def devices(service: Service) -> Json:
+    """`here`: this machine's, with number and queue; `stored`: each model with results; `amiss`: what is wrong."""
+    machine = service.machine
+    here = [
+        {"fingerprint": one.fingerprint, "number": one.number, "queue": machine.queue_of(one), **asdict(one)}
+        for one in machine.devices
+    ]
+    with open_records(locate(service.config.database)) as records:
+        stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
+    return {
+        "here": here,
+        "stored": [{"fingerprint": fingerprint, "name": name} for fingerprint, name in stored.items()],
+        "amiss": list(machine.amiss),
+    }
+
+
+def latest(service: Service, limit: int = LATEST) -> list[Json]:
+    """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
+    found, texts = [], dict[str, StudyText]()
+    for number, key, ended in service.store.latest_problems(limit):
+        entry: Json = {
+            "problem": number,
+            "study": key.study,
+            "device": key.device,
+            "size": dict(key.size),
+            "choices": dict(key.choices),
+            "searched": ended or None,
+            "best": None,
+            "error": "",
+        }
+        try:
+            text = texts.get(key.study) or service.studies.text(key.study)
+            texts[key.study] = text
+            with open_records(locate(service.config.database)) as records:
+                best = best_in(records, "", text, key.size, key.choices, key.device, None, False)
+            entry["best"] = best_json(best)
+        except AutotuneError as error:
+            entry["error"] = line(error.what)
+        found.append(entry)
+    return found
+
+
+def best_json(best: Best) -> Json:
+    """A best as `GET /v1/best` tells it."""
+    return {
+        **best._asdict(),
+        "match": best.match.value,
+        "configuration": dict(best.configuration),
+        "size": dict(best.size),
+        "choices": dict(best.choices),
+        "measured_size": None if best.measured_size is None else dict(best.measured_size),
+        "notes": list(best.notes),
+        "options": list(best.options),
+    }
+
+
+def studies(service: Service) -> list[Json]:
+    """The server's own studies: `study`, `about`, `sizes`, `choices`, `parameters`, `trials` stored, `error`."""
+    counts, found = service.store.counts(), []
+    for name in service.studies.names():
+        entry: Json = {"study": name, "about": "", "sizes": {}, "choices": {}, "parameters": [], "error": ""}
+        try:
+            one = service.studies.load(name)
+            entry |= {
+                "about": one.about,
+                "sizes": dict(one.sizes),
+                "choices": {name: list(values) for name, values in one.choices.items()},
+                "parameters": list(one.parameters),
+            }
+        except AutotuneError as error:
+            entry["error"] = line(str(error.what))
+        found.append({**entry, "trials": counts.get(name, 0)})
+    return found
+
+
+def study(service: Service, name: str) -> Json:
+    """One study, whole: parameters with values and defaults, constraints, sizes, choices, the kernel's text."""
+    one = service.studies.load(name)
+    return {
+        "study": one.name,
+        "about": one.about,
+        "sizes": dict(one.sizes),
+        "size_lists": one.size_lists,
+        "choices": {name: list(values) for name, values in one.choices.items()},
+        "parameters": {
+            name: {"values": list(entry.values), "default": entry.default, "about": entry.about}
+            for name, entry in one.parameters.items()
+        },
+        "constraints": [{"require": str(rule.require), "reason": rule.reason} for rule in one.constraints],
+        "kernel": one.text.source,
+        "kernel_hash": one.text.kernel_hash,
+        "study_hash": one.text.study_hash,
+    }
+
+
+def compare(
+    service: Service,
+    study: str,
+    by: str,
+    *,
+    size: Sequence[str] = (),
+    choice: Sequence[str] = (),
+    device: str | None = None,
+) -> Json:
+    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored: `cells`."""
+    text = service.studies.text(study)
+    known = [*parameter_values(text), "size", "device"]
+    if by not in known:
+        raise Refused(
+            422,
+            f"cannot compare by {by!r:.80}{did_you_mean(by[:80], known)}",
+            where="by",
+            hint=f"known: {', '.join(known)}",
+        )
+    sizes = [parse_size(one, default_size(text)) for one in size]
+    choices = parse_choices(list(choice), offered_choices(text)) if choice else None
+    if device:
+        device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
+    cells = sides.sides(service.store, text.name, by, sizes=sizes, choices=choices, device=device or "")
+    return {"study": text.name, "by": by, "cells": cells}
+
+
+def tokens(service: Service) -> list[Json]:
+    """Every token: `name`, `role`, `created`, `expires`, `revoked`, `valid`; never the token itself."""
+    return [
+        {name: getattr(one, name) for name in ("name", "role", "created", "expires", "revoked", "valid")}
+        for one in service.store.tokens()
+    ]

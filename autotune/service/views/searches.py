@@ -1,0 +1,208 @@
+"""Searches, submitted or only stored, and their trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autotune.model import Outcome
+from autotune.ranking import median_interval
+from autotune.service.answers import Refused
+from autotune.store import OPEN, QUEUED, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission
+
+if TYPE_CHECKING:
+    from autotune.service.state import Service
+
+Json = dict[str, Any]
+
+
+def searches(
+    service: Service, *, study: str | None = None, device: str | None = None, before: int | None = None, limit: int = 50
+) -> Json:
+    """`open`: what is queued or runs, newest first (first page only); `searches`: what is stored, newest first.
+
+    `before` is the `number` of the last one of the page before.
+    """
+    open_ = service.store.submitted(states=OPEN) if before is None else []
+    found = service.store.stored_searches(study=study, device=device, before=before, limit=limit)
+    return {
+        "open": [submitted(service, one) for one in open_ if study in (None, one.study)],
+        "searches": [stored(one) for one in found],
+        "next": found[-1].number if len(found) == limit else None,
+    }
+
+
+def search(service: Service, name: str) -> Json:
+    """One search by its id, that of a submission or of a stored search.
+
+    `id`, `state`, `study`, `device`, `size`, `choices`, `request`, `asked_by`, `created`, `started`, `ended`,
+    `reason`, `place` (0: the next of its queue), `progress` (the last that was told), `result` (of `autotune search
+    --json`), `outcomes`, `searches` (numbers of the stored searches that are its work).
+    """
+    submission = service.store.submission(name)
+    found = service.store.stored_searches(names=[name])
+    if submission is not None:
+        return submitted(service, submission, found)
+    if not found:
+        raise Refused(404, f"no search {name[:64]!r}", hint="GET /v1/searches lists them")
+    return stored(found[0])
+
+
+def has_ended(told: Json) -> bool:
+    """Whether what `search` gave is final."""
+    return told["state"] not in OPEN
+
+
+def submitted(service: Service, one: Submission, parts: Sequence[StoredSearch] = ()) -> Json:
+    """A submission, with the stored searches that are its work, as `search` tells of it."""
+    outcomes: dict[str, int] = {}
+    for part in parts:
+        for outcome, count in part.outcomes.items():
+            outcomes[outcome] = outcomes.get(outcome, 0) + count
+    place = None
+    if one.state == QUEUED:
+        order = service.store.waiting(one.server).get(one.queue, [])
+        place = order.index(one.uuid) if one.uuid in order else None
+    running = one.state in (RUNNING, STOPPING)
+    return {
+        "id": one.uuid,
+        "number": one.number,
+        "state": one.state,
+        "study": one.study,
+        "uploaded": one.upload is not None,
+        "device": one.request["fingerprint"],
+        "device_name": one.request["device_name"],
+        "size": one.request.get("size") or {},
+        "choices": one.request.get("choices") or {},
+        "budget": one.request["budget"],
+        "asked_by": one.asked_by,
+        "server": one.server,
+        "queue": one.queue,
+        "place": place,
+        "attempts": one.attempts,
+        "created": one.created,
+        "started": one.started,
+        "ended": one.ended,
+        "reason": one.reason,
+        "progress": service.feeds.of(one.uuid).latest if running else None,
+        "result": one.result,
+        "outcomes": outcomes,
+        "searches": [part.number for part in parts],
+    }
+
+
+def stored(one: StoredSearch) -> Json:
+    """A stored search, in the same words."""
+    state = RUNNING if one.ended is None else STOPPED if one.reason in ("lost", "interrupted") else "done"
+    return {
+        "id": one.submission or one.uuid,
+        "number": one.number,
+        "state": state,
+        "study": one.key.study,
+        "uploaded": False,
+        "device": one.key.device,
+        "device_name": one.device_name,
+        "size": dict(one.key.size),
+        "choices": dict(one.key.choices),
+        "budget": None,
+        "asked_by": one.asked_by,
+        "server": None,
+        "queue": None,
+        "place": None,
+        "attempts": 1,
+        "created": one.started,
+        "started": one.started,
+        "ended": one.ended,
+        "reason": one.reason,
+        "progress": None,
+        "result": None,
+        "outcomes": dict(one.outcomes),
+        "searches": [one.number],
+    }
+
+
+def numbers_of(service: Service, name: str) -> list[int]:
+    """The numbers of the stored searches that are the work of a search. Raises Refused (404)."""
+    found: list[int] = search(service, name)["searches"]
+    return found
+
+
+def points(service: Service, name: str, *, after: int = 0, limit: int = 5000) -> Json:
+    """The trials of a search in the order they began: `trials` of [number, outcome, time_ns, finished, configuration].
+
+    `next` is what `after` should be for the rest; None: there is none.
+    """
+    numbers = numbers_of(service, name)
+    found = service.store.points(numbers, after=after, limit=limit) if numbers else []
+    return {
+        "trials": [[one.number, one.outcome, one.time_ns, one.finished, dict(one.configuration)] for one in found],
+        "next": found[-1].number if len(found) == limit else None,
+    }
+
+
+def trials(
+    service: Service,
+    *,
+    study: str | None = None,
+    device: str | None = None,
+    outcomes: Sequence[str] = (),
+    search: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> Json:
+    """`trials`, newest first, by filters, without samples and logs; `next` is `before` of the page after."""
+    for outcome in outcomes:
+        if outcome not in set(Outcome):
+            raise Refused(422, f"no outcome {outcome!r:.40}", where="outcome", hint=f"known: {', '.join(Outcome)}")
+    numbers = numbers_of(service, search) if search is not None else []
+    if search is not None and not numbers:
+        return {"trials": [], "next": None}
+    found = service.store.page(
+        study=study, device=device, outcomes=outcomes, searches_=numbers, before=before, limit=limit
+    )
+    return {"trials": [_trial(one) for one in found], "next": found[-1].number if len(found) == limit else None}
+
+
+def trial(service: Service, number: int) -> Json:
+    """One trial with its samples, its build log, its options and environment."""
+    one = service.store.trial(number)
+    if one is None:
+        raise Refused(404, f"no trial {number}", hint="GET /v1/trials lists them")
+    told, measured = one.trial, one.trial.measurement
+    return {
+        **_trial(one),
+        "samples_ns": list(measured.samples_ns) if measured else [],
+        "warmup_ns": list(measured.warmup_ns) if measured else [],
+        "cache": measured.cache if measured else None,
+        "retimed_ns": list(told.retimed.samples_ns) if told.retimed else [],
+        "build_log": told.build_log,
+        "made": dict(told.made) if told.made else None,
+        "environment": dict(told.environment),
+        "kernel_hash": one.key.kernel_hash,
+        "study_hash": one.key.study_hash,
+    }
+
+
+def _trial(one: StoredTrial) -> Json:
+    told = one.trial
+    measured = told.retimed or told.measurement
+    time_ns = told.time_ns
+    return {
+        "number": one.number,
+        "search": one.search,
+        "study": one.key.study,
+        "size": dict(one.key.size),
+        "choices": dict(one.key.choices),
+        "device": one.key.device,
+        "device_name": one.device_name,
+        "driver": told.driver,
+        "sampler": one.sampler,
+        "configuration": dict(told.configuration),
+        "outcome": told.outcome.value,
+        "reason": told.reason,
+        "time_ns": time_ns if time_ns == time_ns else None,
+        "interval_ns": list(median_interval(measured.samples_ns)) if measured and measured.samples_ns else None,
+        "runs": len(measured.samples_ns) if measured else 0,
+        "started": told.started.isoformat() if told.started else None,
+        "finished": told.finished.isoformat() if told.finished else None,
+    }
