@@ -8,9 +8,14 @@
 The names below are imported when first used: `autotune best` must start without NumPy, OpenCL and Optuna.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
     from autotune.api import best, search, tuned
     from autotune.errors import AutotuneError
     from autotune.service import connect
@@ -20,22 +25,27 @@ __all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search",
 
 __version__ = "0.2.0"
 
-_HOMES = {
-    "search": "api",
-    "best": "api",
-    "connect": "service",
-    "tuned": "api",
-    "Study": "study.study",
-    "AutotuneError": "errors",
-}
+
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports its names when first used.
+
+    `homes` has the names, separated by spaces, by the module of the package that defines them.
+    """
+    modules = {name: module for module, names in homes.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    return load
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"autotune.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__, {"api": "best search tuned", "errors": "AutotuneError", "service": "connect", "study": "Study"}
+)
 
 
 def __dir__() -> list[str]:

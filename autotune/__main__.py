@@ -2,19 +2,31 @@
 
 `autotune best` is on the path of other people's builds: it starts with the standard library alone. Everything
 else, and anything unusual about `best`, is the command line's.
+
+The standard streams may be closed, full, left by their reader, ASCII only. Data that cannot be written is an
+OutputError; what is said on stderr is lost in silence where nobody can be told. Characters that a stream's encoding
+lacks are written as `\\u00b5`, which JSON, TOML and people can read.
 """
 
 from __future__ import annotations
 
+import codecs
+import io
+import os
 import sys
+from typing import TYPE_CHECKING, TextIO
 
-from autotune import process
 from autotune.errors import OutputError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_ESCAPE = "autotune.escape"
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    process.prepare()
+    prepare_streams()
     code: int | str | None = 0
     try:
         try:
@@ -41,6 +53,72 @@ def _run(words: list[str]) -> None:
     from autotune.cli import app
 
     app()
+
+
+def prepare_streams() -> None:
+    """Replace the standard streams of this process. Call it once, before anything is opened."""
+    # A file opened next would get the number of a closed stream, and what drivers say on stderr would end up in it.
+    # Nothing can be written to what is open for reading: data for a closed stdout fails as it should.
+    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_RDWR)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.dup2(os.open(os.devnull, mode), descriptor)
+    codecs.register_error(_ESCAPE, _escape)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = _text(_Data(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Talk(2, "w", closefd=False), sys.stderr, by_line=True)
+
+
+class _Data(io.FileIO):
+    """Stdout. What fails is said once: nothing is left in buffers that would fail again as Python ends."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write; OutputError where it fails."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            _drop(self.fileno())
+            left = isinstance(error, BrokenPipeError)  # `| head`: its reader has what it wanted
+            raise OutputError("" if left else f"cannot be written: {error.strerror}", where="stdout") from None
+
+
+class _Talk(io.FileIO):
+    """Stderr: a command does its work also where nobody listens."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write, or lose it."""
+        try:
+            return super().write(data)
+        except OSError:
+            _drop(self.fileno())
+            return memoryview(data).nbytes
+
+
+def _drop(descriptor: int) -> None:
+    """Let whatever is still written there vanish."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _text(raw: io.FileIO, old: TextIO | None, *, by_line: bool = False) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=getattr(old, "encoding", None) or "utf-8",
+        errors=_ESCAPE,
+        line_buffering=by_line or raw.isatty(),
+        write_through=getattr(old, "write_through", False),
+    )
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that cannot be encoded: UTF-16 units as JSON writes them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2)), error.end
 
 
 if __name__ == "__main__":

@@ -32,8 +32,9 @@ class AutotuneError(Exception):
         return f"{line}; {self.hint}" if self.hint else line
 
     def at(self, where: str) -> "AutotuneError":
-        """Return this error, placed at `where` (outermost first: file, then key)."""
-        self.where = f"{where}: {self.where}" if self.where else where
+        """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""
+        if self.where != where and not self.where.startswith(f"{where}: "):
+            self.where = f"{where}: {self.where}" if self.where else where
         return self
 
 

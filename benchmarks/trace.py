@@ -123,7 +123,7 @@ def trace_worker(problem: Problem, folder: Path) -> Calls:
 
     def work() -> None:
         with trace.on():
-            serve.serve("device", theirs)
+            serve("device", theirs)
 
     worker = threading.Thread(target=work)
     worker.start()

@@ -13,12 +13,22 @@ from autotune.study import Problem
 from tests import postgres
 from tests.studies import study
 
+SLOWEST_FIRST = ("cluster", "browser", "device")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the server's fixture needs a server; which modules need a device they say themselves."""
+    """Who asks for the server's fixture needs a server; which modules need a device they say themselves.
+
+    A file is one worker's: those that take minutes go first, so that none of them is left alone at the end.
+    """
+    ranks: dict[Path, int] = {}
     for item in items:
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+        marks = (item.get_closest_marker(name) for name in SLOWEST_FIRST)
+        rank = next((place for place, mark in enumerate(marks) if mark), len(SLOWEST_FIRST))
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -59,9 +69,16 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The URL of an empty PostgreSQL database; skips where there is no server to start."""
+    postgres.clear(postgres_server)
+    return postgres_server
+
+
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """The URL of a PostgreSQL server of the tests' own; skips where it cannot be started."""
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server of the tests' own."""
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder:
         Path(folder).chmod(0o755)  # the server runs as an ordinary user
         with postgres.server(Path(folder)) as url:

@@ -25,7 +25,6 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, access, database, location, presence
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
-from tests import postgres
 from tests.stored import DEVICE, KEY, ok, put, put_in
 
 SECRET = "s3cret"
@@ -137,9 +136,7 @@ os.kill(os.getpid(), 9)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "a.db")
-    url = str(request.getfixturevalue("postgres_url"))
-    postgres.clear(url)
-    return url
+    return str(request.getfixturevalue("postgres_url"))
 
 
 def outcomes(store: Store) -> dict[object, Outcome]:
@@ -234,7 +231,6 @@ def test_a_dropped_connection_is_made_again(
     postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "PAUSE_S", 0)
-    postgres.clear(postgres_url)
     with Store.open(postgres_url) as store:
         search = put(store, [])
         for number in range(3):

@@ -21,6 +21,7 @@ import autotune
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
+from tests.processes import has_ended
 from tests.studies import SOURCE
 
 pytestmark = pytest.mark.device
@@ -296,7 +297,7 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     assert "autotune best ./saxpy.toml" in out
     assert "Traceback" not in errors
     assert children
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert all(has_ended(int(child)) for child in children)
     assert run("history", "saxpy").stdout.count(" ok ") >= 1
 
 

@@ -23,7 +23,6 @@ from autotune.lookup.architecture import architecture, compute_units, kind, vend
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
-from tests import postgres
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
 from tests.studies import SOURCE, table
 
@@ -435,7 +434,6 @@ def test_sizes_and_choices_are_the_studys(place: Path, size: dict[str, int], cho
 
 
 def test_a_server_answers_alike(place: Path, postgres_url: str) -> None:
-    postgres.clear(postgres_url)
     with Store.open(postgres_url) as store:
         put(store, [ok(at(1), 50), ok(at(2), 40)], key=key())
         store.export_lines()

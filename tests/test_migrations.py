@@ -14,7 +14,8 @@ from autotune.errors import StoreError
 from autotune.model import Outcome
 from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
-from autotune.store.schema import MIGRATIONS, metadata
+from autotune.store.migrations import MIGRATIONS
+from autotune.store.schema import metadata
 from autotune.study import find_study
 from tests.stored import KEY, ok, put_in
 
@@ -100,7 +101,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, mo
         MIGRATIONS[0](connection)  # type: ignore[arg-type]
         raise InterruptedError
 
-    monkeypatch.setattr("autotune.store.schema.MIGRATIONS", (half,))
+    monkeypatch.setattr("autotune.store.migrations.MIGRATIONS", (half,))
     with pytest.raises(InterruptedError):
         Store.open(str(tmp_path / "x.db"))
     assert columns(tmp_path / "x.db") == {}

@@ -69,7 +69,7 @@ def test_the_exit_code_stays_where_nobody_can_be_told(tmp_path: Path, command: s
 def test_what_is_opened_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     """A driver that writes to descriptor 2 would write into the database."""
     code = (
-        "import os; from autotune import process; process.prepare(); f = open('data', 'wb'); "
+        "import os; from autotune.__main__ import prepare_streams; prepare_streams(); f = open('data', 'wb'); "
         "os.write(2, b'noise'); f.close(); print(os.path.getsize('data'))"
     )
     assert shell(tmp_path, f"'{sys.executable}' -c \"{code}\" 2>&- <&-") == (0, b"0\n", "")

@@ -16,6 +16,7 @@ import pytest
 
 from autotune.service.client import Server
 from autotune.store import ServerStore
+from tests.processes import has_ended
 from tests.serving import UPLOAD
 
 pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
@@ -68,8 +69,7 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         (child, *_) = children(server.pid)
         server.send_signal(signal.SIGKILL)
         server.wait()
-        while Path(f"/proc/{child}").exists():
-            os.sched_yield()
+        assert has_ended(child)
     with ServerStore.open(str(tmp_path / "a.db")) as store:
         before = len(store.points(store.searches_of(once["id"])))
         assert [one.state for one in store.submitted()] == ["queued", "running"]

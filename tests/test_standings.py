@@ -18,7 +18,6 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, rank
 from autotune.store import Store
 from autotune.store.location import locate
-from tests import postgres
 from tests.stored import DEVICE, KEY, newer_driver, ok, put
 
 KINDS = {"ok": MEASURED, "wrong_result": WRONG}
@@ -159,7 +158,6 @@ def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store
 
 
 def test_a_server_keeps_it_alike(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    postgres.clear(postgres_url)
     steps = [("ok", {"A": 1}, 5), ("ok", {"A": 2}, 4), ("retime", {"A": 1}, 3), ("moved", {"A": 3}, 1)]
     steps += [("driver", {}, 0), ("finalist", {"A": 2}, 7), ("crash", {"A": 3}, 1), ("ok", {"A": 2}, 2)]
     with Store.open(postgres_url) as store, Store.open(str(tmp_path_factory.mktemp("x") / "a.db")) as other:

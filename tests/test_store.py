@@ -25,7 +25,6 @@ from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, database, location
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
-from tests import postgres
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
 
 
@@ -35,7 +34,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     place = str(tmp_path / "own.db")
     if request.param == "postgresql":
         place = request.getfixturevalue("postgres_url")
-        postgres.clear(place)
     with Store.open(place) as opened:
         yield opened
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import ExpressionError, StudyError
-from autotune.study import Study, check_entries, effects
+from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin
 from tests.studies import SOURCE, study, table
 
 
@@ -230,12 +230,58 @@ def test_an_entry_that_a_macro_may_make_is_left_to_the_compiler() -> None:
 
 
 def test_a_size_that_the_kernel_defines_itself_is_told() -> None:
-    assert list(effects(study())) == []
-    (line,) = effects(study(source=f"#define N 8\n{SOURCE}"))
+    assert list(effects(Problem(study()))) == []
+    (line,) = effects(Problem(study(source=f"#define N 8\n{SOURCE}")))
     assert line.startswith("the kernel defines N itself")
-    assert list(effects(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}"))) == []
+    assert list(effects(Problem(study(source=f"// #define N 8\n/*\n#define N 8\n*/{SOURCE}")))) == []
 
 
 def test_one_value_for_all_components_is_told() -> None:
     arguments = {**table()["arguments"], "alpha": {"type": "float3", "value": "2.5"}}
-    assert list(effects(study(arguments=arguments))) == ["arguments.alpha: every component of float3 is 2.5"]
+    assert list(effects(Problem(study(arguments=arguments)))) == ["arguments.alpha: every component of float3 is 2.5"]
+
+
+def test_a_kernel_named_like_a_function_of_opencl_is_told() -> None:
+    assert [is_builtin(name) for name in ("distance", "as_float4", "half_sum", "saxpy")] == [True, True, False, False]
+    hidden = study(source="kernel void distance(int N) {}", **entry("distance"))
+    assert "distance is a function of OpenCL C too" in "".join(effects(Problem(hidden)))
+
+
+def test_an_image_turned_around_is_told() -> None:
+    image = {"type": "float", "image": ["N", "M"], "access": "out"}
+    launch = [{"entry": "saxpy", "global": ["N", "M"], "local": [8, 8], "arguments": ["y"]}]
+
+    def told(**changes: Any) -> list[str]:
+        tables = {"arguments": {"y": image}, "launch": launch, "reference": {"numpy": {"y": "zeros((N, M, 4))"}}}
+        return list(effects(Problem(study(sizes={"N": 64, "M": 32}, **{**tables, **changes}))))
+
+    (line,) = told()
+    assert line.startswith("arguments.y.image has 64 rows of 32 pixels, and launch 1 counts 64 columns and 32 rows: ")
+    assert told(launch=[{**launch[0], "global": ["M", "N"]}]) == []
+
+
+CONFIGURATION = {"WPT": 2, "WG": 64, "FAST": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"WPT": 3}, "WPT cannot be 3; it can be 1, 2, 4, 8"),
+        ({"WTP": 2}, r"no parameter named 'WTP' \(did you mean 'WPT'\?\)"),
+        ({"WPT": None}, "lacks WPT: it gives every parameter; add WPT = 1"),
+        ({"WPT": 8, "WG": 256}, "not a valid configuration: a work-group covers at most 512 elements"),
+    ],
+)
+def test_a_configuration_that_is_the_reference_is_one(changes: dict[str, Any], message: str) -> None:
+    given = {name: value for name, value in {**CONFIGURATION, **changes}.items() if value is not None}
+    with pytest.raises(StudyError, match=rf"^saxpy\.toml: reference\.configuration: {message}"):
+        Problem(study(reference={"configuration": given})).reference_plan()
+
+
+def test_a_configuration_is_the_reference_whatever_is_kept_of_the_values() -> None:
+    given = study(reference={"configuration": CONFIGURATION})
+    plan = Problem(given, fix={"WPT": [4]}).reference_plan()
+    assert plan is not None
+    assert "-DWPT=2" in plan.options
+    assert expected_data(Problem(given), {}) is None
+    assert "what is wrong in all of them goes unnoticed" in "".join(effects(Problem(given)))

@@ -12,8 +12,7 @@ import numpy as np
 
 from autotune.api import binaries
 from autotune.api.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
-from autotune.bench.prepare import Compiled, compile_plan
-from autotune.bench.report import Fault
+from autotune.bench import Compiled, Fault, compile_plan
 from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
 from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.lookup import Best

@@ -1,5 +1,11 @@
-"""Beside the device, in a worker: from a plan to its report. `serve` is what the worker runs."""
+"""Beside the device, in a worker: from a plan to its report. `serve` is what the worker runs.
 
+What builds and runs is imported when first used: the search needs none of it.
+"""
+
+from typing import TYPE_CHECKING
+
+from autotune import lazily
 from autotune.bench.arena import GUARD
 from autotune.bench.messages import (
     DOING,
@@ -19,33 +25,17 @@ from autotune.bench.messages import (
     Use,
 )
 from autotune.bench.probe import machine_fault, unwritable
-from autotune.bench.report import BUILD_S, FIRST_S, Limits, Report, first_error, is_too_large
+from autotune.bench.report import BUILD_S, FIRST_S, Fault, Limits, Report, first_error, is_too_large
 from autotune.bench.timing import Rules
 
+if TYPE_CHECKING:
+    from autotune.bench.prepare import Compiled, compile_plan
+    from autotune.bench.serving import serve
+
 __all__ = [
-    "BUILD_S",
-    "DOING",
-    "FIRST_S",
-    "GUARD",
-    "EndToEnd",
-    "Inspect",
-    "Inspected",
-    "Job",
-    "Keep",
-    "Kept",
-    "Limits",
-    "Phase",
-    "Probe",
-    "Ready",
-    "Report",
-    "Retime",
-    "Rules",
-    "Setup",
-    "Sound",
-    "Turn",
-    "Use",
-    "first_error",
-    "is_too_large",
-    "machine_fault",
-    "unwritable",
-]
+    "BUILD_S", "DOING", "FIRST_S", "GUARD", "Compiled", "EndToEnd", "Fault", "Inspect", "Inspected", "Job", "Keep",
+    "Kept", "Limits", "Phase", "Probe", "Ready", "Report", "Retime", "Rules", "Setup", "Sound", "Turn", "Use",
+    "compile_plan", "first_error", "is_too_large", "machine_fault", "serve", "unwritable",
+]  # fmt: skip
+
+__getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})

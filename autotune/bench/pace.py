@@ -119,11 +119,8 @@ class Anchor:
         except Fault as fault:
             if fault.fatal:
                 raise
-            self._forget()
+            self.pace, self.plan, self._clock = Pace(), None, None
             return False
-
-    def _forget(self) -> None:
-        self.pace, self.plan, self._clock = Pace(), None, None
 
     def _take(self, count: int) -> list[float]:
         assert self.plan is not None

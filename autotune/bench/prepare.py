@@ -25,7 +25,7 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study import Launch, Plan, struct_name
+from autotune.study import Launch, Plan, is_builtin, struct_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,10 @@ def compile_plan(session: Session | Guest, plan: Plan, program: Program | None =
                 fresh = program.kernel(launch.entry)
                 made[key] = fresh, program.limits(fresh)
         except BackendError as error:
-            raise Fault(Outcome.COMPILE_ERROR, f"no kernel {launch.entry!r}: {error}", detail=program.log) from None
+            what = f"no kernel {launch.entry!r}: {error}"
+            if is_builtin(launch.entry):
+                what = f"no kernel {launch.entry!r}: OpenCL C has a function of that name, which hides it: rename it"
+            raise Fault(Outcome.COMPILE_ERROR, what, detail=program.log) from None
         kernel, limits = made[key]
         if kernel.num_args != len(launch.arguments):
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)

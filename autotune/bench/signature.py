@@ -28,8 +28,10 @@ from autotune.study import (
     is_struct,
     numpy_type,
     offsets,
+    struct_bodies,
     struct_name,
 )
+from autotune.text import did_you_mean
 
 _C_NAMES = {
     "unsigned int": "uint", "unsigned": "uint", "unsigned char": "uchar", "unsigned short": "ushort",
@@ -60,6 +62,7 @@ def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
                 cure = f": {cure}" if cure else ""
                 raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
         hints += _hints(plan, launch, told)
+    hints += _orders(plan, known)
     for problem in _layouts(session, plan, known):
         raise Fault(Outcome.COMPILE_ERROR, problem)
     return hints + list(_unwritable(plan, known))
@@ -122,7 +125,7 @@ def _scalar_mismatch(given: Scalar, taken: KernelArgument, both: str, place: str
 
 
 def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterator[str]:
-    """Yield what is not wrong by itself: other elements behind a pointer, another order of the same names."""
+    """Yield what is not wrong by itself: other elements behind a pointer."""
     for name, taken in zip(launch.arguments, told, strict=True):
         given, element = plan.arguments[name], _plain(taken.type_name.removesuffix("*"))
         if not isinstance(given, Buffer | Local) or isinstance(given, Image) or element in _BYTES:
@@ -133,9 +136,15 @@ def _hints(plan: Plan, launch: Launch, told: Sequence[KernelArgument]) -> Iterat
             continue
         if is_struct(given.type) or numpy_type(given.type)[0] != theirs:
             yield f"{launch.entry} takes {name} as `{_declared(taken)}`, the study has it of {struct_name(given.type)}"
-    names = [taken.name for taken in told]
-    if sorted(names) == sorted(launch.arguments) and names != list(launch.arguments):
-        yield f"{launch.entry} takes its arguments in the order {', '.join(names)}"
+
+
+def _orders(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each kernel that is given its own names in another order only: turns of a loop swap some."""
+    for entry, told in known.items():
+        names = [taken.name for taken in told]
+        given = [list(launch.arguments) for launch in plan.launches if launch.entry == entry]
+        if given and names not in given and sorted(names) == sorted(given[0]):
+            yield f"{entry} takes its arguments in the order {', '.join(names)}"
 
 
 def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
@@ -184,7 +193,9 @@ def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelAr
 
 def _members_missing(session: Session, plan: Plan, theirs: str, ours: str) -> str:
     lacks = [name for name in offsets(ours) if _measured(session, plan, theirs, [name]) is None]
-    return f"structs.{struct_name(ours)}: the kernel's {theirs} has no member {', '.join(lacks)}"
+    members = [re.sub(r"\[.*", "", one).split()[-1] for one in struct_bodies(plan.source).get(theirs, [])]
+    close = did_you_mean(lacks[0], members) if lacks else ""
+    return f"structs.{struct_name(ours)}: the kernel's {theirs} has no member {', '.join(lacks)}{close}"
 
 
 def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -> list[int] | None:

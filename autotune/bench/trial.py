@@ -19,7 +19,7 @@ from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_p
 from autotune.bench.report import Fault, Limits, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Rules, Timed, is_drifting, measure
-from autotune.bench.verify import Checker, Verdict
+from autotune.bench.verify import Checker, Verdict, is_unwritten
 from autotune.devices import Session
 from autotune.model import PACE, Measurement, Outcome
 from autotune.ranking import median
@@ -115,8 +115,13 @@ class Bench:
         for guarded in built.buffers:
             if guarded.buffer.name in plan.outputs:
                 guarded.pull(self._session)
-                outputs[guarded.buffer.name] = np.empty(guarded.buffer.data_shape, numpy_type(guarded.buffer.type)[0])
-                self._session.read(guarded.whole, outputs[guarded.buffer.name], guarded.start)
+                buffer = guarded.buffer
+                extents = (*buffer.allocate, *buffer.data_shape[len(buffer.shape) :])
+                whole = np.empty(extents, numpy_type(buffer.type)[0])
+                self._session.read(guarded.whole, whole, guarded.start)
+                outputs[buffer.name] = np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
+                if buffer.access == "out" and is_unwritten(outputs[buffer.name]):
+                    raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {buffer.name}")
         outputs |= self._checker.values(built.buffers, plan.checks)
         verdict = self._checker.check(built.buffers, {})
         self.refresh()

@@ -27,8 +27,7 @@ from autotune.cli.result import rates_text, timing_text
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
-from autotune.reports.fresh import save_build
-from autotune.reports.told import trial_json
+from autotune.reports import save_build, trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference
 from autotune.text import parse_choices, parse_size
 
@@ -153,10 +152,11 @@ def _build(
         print()
         facts(_built_rows(problem, trial, saved))
     if trial.outcome is Outcome.COMPILE_ERROR:
-        kernel = str(problem.study.text.kernel_path)
+        # What no compiler says is between the study and the kernel.
+        where = str(problem.study.text.kernel_path if trial.build_log else problem.study.path)
         logged = trial.build_log and first_error(trial.build_log) in trial.reason  # say it once
         what = "does not build; its log:" if logged else trial.reason
-        raise StudyError(what, where=kernel, detail=trial.build_log)
+        raise StudyError(what, where=where, detail=trial.build_log)
     shown_trial = trial_json(problem, trial) or {}
     return {
         **shown_trial,

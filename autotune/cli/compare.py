@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,9 +31,7 @@ from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.reports import baselines, charts, compare
-from autotune.reports.fresh import end_to_end
-from autotune.reports.told import trial_json
+from autotune.reports import baselines, charts, compare, end_to_end, trial_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
 from autotune.study import Problem
@@ -110,7 +109,7 @@ def compare_values(
         )
     extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
     if as_json:
-        write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [_extra_json(x) for x in extras]})
+        write_json({"cells": [_cell_json(cell) for cell in cells], "baselines": [asdict(extra) for extra in extras]})
     else:
         _print(cells, extras, costs, by)
     if chart is not None:
@@ -257,7 +256,3 @@ def _cell_json(cell: compare.Cell) -> dict[str, Any]:
         "reason": cell.reason,
         "best": trial_json(cell.problem, cell.best) if cell.problem is not None else None,
     }
-
-
-def _extra_json(extra: charts.Extra) -> dict[str, Any]:
-    return {"label": extra.label, "size": extra.size, "time_ns": extra.time_ns}

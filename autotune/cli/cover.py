@@ -23,7 +23,6 @@ from autotune.cli.options import (
 from autotune.cli.output import announce, facts, say, table, warn, write_json
 from autotune.pool import Settings, Stopped
 from autotune.reports import cover as covering
-from autotune.reports.cover import Cover
 from autotune.study import Problem
 from autotune.text import parse_choices
 from autotune.tuner import Request
@@ -90,7 +89,7 @@ def cover(
         _print(found)
 
 
-def _print(found: Cover) -> None:
+def _print(found: covering.Cover) -> None:
     numbers = {place: number for number, place in enumerate(found.chosen.places, 1)}
     rows = [
         (str(len(one.places)), _percent(one.worst), _percent(one.mean), "chosen" if one is found.chosen else "")
@@ -115,7 +114,7 @@ def _print(found: Cover) -> None:
     facts([("rule", _rule(found, numbers))])
 
 
-def _rule(found: Cover, numbers: dict[int, int]) -> str:
+def _rule(found: covering.Cover, numbers: dict[int, int]) -> str:
     rule = found.rule
     if len(numbers) == 1:
         return "every size takes 1"
@@ -129,7 +128,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < float("inf") else "-"
 
 
-def _json(found: Cover) -> dict[str, Any]:
+def _json(found: covering.Cover) -> dict[str, Any]:
     first, chosen, rule = found.problems[0], found.chosen, found.rule
     numbers = {place: number for number, place in enumerate(chosen.places)}
     return {

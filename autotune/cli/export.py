@@ -10,7 +10,7 @@ import typer
 from autotune import text
 from autotune.cli.import_ import say_left_out
 from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, load_study
-from autotune.cli.output import opened, say
+from autotune.cli.output import say, writing
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
 from autotune.lookup import ARTEFACTS, collect, device_meant
@@ -25,10 +25,9 @@ FORMATS = (LINES, *ARTEFACTS, *WRITERS)
 
 
 def _known_format(name: str) -> str:
-    known = FORMATS
-    if name not in known:
-        hint = f"known: {', '.join(known)}"
-        raise UsageError(f"no format {name!r}{did_you_mean(name, known)}", where="--format", hint=hint)
+    if name not in FORMATS:
+        hint = f"known: {', '.join(FORMATS)}"
+        raise UsageError(f"no format {name!r}{did_you_mean(name, FORMATS)}", where="--format", hint=hint)
     return name
 
 
@@ -83,14 +82,10 @@ def export_trials(
 
 def _export_lines(file: Path | None, database: str | None) -> None:
     count = 0
-    with Store.open(database) as store:
-        try:
-            with opened(file, "w") as out:
-                for line in store.export_lines():
-                    count += 1
-                    out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
-        except OSError as error:
-            raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
+    with Store.open(database) as store, writing(file) as out:
+        for line in store.export_lines():
+            count += 1
+            out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
     say(f"{text.count(count, 'trial')} exported" + (f" to {file}" if file else ""))
 
 
@@ -113,11 +108,8 @@ def _export_bests(
         database=database,
     )  # fmt: skip
     written = ARTEFACTS[format](catalogue, embed=embed)
-    try:
-        with opened(file, "w") as out:
-            out.write(written)
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
+    with writing(file) as out:
+        out.write(written)
     say(f"bests of {study.name} written: {len(catalogue.entries)}" + (f", to {file}" if file else ""))
 
 
@@ -143,11 +135,8 @@ def _export(
     if writer.database:
         left_out = writer.write(recordings, _new(file, format))
     else:
-        try:
-            with opened(file, "w") as out:
-                left_out = writer.write(recordings, out)
-        except OSError as error:
-            raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
+        with writing(file) as out:
+            left_out = writer.write(recordings, out)
     left_out["of another text of the study, or none of its configurations"] += changed
     say_left_out(left_out)
     say(f"{text.count(count, 'trial')} of {study.name} looked at" + (f", written to {file}" if file else ""))

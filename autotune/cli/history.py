@@ -12,7 +12,7 @@ from autotune.cli.options import DatabaseOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
-from autotune.reports.told import row_json
+from autotune.reports import row_json
 from autotune.store import Row, Store
 from autotune.study import find_study
 from autotune.text import line

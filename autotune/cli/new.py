@@ -13,7 +13,7 @@ from autotune import devices, text
 from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, StudyError, UsageError, WorkerError
-from autotune.reports.fresh import inspect
+from autotune.reports import inspect
 from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
 
 
@@ -36,7 +36,9 @@ def new_study(
     """Write a study to start from: the kernel's arguments and defaults, ranges around them, a launch.
 
     The kernel is compiled once, to be told of its arguments and of what its macros stand for; without a device its text
-    is read, which is a guess. What nobody can know is marked TODO in the file and listed on stderr. Overwrites nothing.
+    is read, which is a guess. Shapes and the launch come from the indices of the kernel and what bounds them. What has
+    to be written is marked TODO in the file, what is guessed says so; both are listed on stderr. Until the author says
+    what is right, the reference is what the default configuration gives. Overwrites nothing.
 
     \b
     Examples:
@@ -69,9 +71,10 @@ def new_study(
         sketch.signatures = scanned(source)
     write_new(path, draft(sketch, entry, found))
     write(str(path))
-    say(f"{text.count(len(sketch.gaps), 'line')} want a look:")
-    for gap in sketch.gaps:
-        say(f"  {path}: {gap}")
+    for lines, what in ((sketch.gaps, "to be written (TODO)"), (sketch.guesses, "guessed, worth a look")):
+        say(f"{text.count(len(lines), 'line')} {what}{':' if lines else ''}")
+        for one in lines:
+            say(f"  {path}: {one}")
     say(f"then: autotune check {path if '/' in str(path) else f'./{path}'}")
 
 

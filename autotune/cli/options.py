@@ -144,7 +144,7 @@ def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
     for name in problem.study.unused:
         warn(f"nothing uses the parameter {name}: neither the kernel nor a launch, argument, define or option")
-    for line in effects(problem.study):
+    for line in effects(problem):
         warn(line)
     if problem.moved:
         moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())

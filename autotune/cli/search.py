@@ -39,7 +39,7 @@ from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import Settings
-from autotune.reports.told import as_json
+from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import shown
 from autotune.study import Problem, Study
@@ -190,7 +190,7 @@ def search(
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = run(request, stop, on_progress=report)
     if as_json_:
-        write_json(as_json(result))
+        write_json(result_json(result))
     else:
         print_result(result, study, database, again)
     if result.reason == "interrupted":

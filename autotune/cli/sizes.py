@@ -18,7 +18,7 @@ from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo, Trial
 from autotune.ranking import speedup
-from autotune.reports.told import as_json as result_json
+from autotune.reports import result_json
 from autotune.study import Problem
 from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, run_sizes
 

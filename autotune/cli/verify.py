@@ -26,9 +26,8 @@ from autotune.cli.result import timing_text
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Trial
 from autotune.pool import Settings, Stopped
-from autotune.reports.told import trial_json
-from autotune.reports.verify import Verified
-from autotune.reports.verify import verify as verify_best
+from autotune.reports import trial_json
+from autotune.reports import verify as verifying
 from autotune.study import Problem
 from autotune.text import parse_choices, parse_size
 from autotune.tuner import Request
@@ -72,7 +71,7 @@ def verify(
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
     try:
         with interrupt.stopping() as stop:
-            found = verify_best(Request(problem, database=database, settings=settings), stop)
+            found = verifying.verify(Request(problem, database=database, settings=settings), stop)
     except Stopped:
         say("interrupted; what had ended by then is stored")
         raise typer.Exit(130) from None
@@ -91,7 +90,7 @@ def _share(told: str) -> float:
     return float(found[1]) / 100
 
 
-def _require(found: Verified, most: float | None) -> None:
+def _require(found: verifying.Verified, most: float | None) -> None:
     """Raise AutotuneError where the best does not pass, or is slower than allowed."""
     trial = found.trial
     if trial is None or trial.outcome.failed:
@@ -107,7 +106,7 @@ def _require(found: Verified, most: float | None) -> None:
         )
 
 
-def _rows(found: Verified) -> list[tuple[str, str]]:
+def _rows(found: verifying.Verified) -> list[tuple[str, str]]:
     best = found.best
     return [
         ("best", text.pairs(found.configuration)),
@@ -119,7 +118,7 @@ def _rows(found: Verified) -> list[tuple[str, str]]:
     ]
 
 
-def _stored(found: Verified) -> str:
+def _stored(found: verifying.Verified) -> str:
     best = found.best
     if found.imported is not None:
         origin = found.imported.origin or {}
@@ -138,7 +137,7 @@ def _told(trial: Trial | None) -> str:
     )
 
 
-def _compared(found: Verified) -> str:
+def _compared(found: verifying.Verified) -> str:
     if found.slowdown is None or found.interval is None:
         return ""
     ratios = [1 / (1 + share) for share in (found.slowdown, found.interval[1], found.interval[0])]
@@ -152,7 +151,7 @@ def _percent(share: float | None) -> str:
     return f"{100 * (share or 0.0):.1f} %"
 
 
-def _json(found: Verified) -> dict[str, Any]:
+def _json(found: verifying.Verified) -> dict[str, Any]:
     best = found.best
     return {
         "study": best.study,

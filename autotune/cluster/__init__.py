@@ -14,8 +14,9 @@
 The names below are imported when first used: whoever has one machine needs no distributed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.cluster.address import Address as Address
@@ -30,22 +31,12 @@ if TYPE_CHECKING:
     from autotune.cluster.roster import list_models as list_models
     from autotune.cluster.worker import serve as serve
 
-_HOMES = {
-    "Address": "address",
-    "ClusterEvaluator": "evaluator",
-    "Found": "roster",
-    "SchedulerAway": "address",
-    "choose": "roster",
-    "choose_one": "roster",
-    "list_devices": "roster",
-    "list_models": "roster",
-    "require_distributed": "address",
-    "run": "evaluator",
-    "serve": "worker",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "address": "Address SchedulerAway require_distributed",
+        "evaluator": "ClusterEvaluator run",
+        "roster": "Found choose choose_one list_devices list_models",
+        "worker": "serve",
+    },
+)

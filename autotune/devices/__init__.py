@@ -7,18 +7,15 @@ from autotune.devices.backend import (
     Batch,
     BuildError,
     Event,
-    Given,
-    Guest,
     Kernel,
     KernelArgument,
     KernelLimits,
     Memory,
     Program,
-    Run,
     Session,
-    Step,
     Traits,
 )
+from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.select import (
     attach,
     choose,

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
+
+if TYPE_CHECKING:
+    from autotune.devices.guest import Guest
 
 Memory = Any
 """A buffer on a device, or a part of one."""
@@ -248,78 +251,6 @@ class Session(Protocol):
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
-
-
-class Given(NamedTuple):
-    """What a program gives as an argument, looked at: memory, and how many bytes there are from where it begins.
-
-    An array also tells its type and shape, and whether its elements lie in C's order without gaps; plain memory
-    tells neither. `again` gives the memory of the very same object another time, where it may be asked so.
-    """
-
-    memory: Memory
-    nbytes: int
-    dtype: np.dtype[Any] | None = None
-    shape: tuple[int, ...] | None = None
-    in_order: bool = True
-    again: Callable[[Any], Memory] | None = None
-
-
-class Step(NamedTuple):
-    """One launch of a sequence. `given`: the positions of arguments that each run is given, and their names.
-
-    `own`: the positions of those that only this launch has, and their values, where launches share a kernel. All other
-    arguments are set before. `offset` is that of the global ids.
-    """
-
-    kernel: Kernel
-    global_size: tuple[int, ...]
-    local_size: tuple[int, ...] | None
-    given: tuple[tuple[int, str], ...] = ()
-    offset: tuple[int, ...] | None = None
-    own: tuple[tuple[int, Any], ...] = ()
-
-
-class Guest(Protocol):
-    """A program's own queue: kernels are built in its context and launched among what else it enqueues.
-
-    Raises BackendError from every method.
-    """
-
-    info: DeviceInfo
-    traits: Traits
-
-    def is_of(self, queue: object) -> bool:
-        """Say whether this is the queue."""
-
-    def shares(self, other: Guest) -> bool:
-        """Say whether programs built for one may be used by the other."""
-
-    def allocate(self, nbytes: int) -> Memory:
-        """Return a new buffer that kernels read and write."""
-
-    def build(self, source: str, options: Sequence[str] = ()) -> Program:
-        """Build a program. Raises BuildError with the compiler's log."""
-
-    def restore(self, binary: bytes, options: Sequence[str] = ()) -> Program:
-        """Build a program from the binary of one that was built with these options. Raises BuildError."""
-
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
-        """Set all arguments of a kernel, as `Session.set_arguments` does."""
-
-    def look_at(self, value: object) -> Given | None:
-        """Return what a program gives as memory; None for what is none of this backend's."""
-
-    def sequence(self, steps: Sequence[Step], zeroed: Sequence[tuple[Memory, int]], *, chained: bool) -> Run:
-        """Return a function that enqueues all steps, one after another.
-
-        It first fills the memory in `zeroed`, so many bytes of each, with zeros. `chained`: a run uses what the one
-        before it has used, and comes after it, whatever order the queue has.
-        """
-
-
-Run = Callable[[Mapping[str, Any], Sequence[Event] | None], Event]
-"""Takes memory and NumPy scalars by name and the events to wait for; returns the last launch."""
 
 
 class Backend(Protocol):

@@ -27,11 +27,11 @@ from autotune.devices.backend import (
     BackendError,
     Batch,
     BuildError,
-    Guest,
     KernelArgument,
     KernelLimits,
     Traits,
 )
+from autotune.devices.guest import Guest
 from autotune.model import DeviceInfo
 
 MOST_FILLED = 2**28
@@ -174,15 +174,14 @@ class OpenCLSession:
         if not self.info.images:
             raise BackendError(f"{self.info.name} has no images")
         extents = tuple(reversed(shape))
-        order_, type_ = getattr(cl.channel_order, order), _channel_type(channel, normalized)
+        made = cl.ImageFormat(getattr(cl.channel_order, order), _channel_type(channel, normalized))
         kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
         dimensions = f"{len(extents)} dimension{'s' * (len(extents) > 1)}"
         said = f"images of {dimensions}, order {order} and type {channel}{' normalized' * normalized}"
         with _reported():
             offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
-            if (order_, type_) not in [(one.channel_order, one.channel_data_type) for one in offered]:
+            if made not in offered:
                 raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
-            made = cl.ImageFormat(order_, type_)
         try:
             return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
         except cl.Error as error:
@@ -202,40 +201,31 @@ class OpenCLSession:
         return self._samplers[key]
 
     def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
-        data = np.ascontiguousarray(data)
-        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
-        if isinstance(buffer, cl.Image):
-            origin, region = _whole(buffer)
-            with _reported():
-                cl._cl._enqueue_write_image(self._queue, buffer, origin, region, plain, is_blocking=True)
-            return
+        plain = _plain(np.ascontiguousarray(data))
         with _reported():
-            cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
+            if isinstance(buffer, cl.Image):
+                cl._cl._enqueue_write_image(self._queue, buffer, *_whole(buffer), plain, is_blocking=True)
+            else:
+                cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
 
     def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
-        plain = data.reshape(-1).view(np.uint8) if data.dtype.names else data
-        if isinstance(buffer, cl.Image):
-            origin, region = _whole(buffer)
-            with _reported():
-                cl._cl._enqueue_read_image(self._queue, buffer, origin, region, plain, is_blocking=True)
-            return
         with _reported():
-            cl.enqueue_copy(self._queue, plain, buffer, src_offset=offset, is_blocking=True)
+            if isinstance(buffer, cl.Image):
+                cl._cl._enqueue_read_image(self._queue, buffer, *_whole(buffer), _plain(data), is_blocking=True)
+            else:
+                cl.enqueue_copy(self._queue, _plain(data), buffer, src_offset=offset, is_blocking=True)
 
     def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
-        images = [one for one in (source, target) if isinstance(one, cl.Image)]
-        if images:
-            origin, region = _whole(images[0])
-            with _reported():
-                if images[0] is source:
-                    cl._cl._enqueue_copy_image_to_buffer(self._queue, source, target, origin, region, target_offset)
-                else:
-                    cl._cl._enqueue_copy_buffer_to_image(self._queue, source, target, source_offset, origin, region)
-            return
+        queue = self._queue
         with _reported():
-            cl.enqueue_copy(
-                self._queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
-            )
+            if isinstance(source, cl.Image):
+                cl._cl._enqueue_copy_image_to_buffer(queue, source, target, *_whole(source), target_offset)
+            elif isinstance(target, cl.Image):
+                cl._cl._enqueue_copy_buffer_to_image(queue, source, target, source_offset, *_whole(target))
+            else:
+                cl.enqueue_copy(
+                    queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
+                )
 
     def build(self, source: str, options: Sequence[str] = ()) -> OpenCLProgram:
         verbose = ("-cl-nv-verbose",) if self._nvidia else ()  # tells registers and spills
@@ -376,10 +366,16 @@ def _channel_type(channel: str, normalized: bool) -> int:
     return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
 
 
+def _plain(data: NDArray[Any]) -> NDArray[Any]:
+    """Return structs as their bytes, which OpenCL copies; other arrays as they are."""
+    return data.reshape(-1).view(np.uint8) if data.dtype.names else data
+
+
 def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
 
-    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`.
+    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. What it
+    offers in their place, enqueue_map_image, waits: a queue that is held until a batch is complete does so for ever.
     """
     return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
 

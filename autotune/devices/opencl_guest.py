@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from autotune.devices import drivers, linker
-from autotune.devices.backend import BackendError, Given, Guest, Memory, Run, Step
+from autotune.devices.backend import BackendError, Memory
+from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, describe, refused
 from autotune.model import DeviceInfo
 

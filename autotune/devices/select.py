@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from autotune.devices.backend import Backend, Guest, Session, Traits
+from autotune.devices.backend import Backend, Session, Traits
 from autotune.devices.drivers import is_pocl, version
+from autotune.devices.guest import Guest
 from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.model import DeviceInfo
 from autotune.text import line

@@ -74,11 +74,8 @@ def _take(found: Document, names: Sequence[str], told: Mapping[str, Any], where:
             found.left_out["whose time no kernel can have taken"] += 1
             return
         outcome = Outcome.LAUNCH_ERROR if is_error else Outcome.OK
-    found.entries.append(Entry(configuration, outcome, None if outcome.failed else time_ns, _taken(told), rest))
-
-
-def _taken(told: Mapping[str, Any]) -> Any:
-    return moment(told.get("timestamp"))
+    taken = moment(told.get("timestamp"))
+    found.entries.append(Entry(configuration, outcome, None if outcome.failed else time_ns, taken, rest))
 
 
 def closed(text: str) -> tuple[dict[str, Any], int]:

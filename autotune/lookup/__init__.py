@@ -12,8 +12,9 @@ which loads the rooms for it.
     artefacts/   a study's bests of all devices and sizes as one file for programs (loads the study's room)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune import lazily
 from autotune.lookup import asking
 from autotune.lookup.answer import Best, Match, best, best_in, stored_devices
 from autotune.lookup.asking import DEFAULT_STUDY, Asked, Meant, best_of, device_meant
@@ -28,10 +29,9 @@ __all__ = [
     "best", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render", "stored_devices",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in ("ARTEFACTS", "Catalogue", "collect"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autotune.lookup import artefacts
-
-    return getattr(artefacts, name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "artefacts": "ARTEFACTS Catalogue collect",
+    },
+)

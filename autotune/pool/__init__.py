@@ -4,12 +4,12 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
-    worker.py      its entry; what it does is in ../bench
+    worker.py      its entry, which ties it to its parent; what it does is in ../bench
     tasks.py       what travels through the threads, and what waits for a device
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
-    caller.py      a reference in Python, in a process of its own
+    caller.py      a reference in Python, in a process of its own;  alone.py: that process
     sizing.py      whether the data has room; how many builders, how many configurations in flight
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
@@ -17,8 +17,9 @@
 The names below are imported when first used: a worker enters by this package and needs none of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.pool.contract import Evaluator as Evaluator
@@ -26,21 +27,20 @@ if TYPE_CHECKING:
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.lock import Stopped as Stopped
+    from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
+    from autotune.pool.worker import die_with as die_with
 
-_HOMES = {
-    "DeviceEvaluator": "evaluator",
-    "Evaluator": "contract",
-    "RunFolder": "folder",
-    "Settings": "contract",
-    "Stopped": "lock",
-    "WorkerProcess": "process",
-    "count_builders": "sizing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "contract": "Evaluator Settings",
+        "evaluator": "DeviceEvaluator",
+        "folder": "RunFolder",
+        "lock": "Stopped lock_key",
+        "process": "WorkerProcess",
+        "sizing": "count_builders",
+        "worker": "die_with",
+    },
+)

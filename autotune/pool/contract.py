@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench import Limits, Rules
 from autotune.model import Configuration, Measurement, Trial
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from threading import Lock
 
-from autotune.bench.report import Limits, Report
+from autotune.bench import Limits, Report
 from autotune.pool.process import GivesUp
 from autotune.pool.tasks import Task, Waiting
 

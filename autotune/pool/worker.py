@@ -5,10 +5,21 @@ launch never sees a closed pipe, so the operating system is asked to kill it (PR
 before the heavy imports.
 """
 
+import ctypes
 import os
+import signal
 import sys
 
-from autotune.process import die_with
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """Ignore Ctrl-C, which is the parent's to handle, and have the system kill this process when the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before it could take us along
+        os._exit(1)
 
 
 def main(role: str, descriptor: int, parent: int) -> None:
@@ -18,7 +29,7 @@ def main(role: str, descriptor: int, parent: int) -> None:
 
     connection = Connection(descriptor)
     connection.send(None)  # it no longer outlives its parent: from here on it may be halted
-    from autotune.bench.serve import serve
+    from autotune.bench import serve
 
     if role == "builder":
         os.nice(5)  # the device's worker and the search go first

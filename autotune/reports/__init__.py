@@ -1,1 +1,24 @@
-"""What is told of results: comparisons, charts, baselines, one use end to end."""
+"""What is told of results, one file each, used as modules: `from autotune.reports import charts`.
+
+    compare.py, sides.py   values and devices side by side;  charts.py draws;  baselines.py: what NumPy needs
+    cover.py               few configurations for many sizes
+    verify.py              is the stored best still what it was
+    course.py, learned.py  how a search went, and what it taught
+    single.py, page.py     a report in one file, and what pages of a server share with it
+
+The functions below are imported when first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from autotune import lazily
+
+if TYPE_CHECKING:
+    from autotune.reports.fresh import end_to_end as end_to_end
+    from autotune.reports.fresh import inspect as inspect
+    from autotune.reports.fresh import save_build as save_build
+    from autotune.reports.told import result_json as result_json
+    from autotune.reports.told import row_json as row_json
+    from autotune.reports.told import trial_json as trial_json
+
+__getattr__ = lazily(__name__, {"fresh": "end_to_end inspect save_build", "told": "result_json row_json trial_json"})

@@ -103,7 +103,8 @@ def _cell(
         problem = Problem(study, size, choices, device, fix=fix)
         valid = len(problem.space)
     except (SpaceError, DeviceError) as error:
-        return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {_reason(error.what)}")
+        why = error.what.removeprefix("no configuration is valid: ")
+        return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
     stored = store.trials(problem.key)
     known = recall(problem, stored)
     missing = min(trials, valid) - len(known)
@@ -151,10 +152,6 @@ def _why_none(trials: Iterable[Trial], drivers: Iterable[str] = ()) -> str:
         example = next(trial for trial in failed if trial.outcome is outcome)
         reasons.append(f"{outcome.value} in {count} of {len(latest)} trials: {' '.join(example.reason.split())}")
     return "; ".join(reasons) or "no trial passed"
-
-
-def _reason(what: str) -> str:
-    return what.removeprefix("no configuration is valid: ")
 
 
 def sizes_of(cells: Iterable[Cell]) -> list[Size]:

@@ -15,8 +15,7 @@ from autotune.errors import AutotuneError
 from autotune.model import Configuration, Identity, Size, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
-from autotune.tuner import Request, apart, fastest, measure, ours
-from autotune.tuner.finale import ranked
+from autotune.tuner import Request, apart, fastest, measure, ours, ranked
 
 PER_SIZE = 2
 """The fastest so many of each size are candidates, and the default."""

@@ -12,7 +12,7 @@ from autotune.study import Problem
 from autotune.tuner import Result
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, Any]:
     """The result as one JSON object; times in nanoseconds, spent time in seconds."""
     problem = result.problem
     return {

@@ -18,8 +18,9 @@ it is first asked for, and Optuna with it, so that a search loads them while its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune import lazily
 from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors
 
 if TYPE_CHECKING:
@@ -28,14 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer", "importances"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Proposer":
-        from autotune.samplers.proposer import Proposer
-
-        return Proposer
-    if name == "importances":
-        from autotune.samplers.importance import importances
-
-        return importances
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(
+    __name__,
+    {
+        "importance": "importances",
+        "proposer": "Proposer",
+    },
+)

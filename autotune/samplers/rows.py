@@ -44,11 +44,9 @@ class Codec:
 
     def params(self, row: int) -> dict[str, Any]:
         """The Optuna parameters of one valid configuration."""
-        configuration = self.space.configuration(row)
-        chosen = {name: configuration[name] for name in self.distributions}
-        if not self.ordered:
-            return chosen
-        return {name: self._position(name, value) for name, value in chosen.items()}
+        names, values = self.space.names, self.space.values
+        chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
+        return {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
         """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""

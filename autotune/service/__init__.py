@@ -17,8 +17,9 @@
 The names below are imported when first used: a client needs the standard library only.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.service.app import create_app as create_app
@@ -29,18 +30,13 @@ if TYPE_CHECKING:
     from autotune.service.serving import serve as serve
     from autotune.service.state import Service as Service
 
-_HOMES = {
-    "Config": "config",
-    "Limits": "config",
-    "Server": "client",
-    "Service": "state",
-    "connect": "client",
-    "create_app": "app",
-    "serve": "serving",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "app": "create_app",
+        "client": "Server connect",
+        "config": "Config Limits",
+        "serving": "serve",
+        "state": "Service",
+    },
+)

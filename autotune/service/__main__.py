@@ -2,7 +2,7 @@
 
 import sys
 
-from autotune.process import die_with
+from autotune.pool import die_with
 
 if __name__ == "__main__":
     die_with(int(sys.argv[2]))

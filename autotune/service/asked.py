@@ -29,7 +29,7 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
             "default": problem.default,
             "notes": [
                 *(f"nothing uses the parameter {name}" for name in study.unused),
-                *effects(study),
+                *effects(problem),
                 *(f"the default {name}={a} is not valid here: {b} stands in" for name, (a, b) in problem.moved.items()),
             ],
         }

@@ -71,7 +71,7 @@ def _check(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Map
 
 def _devices(asked: Mapping[str, Any], _tell: Tell, _stop: threading.Event) -> Mapping[str, Any]:
     from autotune import cluster, devices
-    from autotune.pool.lock import lock_key
+    from autotune.pool import lock_key
 
     if asked["on"] is None:
         queues = [(lock_key(info), info) for info in devices.list_devices()]

@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from autotune import __version__
 from autotune.lookup import DEFAULT_STUDY, FORMATS
 from autotune.model import Outcome
-from autotune.reports.told import row_json
+from autotune.reports import row_json
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import NothingNew, documented

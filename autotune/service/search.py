@@ -14,9 +14,8 @@ from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cluster import Address, SchedulerAway
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo, Trial
-from autotune.pool import Settings
-from autotune.pool.lock import lock_key
-from autotune.reports.told import as_json
+from autotune.pool import Settings, lock_key
+from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
 from autotune.store import ServerStore
@@ -59,7 +58,7 @@ def run(asked: Mapping[str, Any], tell: Callable[[Mapping[str, Any]], None], sto
             problem.plan(configuration)
         run = tuner.run if address is None else partial(cluster.run, address=address)
         result = run(request, stop, on_progress=lambda progress: tell({"progress": progress_json(progress)}))
-        return {**as_json(result), "failure": str(result.failure) if result.failure else None}
+        return {**result_json(result), "failure": str(result.failure) if result.failure else None}
 
 
 def _device(asked: Mapping[str, Any]) -> DeviceInfo:

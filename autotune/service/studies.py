@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, StudyError
 from autotune.identity import STUDY_NAME
-from autotune.pool.folder import RunFolder
+from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config

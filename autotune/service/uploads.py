@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import StudyError
-from autotune.pool.folder import RunFolder
+from autotune.pool import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
 from autotune.study import Study, StudyText, confined, read_study

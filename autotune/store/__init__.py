@@ -3,8 +3,9 @@
 Where a database is (location.py) is there at once, for look-ups; the other names are imported when first used.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune import lazily
 from autotune.store.location import (
     CAME_IN,
     SCHEMA_VERSION,
@@ -34,33 +35,15 @@ __all__ = [
     "require_database_file", "shown", "version_in",
 ]  # fmt: skip
 
-_HOMES = {
-    "Store": "store",
-    "Row": "store",
-    "ServerStore": "server",
-    "StoredSearch": "overview",
-    "StoredTrial": "overview",
-    "Submission": "submissions",
-    "DONE": "submissions",
-    "FAILED": "submissions",
-    "OPEN": "submissions",
-    "QUEUED": "submissions",
-    "RUNNING": "submissions",
-    "STOPPED": "submissions",
-    "STOPPING": "submissions",
-    "CONSOLE": "tokens",
-    "ROLES": "tokens",
-    "new_token": "tokens",
-    "ordered": "records",
-    "Token": "tokens",
-    "device_of": "records",
-    "origin_fault": "fields",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "fields": "origin_fault",
+        "overview": "StoredSearch StoredTrial",
+        "records": "device_of ordered",
+        "server": "ServerStore",
+        "store": "Row Store",
+        "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission",
+        "tokens": "CONSOLE ROLES Token new_token",
+    },
+)

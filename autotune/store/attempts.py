@@ -15,7 +15,7 @@ from autotune.model import Configuration, Measurement, Outcome, Trial, with_veri
 from autotune.store import queries, standings
 from autotune.store.access import Access
 from autotune.store.fields import trial_columns
-from autotune.store.records import now, ordered
+from autotune.store.records import now, ordered, pages
 from autotune.store.schema import trials
 
 
@@ -46,9 +46,8 @@ class Attempts(Access):
         """Take attempts off the record that have not come to run. Leaves finished trials alone."""
 
         def step(connection: Connection) -> None:
-            for start in range(0, len(trial_ids), queries.CHUNK):
-                some = trials.c.id.in_(trial_ids[start : start + queries.CHUNK])
-                connection.execute(delete(trials).where(some, queries.unfinished()))
+            for some in pages(trial_ids):
+                connection.execute(delete(trials).where(trials.c.id.in_(some), queries.unfinished()))
 
         if trial_ids:
             self._written(step)

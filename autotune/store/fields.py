@@ -136,22 +136,20 @@ def _nanoseconds(column: object) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _made(column: object) -> dict[str, Any]:
-    found = json.loads(text(column))
-    if fault := _made_fault(found):
-        raise ValueError(fault)
-    return dict(found)
+def _table(fault: Callable[[object], str]) -> Kind:
+    """Return the kind of what is a table in which `fault` finds nothing."""
 
+    def take(column: object) -> dict[str, Any]:
+        found = json.loads(text(column))
+        if what := fault(found):
+            raise ValueError(what)
+        return dict(found)
 
-def _origin(column: object) -> dict[str, Any]:
-    found = json.loads(text(column))
-    if fault := origin_fault(found):
-        raise ValueError(fault)
-    return dict(found)
+    return Kind(TextColumn, Annotated[dict[str, Any], _without(fault)], ordered, take, is_json=True)
 
 
 def _integers(values: Iterable[int]) -> str:
-    return ordered([int(value) for value in values])  # NumPy's integers are welcome
+    return f"[{','.join([str(int(value)) for value in values])}]"  # NumPy's integers are welcome
 
 
 def _bounded(error: float) -> float:
@@ -161,8 +159,7 @@ def _bounded(error: float) -> float:
 
 _CONFIGURATION = Kind(TextColumn, dict[Name, Value], ordered, mapping, is_json=True)
 _FACTS = Kind(TextColumn, Facts, ordered, mapping, is_json=True)
-_MADE = Kind(TextColumn, Annotated[dict[str, Any], _without(_made_fault)], ordered, _made, is_json=True)
-_ORIGIN = Kind(TextColumn, Annotated[dict[str, Any], _without(origin_fault)], ordered, _origin, is_json=True)
+_MADE, _ORIGIN = _table(_made_fault), _table(origin_fault)
 _SAMPLES = Kind(TextColumn, Samples, _integers, _nanoseconds, is_json=True)
 _WARMUP = Kind(TextColumn, Nanoseconds, _integers, _nanoseconds, is_json=True)
 _OUTCOME = Kind(TextColumn, Outcome, str, Outcome)

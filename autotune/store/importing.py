@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from sqlalchemy import Connection, insert, select, update
@@ -22,7 +21,7 @@ from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED
-from autotune.store.records import Columns, device_of, now, ordered
+from autotune.store.records import Columns, device_of, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
 
 
@@ -113,7 +112,8 @@ def store(connection: Connection, waiting: IO[str], found: Mapping[str, Search])
     waiting.seek(0)
     places: dict[str, _Place] = {}
     changed: dict[int, _Changed] = {}
-    new = sum(_store_page(connection, page, found, places, changed) for page in _pages(waiting))
+    lines = (_Waiting(*json.loads(line)) for line in waiting)
+    new = sum(_store_page(connection, page, found, places, changed) for page in pages(lines))
     for problem, change in sorted(changed.items()):  # in one order everywhere: each is locked
         standings.follow(connection, problem, change.configurations, change.finished)
     return new
@@ -162,11 +162,6 @@ def _columns(line: Line, trial: Trial) -> dict[str, Any]:
 def _retiming(entry: Retiming) -> dict[str, Any]:
     measured = Measurement(tuple(entry.samples_ns), tuple(entry.warmup_ns), entry.cache)
     return {"uuid": entry.uuid, "driver": entry.driver, "taken": entry.taken, **measurement_columns(measured)}
-
-
-def _pages(waiting: IO[str]) -> Iterator[list[_Waiting]]:
-    while page := [_Waiting(*json.loads(text)) for text in islice(waiting, queries.CHUNK)]:
-        yield page
 
 
 def _store_page(

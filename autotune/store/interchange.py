@@ -29,7 +29,7 @@ from autotune.store.fields import (
     trial_from,
 )
 from autotune.store.location import CAME_IN, IMPORTED
-from autotune.store.records import Columns, ordered
+from autotune.store.records import PAGE, Columns, ordered
 from autotune.store.schema import devices, search_devices, searches, trials
 
 FORMAT = 1
@@ -93,7 +93,7 @@ _JSON = ("size", "choices", "environment")
 def export_lines(connection: Connection) -> Iterator[str]:
     """Yield every trial as one line, in the order they were stored."""
     belongings: dict[int, tuple[dict[str, Any], list[int]]] = {}
-    query = queries.everything().order_by(trials.c.id).execution_options(yield_per=queries.CHUNK)
+    query = queries.everything().order_by(trials.c.id).execution_options(yield_per=PAGE)
     for page in connection.execute(query).mappings().partitions():
         retimed = queries.all_retimings(connection, [row["id"] for row in page])
         for row in page:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,17 +14,13 @@ from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
-from autotune.store.records import Columns, device_columns, now
+from autotune.store.records import Columns, device_columns, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
 """The key in the environment of a search that names its process (process.py)."""
 
 _LOST = "its search ended without a word"
-_Item = TypeVar("_Item", int, str)
-
-CHUNK = 500
-"""Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
 
 
 def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
@@ -239,7 +234,7 @@ def everything() -> Select[Any]:
 def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int, str]:
     """Return the name of the first device of each search."""
     names: dict[int, str] = {}
-    for some in _batched(dict.fromkeys(search_ids)):
+    for some in pages(dict.fromkeys(search_ids)):
         query = (
             select(search_devices.c.search_id, devices.c.name)
             .join(devices, devices.c.id == search_devices.c.device_id)
@@ -250,22 +245,16 @@ def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int,
     return names
 
 
-def _batched(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    rest = iter(items)
-    while some := list(islice(rest, CHUNK)):
-        yield some
-
-
 def of_uuids(connection: Connection, table: Table, uuids: Iterable[str]) -> Iterator[Columns]:
     """Yield the rows of a table that have these uuids."""
-    for some in _batched(uuids):
+    for some in pages(uuids):
         yield from connection.execute(select(table).where(table.c.uuid.in_(some))).mappings()
 
 
 def all_retimings(connection: Connection, trial_ids: Iterable[int]) -> dict[int, list[Columns]]:
     """Return the re-timings of each trial that has some, in the order they arrived."""
     found: dict[int, list[Columns]] = {}
-    for some in _batched(trial_ids):
+    for some in pages(trial_ids):
         query = select(retimings).where(retimings.c.trial_id.in_(some)).order_by(retimings.c.id)
         for row in connection.execute(query).mappings():
             found.setdefault(row["trial_id"], []).append(row)

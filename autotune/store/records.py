@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from autotune.errors import StoreError
 from autotune.identity import ProblemKey, canonical, digest
 from autotune.model import DeviceInfo
 from autotune.text import clean, plain
 
+PAGE = 500
+"""Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
+
+_Item = TypeVar("_Item")
+
 Columns = Mapping[Any, Any]
 """A row by the names of its columns."""
+
+
+def pages(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield the items in lists of PAGE."""
+    rest = iter(items)
+    while page := list(islice(rest, PAGE)):
+        yield page
 
 
 def ordered(value: Any) -> str:
@@ -33,7 +46,8 @@ def now() -> str:
 
 def instant(moment: datetime) -> str:
     """Return an instant as stored: UTC, microseconds always written. One without a zone is taken as UTC."""
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.isoformat(timespec="microseconds")
 
 
@@ -74,20 +88,13 @@ def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
     for field in fields(DeviceInfo):
         if field.name in facts:
             value = facts[field.name]
-            if not _FACTS[str(field.type)](value) or not _MORE_OF.get(field.name, _anything)(value):
+            also = _MORE_OF.get(field.name)
+            if not _FACTS[str(field.type)](value) or (also is not None and not also(value)):
                 raise StoreError(f"{field.name} cannot be {value!r:.60}")
             values[field.name] = tuple(value) if isinstance(value, list) else value
         elif field.default is MISSING:
             raise StoreError(f"{field.name} is missing")
     return DeviceInfo(**values)
-
-
-def _anything(value: Any) -> bool:
-    return True
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 def _is_whole(value: Any) -> bool:
@@ -105,7 +112,7 @@ def _are(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 _FACTS: Mapping[str, Callable[[Any], bool]] = {
     "int": _is_whole,
     "str": _is_text,
-    "bool": _is_bool,
+    "bool": lambda value: isinstance(value, bool),
     "tuple[int, ...]": _are(_is_whole),
     "tuple[str, ...]": _are(_is_text),
 }

@@ -8,7 +8,7 @@ another tool made (of the sampler IMPORTED) is nobody's best and not counted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -16,9 +16,7 @@ from sqlalchemy import Connection, bindparam, text
 
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, standings
 from autotune.store.location import IMPORTED
-
-CHUNK = 500
-"""Rows per statement."""
+from autotune.store.records import pages
 
 # The + keeps SQLite from walking through all trials of a search to find those of a few configurations.
 _TRIALS = f"""
@@ -60,7 +58,7 @@ _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all othe
 def follow(connection: Connection, problem: int, configurations: Collection[str], finished: int = 0) -> None:
     """Take into the summary of a problem what became of some configurations, and that so many trials have finished."""
     connection.execute(_COUNT, {"problem": problem, "finished": finished})
-    for names in _pages(sorted(configurations)):
+    for names in pages(sorted(configurations)):
         asked = {"problem": problem, "names": names}
         found = [*connection.execute(_SOME_TRIALS, asked), *connection.execute(_SOME_RETIMINGS, asked)]
         connection.execute(_FORGET, asked)
@@ -78,7 +76,7 @@ def build(connection: Connection) -> None:
 def _add(connection: Connection, problem: int, found: list[Any]) -> None:
     found.sort(key=itemgetter(0))
     own = (_rows(problem, group) for _, group in groupby(found, itemgetter(0)))
-    for page in _pages(row for rows in own for row in rows):
+    for page in pages(row for rows in own for row in rows):
         connection.execute(_ADD, page)
 
 
@@ -100,9 +98,3 @@ def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
             "time_ns": event.time_ns,
             "first_ns": first_ns,
         }
-
-
-def _pages(items: Iterable[Any]) -> Iterator[list[Any]]:
-    rest = iter(items)
-    while page := list(islice(rest, CHUNK)):
-        yield page

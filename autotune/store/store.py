@@ -6,7 +6,7 @@ database at once.
     access.py       transactions, on a server that goes away and a file that is removed
     database.py     how the database is opened; its failures as one clear line
     presence.py     whether a search is still at work, and its file still there
-    schema.py       the tables as they are now, and how they came to be
+    schema.py       the tables as they are now;  migrations.py: how they came to be
     fields.py       what a trial is kept as, each field once
     records.py      keys and devices as columns
     attempts.py     trials that begin, end and are timed again
@@ -39,8 +39,9 @@ from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_of
 from autotune.store.location import IMPORTED, locate
+from autotune.store.migrations import migrate
 from autotune.store.records import device_of, key_of, now, ordered
-from autotune.store.schema import devices, migrate, problems, searches, trials
+from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean
 
 _Found = TypeVar("_Found")

@@ -7,7 +7,7 @@ of rows or from every n-th trial, and says which. What is damaged is a StoreErro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -16,11 +16,10 @@ from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo, Outcome
 from autotune.store.fields import FIELDS
 from autotune.store.location import damaged_database
-from autotune.store.records import device_of, key_of, mapping, number, text
+from autotune.store.records import device_of, key_of, mapping, number, pages, text
 from autotune.store.store import Store
 
 UNFINISHED = (Outcome.PENDING.value, Outcome.LOST.value)
-_CHUNK = 500
 _begun = attrgetter("number")
 
 
@@ -259,7 +258,7 @@ def failures(store: Store, wanted: Iterable[int], most: int) -> list[Row]:
     for outcome in Outcome:
         if not outcome.failed:
             continue
-        for some in _chunks(ids):
+        for some in pages(ids):
             marks, values = _marks(some)
             # Numbers first, from the index: the + keeps SQLite from walking back through the trials of all searches.
             latest = f"SELECT x.id FROM trials x WHERE x.search_id IN ({marks}) AND x.outcome = :outcome"
@@ -289,19 +288,14 @@ def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
     )
     with _sound(store):
         row = dict(zip(columns, rows[0][1:], strict=True))
-        shown = {field.name: _shown(field.told, field.kind.take, row, field.name) for field in FIELDS}
+        for field in FIELDS:
+            field.told(row)  # raises ValueError for what no trial has
+        shown = {field.name: field.shown(row) for field in FIELDS}
         names = ("driver", "time_ns", "samples_ns", "warmup_ns", "cache", "taken")
         retimings = [dict(zip(names, entry, strict=True)) for entry in again]
         for entry in retimings:
             entry |= {name: json.loads(text(entry[name])) for name in ("samples_ns", "warmup_ns")}
         return {**shown, "search": int(rows[0][0]), "retimings": retimings}
-
-
-def _shown(told: Callable[[Any], Any], take: Callable[[Any], Any], row: Mapping[str, Any], name: str) -> Any:
-    told(row)  # raises ValueError for what no trial has
-    value = row[name]
-    is_json = name in ("configuration", "samples_ns", "warmup_ns", "environment", "made")
-    return json.loads(value) if is_json and value is not None else value
 
 
 def retimings(store: Store, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -351,7 +345,7 @@ def _rows(store: Store, rows: Iterable[Sequence[Any]]) -> list[Row]:
 def _of(store: Store, query: str, numbers: Iterable[int], ending: str = "") -> list[Sequence[Any]]:
     """Return the rows of a query that ends with `IN` for these numbers, a few hundred at a time."""
     found: list[Sequence[Any]] = []
-    for some in _chunks(sorted(set(numbers))):
+    for some in pages(sorted(set(numbers))):
         marks, values = _marks(some)
         found += store.rows(f"{query} ({marks}) {ending}", values)
     return found
@@ -360,8 +354,3 @@ def _of(store: Store, query: str, numbers: Iterable[int], ending: str = "") -> l
 def _marks(some: Sequence[int]) -> tuple[str, dict[str, int]]:
     values = {f"n{place}": value for place, value in enumerate(some)}
     return ", ".join(f":{name}" for name in values), values
-
-
-def _chunks(items: Sequence[int]) -> Iterator[Sequence[int]]:
-    for first in range(0, len(items), _CHUNK):
-        yield items[first : first + _CHUNK]

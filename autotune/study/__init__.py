@@ -5,20 +5,21 @@ the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say
-    study.py       Study: its tables read and cross-checked
+    study.py       Study: its tables read and cross-checked; checks.py: what its author may not have meant
     access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
     types.py       their types; structs.py: C's layout
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
-    writing.py     a study as TOML; drafting.py: one to start from, with scanning.py
+    writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs
     inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from autotune import lazily
 from autotune.study.library import (
     StudyText,
     default_choices,
@@ -38,52 +39,49 @@ if TYPE_CHECKING:
     from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.drafting import Sketch, draft
+    from autotune.study.checks import check_entries, effects, is_builtin
+    from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
+    from autotune.study.function import call_file
     from autotune.study.imports import files_of
     from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
-    from autotune.study.scanning import candidates, scanned
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
-    from autotune.study.study import Parameter, Study, check_entries, effects
+    from autotune.study.study import Parameter, Study
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
-    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "candidates",
-    "check_entries", "check_inputs", "check_reference", "confined", "default_choices", "default_configuration",
-    "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled", "find_study", "inline",
-    "input_data", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type", "offered_choices",
-    "offsets", "parameter_values", "problem_key", "read_by", "read_study", "require_numbers", "scanned", "space_hash",
-    "struct_name", "study_paths", "toml", "watched", "widened", "write_new",
+    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "call_file",
+    "candidates", "check_entries", "check_inputs", "check_reference", "confined", "default_choices",
+    "default_configuration", "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled",
+    "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of",
+    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study",
+    "require_numbers", "scanned", "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched",
+    "widened", "write_new",
 ]  # fmt: skip
 
-_HOMES = {
-    "arguments": "Argument Buffer Image Local Sampler Scalar filled",
-    "arrays": "evaluate names_of",
-    "access": "confined watched",
-    "drafting": "Sketch draft",
-    "imports": "files_of",
-    "includes": "inline",
-    "inputs": "PythonCaller check_inputs input_data",
-    "plan": "Check Launch Plan Tolerance",
-    "problem": "GENERIC_DEVICE Problem made_of",
-    "reference": "check_reference expected_data require_numbers",
-    "study": "Parameter Study check_entries effects",
-    "scanning": "candidates scanned",
-    "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
-    "types": "numpy_type",
-    "writing": "toml write_new",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "arguments": "Argument Buffer Image Local Sampler Scalar filled",
+        "arrays": "evaluate names_of",
+        "access": "confined watched",
+        "checks": "check_entries effects is_builtin",
+        "drafting": "Sketch candidates draft scanned struct_bodies",
+        "function": "call_file",
+        "imports": "files_of",
+        "includes": "inline",
+        "inputs": "PythonCaller check_inputs input_data",
+        "plan": "Check Launch Plan Tolerance",
+        "problem": "GENERIC_DEVICE Problem made_of",
+        "reference": "check_reference expected_data require_numbers",
+        "study": "Parameter Study",
+        "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
+        "types": "numpy_type",
+        "writing": "toml write_new",
+    },
+)

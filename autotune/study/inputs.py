@@ -16,7 +16,7 @@ from autotune.errors import StudyError
 from autotune.study import files, structs
 from autotune.study.arguments import Buffer, Data, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
-from autotune.study.draw import draw
+from autotune.study.draw import check_drawn, draw
 from autotune.study.function import ALONE, call
 from autotune.study.library import find_kernel
 from autotune.study.problem import Problem
@@ -52,6 +52,8 @@ def check_inputs(problem: Problem) -> None:
         where, data, own = f"arguments.{name}.data", buffer.data, dict[str, Any]()
         shape: tuple[int, ...] | None = buffer.data_shape
         try:
+            if _is_drawn(data) and (data.numpy is None or name in names_of(data.numpy, f"{where}.numpy")):
+                check_drawn(buffer)
             if data.file is not None:
                 header = _header(problem, data, where)
                 own[name] = np.broadcast_to(np.zeros(()), header.shape)

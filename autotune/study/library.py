@@ -102,7 +102,7 @@ class StudyText(_StudyFields):
 def _reads_more(table: Mapping[str, Any]) -> bool:
     """Whether a study reads files besides its kernel: for its reference, or for data."""
     reference, arguments = table.get("reference"), table.get("arguments")
-    if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function"}:
+    if isinstance(reference, Mapping) and not reference.keys() <= {"numpy", "function", "configuration"}:
         return True
     entries = arguments.values() if isinstance(arguments, Mapping) else ()
     data = [entry["data"] for entry in entries if isinstance(entry, Mapping) and "data" in entry]

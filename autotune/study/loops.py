@@ -69,7 +69,8 @@ class Declared:
         for name in exchanged:
             if not isinstance(self.arguments.get(name), Buffer):
                 known = [each for each, argument in self.arguments.items() if isinstance(argument, Buffer)]
-                raise StudyError(f"{name!r} is no buffer{did_you_mean(name, known)}", where=f"{place}.swap")
+                what, hint = f"{name!r} is no buffer{did_you_mean(name, known)}", f"they are {', '.join(known)}"
+                raise StudyError(what, where=f"{place}.swap", hint=hint)
         if len(exchanged) != len(set(exchanged)):
             raise StudyError("names a buffer twice", where=f"{place}.swap")
         repeat = counted.expression(table.repeat, f"{place}.repeat")
@@ -79,7 +80,7 @@ class Declared:
             body: tuple[Launch | Loop, ...] = (self._launch(table, place, scope, inside, always),)
         else:
             body = self.launches(table.turn, f"{place}.turn", scope, inside)
-        return Loop(body, repeat, when, table.step, tuple(map(tuple, table.swap)), table.turn is None)
+        return Loop(body, repeat, when, table.step, tuple(map(tuple, table.swap)), table.turn is None, place)
 
     def _launch(self, table: LaunchTable, place: str, scope: Scope, inside: frozenset[str], when: Expression) -> Launch:
         names, whole, counted = table.arguments or [], table.global_size or [], scope.with_names(inside)
@@ -95,6 +96,7 @@ class Declared:
             tuple(names),
             when,
             None if table.offset is None else counted.expressions(table.offset, f"{place}.offset"),
+            place=place,
         )
 
     def _require(self, name: str, where: str, inside: frozenset[str]) -> None:

@@ -32,15 +32,17 @@ class Launch:
     when: Extent = None
     offset: tuple[Extent, ...] | None = None
     counted: tuple[tuple[int, Argument], ...] = ()
+    place: str = field(default="", compare=False)
+    """Its key in the study, such as `launch.2.turn.1`: for messages."""
 
     def concrete(self, names: Mapping[str, Any]) -> Launch:
         """Return what a plan holds where the names have these values. Raises StudyError."""
-        where, part, start = f"launch {self.entry}", None, None
-        whole = extents(self.global_size, names, f"{where}: global")
+        part, start = None, None
+        whole = extents(self.global_size, names, f"{self.place}.global")
         if self.local_size is not None:
-            part = extents(self.local_size, names, f"{where}: local")
+            part = extents(self.local_size, names, f"{self.place}.local")
         if self.offset is not None:
-            start = extents(self.offset, names, f"{where}: offset", least=0)
+            start = extents(self.offset, names, f"{self.place}.offset", least=0)
         return Launch(self.entry, whole, part, self.arguments, offset=start)
 
 
@@ -59,6 +61,7 @@ class Loop:
     step: str | None = None
     swap: tuple[tuple[str, ...], ...] = ()
     alone: bool = False
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

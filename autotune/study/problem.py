@@ -138,7 +138,9 @@ class Problem:
 
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
-        names = self._valid(configuration)
+        return self._plan(configuration, self._valid(configuration, self.values))
+
+    def _plan(self, configuration: Configuration, names: Mapping[str, Any]) -> Plan:
         launches, arguments, order = self._concrete(self.study.launches, names)
         return Plan(
             self.study.source,
@@ -153,8 +155,20 @@ class Problem:
         )
 
     def reference_plan(self) -> Plan | None:
-        """Return the plan of the reference kernel; None where the reference is no kernel."""
+        """Return the plan of the reference kernel; None where the reference is no kernel.
+
+        Raises StudyError where it is a configuration that is not valid here.
+        """
         reference = self.study.reference
+        if reference.configuration is not None:
+            try:
+                names = self._valid(reference.configuration, _fixed(self.study, {}))
+            except SpaceError as error:
+                hint = "name one that is valid at every size, on every device"
+                where = f"{self.study.path}: reference.configuration"
+                raise StudyError(error.what, where=where, hint=hint) from None
+            plan = self._plan(reference.configuration, names)
+            return replace(plan, outputs=dict.fromkeys(self.outputs, Tolerance()))
         if reference.source is None:
             return None
         options = tuple(f"-D{name}={value}" for name, value in self.choices.items())
@@ -206,14 +220,14 @@ class Problem:
                 what = f"{self.device.name} lacks {extension}, which {kind} needs"
                 raise DeviceError(what, where=f"study {self.study.name}", hint="choose another type or --device")
 
-    def _valid(self, configuration: Configuration) -> dict[str, Any]:
+    def _valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
         for name in configuration:
-            if name not in self.values:
-                raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, self.values)}", where=self.study.name)
-        for name, values in self.values.items():
-            if configuration.get(name) not in values:
-                what, hint = f"{name} cannot be {configuration.get(name)!r}", "it can be " + ", ".join(map(str, values))
+            if name not in values:
+                raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, values)}", where=self.study.name)
+        for name, listed in values.items():
+            if configuration.get(name) not in listed:
+                what, hint = f"{name} cannot be {configuration.get(name)!r}", "it can be " + ", ".join(map(str, listed))
                 raise SpaceError(what, where=self.study.name, hint=hint)
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
@@ -275,6 +289,14 @@ class Problem:
         self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
     ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
         """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
+        try:
+            return self._unrolled(launches, names, padded=padded)
+        except StudyError as error:
+            raise error.at(self.study.path) from None
+
+    def _unrolled(
+        self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool
+    ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
         unrolled = Unrolled(names, self.arguments, self.study.steps)
         unrolled.run(launches, {})
         if not unrolled.order:

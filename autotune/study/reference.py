@@ -45,7 +45,7 @@ def expected_data(
     `room` tells the bytes of memory that an array may take. Raises StudyError where the expression fails or the shape
     differs.
     """
-    if problem.study.reference.source is not None:
+    if problem.study.reference.on_device:
         return None
     try:
         found = _expected(problem, inputs, python, room)

@@ -65,6 +65,9 @@ def _given(entry: Any, depth: int = 0) -> Any:
     return entry
 
 
+GAP = "TODO"
+"""What a draft has where its author is to write."""
+
 Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
 Sources = Annotated[
     Annotated[StrictStr, Tag("one of them")]
@@ -261,15 +264,17 @@ class ReferenceTable(Table):
     numpy: Annotated[dict[Name, StrictStr | dict[Name, StrictStr]], Field(min_length=1)] | None = None
     kernel: Sources | None = None
     launch: list[LaunchTable] | None = None
+    configuration: Annotated[dict[Name, Value], Field(min_length=1)] | None = None
     python: Function | None = None
     function: str | None = None  # hash of a function that a Python caller gave to Study()
 
     @model_validator(mode="after")
     def _one_kind(self) -> ReferenceTable:
-        if sum(part is not None for part in (self.file, self.numpy, self.kernel, self.python, self.function)) != 1:
+        kinds = (self.file, self.numpy, self.kernel, self.configuration, self.python, self.function)
+        if sum(part is not None for part in kinds) != 1:
             raise ValueError(
                 'needs exactly one of numpy = { OUT = "..." }, kernel = "FILE.cl", python = "FILE.py:NAME", '
-                'file = { OUT = "FILE.npy" }'
+                'file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
             )
         if (self.kernel is None) != (self.launch is None):
             raise ValueError("a reference kernel needs [[reference.launch]], and only it has one")
@@ -397,6 +402,8 @@ class Scope:
     def require(self, name: str, where: str) -> None:
         """Raise StudyError for a name that may not stand here."""
         if name not in self.known:
+            if name == GAP:
+                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
             raise StudyError(
                 f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
                 f"{did_you_mean(name, sorted(self.known))}",

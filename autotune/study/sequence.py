@@ -9,6 +9,7 @@ from typing import Any
 from autotune.errors import StudyError
 from autotune.study.arguments import Argument, Buffer, Scalar, extents
 from autotune.study.plan import Launch, Loop
+from autotune.study.structs import struct_name
 
 MOST_LAUNCHES = 100_000
 """Launches of one run, and how many of them may differ."""
@@ -35,7 +36,8 @@ class Unrolled:
         self._turns = 0
         self.order: list[int] = []
         self.used: dict[str, Argument] = {}
-        self.swapped: dict[str, tuple[str, ...]] = {}
+        self.swapped: dict[str, tuple[tuple[str, ...], str]] = {}
+        """By each name that changes places: its group, and the key that says so."""
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -63,14 +65,14 @@ class Unrolled:
         names = {**self._names, **steps}
         if not loop.when.evaluate(names):
             return
-        (turns,) = extents((loop.repeat,), names, "launch: repeat", least=0)
+        (turns,) = extents((loop.repeat,), names, f"{loop.place}.repeat", least=0)
         for group in loop.swap:
-            self.swapped |= dict.fromkeys(group, group)
+            self.swapped |= dict.fromkeys(group, (group, f"{loop.place}.swap"))
         for turn in range(turns):
             self.run(loop.body, {**steps, loop.step: turn} if loop.step else steps)
             self._turns += 1
             if self._turns > MOST_TURNS:
-                raise StudyError(f"one run is more than {MOST_TURNS:,} turns of loops", where="launch: repeat")
+                raise StudyError(f"one run is more than {MOST_TURNS:,} turns of loops", where=f"{loop.place}.repeat")
             for group in loop.swap:
                 there = [self._places.get(name, name) for name in group]
                 self._places |= dict(zip(group, [*there[1:], there[0]], strict=True))
@@ -87,7 +89,7 @@ class Unrolled:
         self.order.append(self._different.setdefault(made, len(self._different)))
         if len(self.order) > MOST_LAUNCHES or len(self._different) > MOST_DIFFERENT:
             limit = f"{MOST_LAUNCHES:,} launches, or {MOST_DIFFERENT:,} different ones"
-            raise StudyError(f"one run is more than {limit}", where="launch: repeat", hint="repeat less often")
+            raise StudyError(f"one run is more than {limit}", where=launch.place, hint="repeat less often")
 
     def _concrete(self, launch: Launch, names: Mapping[str, Any]) -> Launch | None:
         if not launch.when.evaluate(names):
@@ -106,7 +108,7 @@ class Unrolled:
 def exchanged(
     buffers: Mapping[str, Buffer],
     ends: Mapping[str, str],
-    swapped: Mapping[str, tuple[str, ...]],
+    swapped: Mapping[str, tuple[tuple[str, ...], str]],
     compared: Iterable[str],
 ) -> dict[str, Buffer]:
     """Return the buffers that change places, under the names that they end with: how each is filled and compared.
@@ -114,14 +116,20 @@ def exchanged(
     Raises StudyError where those of a group are of different types or extents.
     """
     found, outputs = {}, set(compared)
-    for begins, group in swapped.items():
+    for begins, (group, place) in swapped.items():
         buffer, first = buffers[begins], buffers[group[0]]
-        if (buffer.type, buffer.shape, buffer.allocate) != (first.type, first.shape, first.allocate):
-            what = f"{group[0]} and {begins} differ in type, shape or allocate"
-            raise StudyError(f"{what}: they cannot change places", where="launch: swap")
+        for key in ("type", "shape", "allocate"):
+            one, other = getattr(first, key), getattr(buffer, key)
+            if one != other:
+                what = f"{group[0]} has {key} {_told(one)}, {begins} has {_told(other)}: they cannot change places"
+                raise StudyError(what, where=place, hint="buffers that swap are alike in type, shape and allocate")
         name = ends.get(begins, begins)
         access = {"in": "inout", "out": "scratch"}.get(buffer.access, buffer.access)  # whoever ends with a name is it
         if access == "scratch" and name in outputs:
             access = "out"
         found[name] = replace(buffer, name=name, access=access, filled=begins if name != begins else "")
     return found
+
+
+def _told(value: Any) -> str:
+    return struct_name(value) if isinstance(value, str) else str(value)

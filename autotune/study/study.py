@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from autotune.study import library, schema
 from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
 from autotune.study.arrays import names_of
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline, without_comments
+from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.plan import Launch, Loop
@@ -39,9 +39,6 @@ bytes, work-items (0 where the driver does not tell)."""
 
 ReferenceFunction = Callable[..., Mapping[str, Any]]
 """Called with every input array, scalar and size by name; returns the expected array of each output."""
-
-_DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
-_KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Reference:
-    """Where expected outputs come from: exactly one of the four is set.
+    """Where expected outputs come from: exactly one of the five is set.
 
     `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
-    kernel; `function` is Python, either given directly or named as `file.py:name`, which is loaded only when the user
-    allows it.
+    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given
+    directly or named as `file.py:name`, which is loaded only when the user allows it.
     """
 
     numpy: Mapping[str, str | Mapping[str, str]] | None = None
@@ -76,6 +73,12 @@ class Reference:
     launches: tuple[Launch | Loop, ...] = ()
     function: ReferenceFunction | tuple[Path, str] | None = None
     files: Mapping[str, Data] | None = None
+    configuration: Mapping[str, Value] | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether a kernel gives it."""
+        return self.source is not None or self.configuration is not None
 
 
 class Study:
@@ -207,7 +210,7 @@ class Study:
     @property
     def unused(self) -> list[str]:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = _words(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
+        words = words_of(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
@@ -285,6 +288,8 @@ class Study:
             entries = table.file.items()
             stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
+        if table.configuration is not None:
+            return Reference(configuration=_configuration(table.configuration, self.parameters))
         _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
@@ -341,30 +346,6 @@ class Study:
                 raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
 
 
-def check_entries(study: Study) -> None:
-    """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
-    source = without_comments(study.text.source)
-    if "##" in source:  # a macro may put the name together
-        return
-    words, kernels = _words(source, study.text, "options", "defines", "choices", "parameters"), _KERNEL.findall(source)
-    for number, launch, _ in leaves(study.launches):
-        if launch.entry not in words:
-            raise StudyError(
-                f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
-                where=f"{study.path}: launch.{number}.entry",
-                hint=f"it has {', '.join(kernels)}" if kernels else "",
-            )
-
-
-def effects(study: Study) -> Iterator[str]:
-    """Yield a line for each thing that the author may not have meant."""
-    defined = set(_DEFINE.findall(without_comments(study.text.source)))
-    for name in study.sizes:
-        if name in defined and name not in study.defines:
-            yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
-    yield from filter(None, (argument.effect for argument in study.arguments.values()))
-
-
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arrays and functions among the data of arguments by name, and the arguments with digests for them."""
     given, plain = dict[str, Any](), dict(arguments)
@@ -376,7 +357,7 @@ def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return given, plain
 
 
-def _words(source: str, text: StudyText, *tables: str) -> set[str]:
+def words_of(source: str, text: StudyText, *tables: str) -> set[str]:
     """Return the words of a source and of tables of a study."""
     return set(re.findall(r"\w+", source + repr([text.table.get(name) for name in tables])))
 
@@ -391,6 +372,21 @@ def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
         hint = "they are " + ", ".join(map(str, values))
         raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
     return Parameter(name, values, default, table.about)
+
+
+def _configuration(values: Mapping[str, Value], parameters: Mapping[str, Parameter]) -> dict[str, Value]:
+    """Return the configuration that a reference names. Raises StudyError where it is none."""
+    where = "reference.configuration"
+    for name, value in values.items():
+        if name not in parameters:
+            raise StudyError(f"no parameter named {name!r}{did_you_mean(name, parameters)}", where=where)
+        if value not in parameters[name].values:
+            hint = "it can be " + ", ".join(map(str, parameters[name].values))
+            raise StudyError(f"{name} cannot be {value!r}", where=where, hint=hint)
+    if lacks := [name for name in parameters if name not in values]:
+        hint = f"add {lacks[0]} = {parameters[lacks[0]].default!r}".replace("'", '"')
+        raise StudyError(f"lacks {', '.join(lacks)}: it gives every parameter", where=where, hint=hint)
+    return {name: values[name] for name in parameters}
 
 
 def _option(table: schema.OptionTable, where: str, scope: Scope) -> Option:

@@ -14,7 +14,7 @@
 Enter by `run(Request(...))`.
 """
 
-from autotune.tuner.finale import fastest
+from autotune.tuner.finale import fastest, ranked
 from autotune.tuner.measure import Measured, measure
 from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import Recording, ReplayEvaluator
@@ -39,6 +39,7 @@ __all__ = [
     "imported_best",
     "measure",
     "ours",
+    "ranked",
     "recall",
     "run",
     "run_sizes",

@@ -146,17 +146,13 @@ def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial
     At the machine's usual pace: the fastest few within a margin, and whatever its interval leaves in doubt. No more
     than can be timed within the budget, but two; and that of the least time as measured, by which a look-up goes.
     """
-    ordered = sorted(passed, key=_paced)
+    ordered = sorted(passed, key=lambda trial: trial.paced_ns)
     found = [trial for trial in ordered[:FINALISTS] if trial.paced_ns <= FINALIST_MARGIN * ordered[0].paced_ns]
     found += [trial for trial in ordered[len(found) : MOST_FINALISTS] if _may_be_faster(trial, ordered[0])]
     while len(found) > 2 and retiming_s(found) > budget_s:
         found.pop()
     least = min(passed, key=first_median, default=None)
     return found if least is None or least in found else [*found, least]
-
-
-def _paced(trial: Trial) -> float:
-    return trial.paced_ns
 
 
 def _may_be_faster(trial: Trial, leader: Trial) -> bool:

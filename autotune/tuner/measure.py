@@ -79,7 +79,8 @@ def measure(
             raise
         finally:
             store.end_search(number, reason)
-    return Measured(problem, {name: trial for name in wanted if (trial := _latest(ledger).get(name)) is not None})
+    latest = {identity(trial.configuration): trial for trial in ledger.trials}
+    return Measured(problem, {name: latest[name] for name in wanted if name in latest})
 
 
 def _try_all(
@@ -130,7 +131,3 @@ def _time_all(
         elif isinstance(answer, Measurement):
             stood = with_verified(trial.environment, answer.verified_runs)
             ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
-
-
-def _latest(ledger: Ledger) -> dict[Identity, Trial]:
-    return {identity(trial.configuration): trial for trial in ledger.trials}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from autotune import text
 from autotune.lookup.architecture import words_of
@@ -216,7 +217,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         given = ", ".join(["const char *device_name", *(f"long long {name}" for name in self.names.values())])
         passed = f", {self.passed}" if self.passed else ""
         words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given, "@P": self.p}  # @P last
-        found = _SELECT
+        found = "\n" + Path(__file__).with_name("select.c.in").read_text()
         for word, meant in words.items():
             found = found.replace(word, meant)
         return found
@@ -256,10 +257,6 @@ static const char *const {self.p}_source[] = {{
 """
 
 
-def _bytes(argument: ArgumentText) -> str:
-    return f"return (size_t)({' * '.join([*argument.extents, f'{argument.nbytes}LL'])});"
-
-
 def _pick(index: str, values: Iterable[str], cast: str = "(size_t)") -> str:
     cases = " ".join(f"case {place}: return {cast}{value};" for place, value in enumerate(values))
     return f"switch ({index}) {{ {cases} default: return 0; }}"
@@ -269,89 +266,3 @@ def _macro(name: str, function: str, more: str, sizes: str, values: str) -> str:
     own = "".join(f", {part}" for part in more.split(", ") if part)
     given = "".join(f", ({part})" for part in more.split(", ") if part)
     return f"#define {name}(s{own}{sizes}) {function}((s).entry->variant{given}{values})"
-
-
-_SELECT = r"""
-/* A device's name in lower case, with one - for what is neither a letter nor a digit, and one at each end. */
-static inline void @P_slug_(const char *name, char *slug, size_t length) {
-    size_t at = 0;
-    slug[at++] = '-';
-    for (; *name && at + 2 < length; ++name) {
-        const int upper = *name >= 'A' && *name <= 'Z';
-        const char c = (char)(upper ? *name - 'A' + 'a' : *name);
-        const int word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        if (word) slug[at++] = c;
-        else if (slug[at - 1] != '-') slug[at++] = '-';
-    }
-    if (slug[at - 1] != '-') slug[at++] = '-';
-    slug[at] = 0;
-}
-
-/* Whether a word stands at the beginning of a slug, up to its next -. */
-static inline int @P_begins_(const char *slug, const char *word) {
-    for (; *word; ++word) {
-        const int digit = *slug >= '0' && *slug <= '9';
-        if (*word == '*') {
-            if (!digit) return 0;
-            while (*slug >= '0' && *slug <= '9') ++slug;
-            continue;
-        }
-        if (*word == '#' ? !digit : *word == '%' ? !digit && !(*slug >= 'a' && *slug <= 'f') : *slug != *word) return 0;
-        ++slug;
-    }
-    return *slug == '-';
-}
-
-/* The architecture that a device's name tells; "" where it tells none of those in the table. */
-static inline const char *@P_architecture_of(const char *device_name) {
-    char slug[256];
-    size_t at, word;
-    @P_slug_(device_name, slug, sizeof slug);
-    for (word = 0; @P_architectures_[word][0]; ++word)
-        for (at = 0; slug[at]; ++at)
-            if (slug[at] == '-' && @P_begins_(slug + at + 1, @P_architectures_[word][1]))
-                return @P_architectures_[word][0];
-    return "";
-}
-
-/* How far two sizes are apart: the product of their ratios, 1 for equal ones. */
-static inline double @P_distance_(const long long *a, const long long *b) {
-    double product = 1.0;
-    int i;
-    for (i = 0; i < @P_SIZE_COUNT; ++i)
-        product *= a[i] > b[i] ? (double)a[i] / (double)b[i] : (double)b[i] / (double)a[i];
-    return product;
-}
-
-/* Choose for a device, by its CL_DEVICE_NAME, at sizes of at least 1: what was measured there; at the nearest size that
-   may run; on another device of the same architecture; else the study's default. Entries that may not run at the
-   sizes are passed over. */
-static inline @P_selection @P_select(@GIVEN) {
-    const long long asked[] = { @ASKED };
-    const char *const architecture = @P_architecture_of(device_name);
-    @P_selection found = { 0, @P_NONE };
-    double least = 0.0;
-    int i;
-    for (i = 0; i < @P_SIZE_COUNT; ++i) if (asked[i] < 1 || asked[i] > 2147483647LL) return found;
-    for (i = 0; i < @P_ENTRY_COUNT; ++i) {
-        const @P_entry *const entry = &@P_entries[i];
-        const double distance = @P_distance_(asked, entry->size);
-        const int same = strcmp(entry->device_name, device_name) == 0;
-        const int alike = *architecture && strcmp(entry->architecture, architecture) == 0;
-        const @P_match match = !same ? @P_SAME_ARCHITECTURE : distance > 1.0 ? @P_NEAREST_SIZE : @P_EXACT;
-        if ((!same && !alike) || !@P_valid_(entry->variant@PASSED)) continue;
-        if (!found.entry || match < found.match || (match == found.match && distance < least)) {
-            found.entry = entry;
-            found.match = match;
-            least = distance;
-        }
-    }
-#if @P_DEFAULT_ENTRY >= 0
-    if (!found.entry && @P_valid_(@P_entries[@P_DEFAULT_ENTRY].variant@PASSED)) {
-        found.entry = &@P_entries[@P_DEFAULT_ENTRY];
-        found.match = @P_DEFAULT;
-    }
-#endif
-    return found;
-}
-"""

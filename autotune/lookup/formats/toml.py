@@ -23,12 +23,11 @@ def render(best: Best) -> str:
         head |= {"measured": best.measured}
     head |= {"notes": best.notes, "options": best.options}
     tables = {"size": best.size, "choices": best.choices, "configuration": best.configuration}
-    lines = [*_entries(head), *(line for name, table in tables.items() for line in _table(name, table)), ""]
+    lines = _entries(head)
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *_entries(table)]
+    lines.append("")
     return in_quotes("\n".join(lines), pairs=False)
-
-
-def _table(name: str, table: Mapping[str, Any]) -> list[str]:
-    return ["", f"[{name}]", *_entries(table)]
 
 
 def _entries(table: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from autotune.model import Outcome
-from autotune.reports.learned import spread
+from autotune.reports import learned
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.pages.common import Before, Opened, Reader, Submitter, Word, go, show
@@ -101,5 +101,5 @@ def trial(
         ("as first measured", told["samples_ns"]),
         ("timed again, in turns with the other finalists", told["retimed_ns"]),
     )
-    samples = [{"title": title, **spread(taken)} for title, taken in measured if taken]
+    samples = [{"title": title, **learned.spread(taken)} for title, taken in measured if taken]
     return show(request, "trial.html", {"trial": told}, samples=samples)

@@ -32,7 +32,7 @@ def candidates(source: str) -> dict[str, str]:
 def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
     """Return what a text's kernels seem to take, where no compiler tells."""
     found = {}
-    for _, entry, arguments in KERNEL.findall(without_comments(source)):
+    for _, entry, arguments in KERNEL.findall(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source))):
         parts = [part for part in re.split(r",(?![^()]*\))", arguments) if part.strip() not in ("", "void")]
         found[entry] = tuple(map(_scanned_argument, parts))
     return found
@@ -50,9 +50,9 @@ def _scanned_argument(text: str) -> KernelArgument:
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
-    """Return the members of each struct of a text without comments, as C writes them, by tag and by typedef."""
+    """Return the members of each struct of a text, as C writes them, by tag and by typedef."""
     found = {}
-    for tag, body, alias in _STRUCT.findall(text):
+    for tag, body, alias in _STRUCT.findall(without_comments(text)):
         members: list[str] = []
         for statement in filter(str.strip, body.split(";")):
             kind, *names = re.split(r"\s*,\s*", statement.strip())

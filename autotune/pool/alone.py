@@ -1,0 +1,97 @@
+"""Entry point of the process that calls a study's function: `python -m autotune.pool.alone REQUEST PARENT`.
+
+It is held to the files that the study's hash covers (study/imports.py): an audit hook sees what Python opens, and
+whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import StudyError
+from autotune.pool import die_with
+from autotune.study import call_file
+
+_SYSTEM = ("/dev", "/etc", "/proc", "/sys", "/usr")
+
+
+class _Watch:
+    """Refuses to open for reading what is neither one of `known`, nor Python's, nor written here before."""
+
+    def __init__(self, folder: Path, known: Iterable[Path]) -> None:
+        self.refused = ""
+        self._folder = str(folder.resolve())
+        self._known = {str(path.resolve()) for path in known}
+        package = Path(__file__).parent.parent
+        places = (sys.prefix, sys.base_prefix, package, *sysconfig.get_paths().values(), *_SYSTEM)
+        self._roots = {str(Path(str(place)).resolve()) for place in places}
+
+    def __call__(self, event: str, given: tuple[Any, ...]) -> None:
+        path: Any = given[0] if event == "open" else given[1] if event == "import" else None
+        if event == "ctypes.dlopen" and isinstance(given[0], str) and "/" in given[0]:
+            path = given[0]
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        opened: str = os.fsdecode(path)
+        real = str(Path(opened).resolve())
+        if event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+            self._known.add(real)
+        elif not self._may_read(real):
+            self.refused = self.refused or real
+            raise PermissionError(f"{real} is no part of the study")
+
+    def _may_read(self, real: str) -> bool:
+        path = Path(real)
+        if real in self._known or path.is_dir():
+            return True
+        if path.parent.name == "__pycache__":  # Python compares it with its source
+            try:
+                path = Path(importlib.util.source_from_cache(path))
+            except ValueError:
+                return False
+            if str(path) in self._known:
+                return True
+        places = self._roots | {self._folder}
+        nearest = next((str(place) for place in path.parents if str(place) in places), self._folder)
+        return nearest != self._folder
+
+
+def main(request: Path, parent: int) -> None:
+    """Do what a request says (caller.py writes it) and leave the answer beside it."""
+    die_with(parent)
+    asked = json.loads(request.read_text())
+    place, path = request.parent, Path(asked["path"])
+    names = {name: np.load(place / file) for name, file in asked["arrays"].items()} | asked["numbers"]
+    os.chdir(path.parent)
+    sys.path.insert(0, str(path.parent))
+    watch = _Watch(path.parent, [path.parent / name for name in asked["files"]])
+    sys.addaudithook(watch)
+    try:
+        found = {str(name): np.asarray(array) for name, array in call_file(path, asked["name"], names).items()}
+        answer: dict[str, Any] = {"outputs": {}}
+        for number, (name, array) in enumerate(found.items()):
+            np.save(place / f"found-{number}.npy", array, allow_pickle=False)
+            answer["outputs"][name] = f"found-{number}.npy"
+    except StudyError as error:
+        answer = {"error": [error.what, error.where, error.hint]}
+    except ValueError as error:
+        answer = {"error": [f"the function returned no numbers: {error}", asked["name"], ""]}
+    if watch.refused:
+        what = f"the function reads {watch.refused}, whose changes cannot be noticed"
+        answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}
+    (place / "answer.json").write_text(json.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)  # threads that the author left behind are of no interest
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

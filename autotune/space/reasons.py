@@ -1,0 +1,133 @@
+"""Why no configuration is valid, or none that has a value: the constraints that leave nothing, as few as there are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import ExpressionError, SpaceError
+from autotune.expression import Expression
+from autotune.model import Value
+from autotune.space.build import EmptyError, FailedError, build
+
+MAX_SHOWN = 4  # constraints in a reason
+MAX_SOUGHT = 200_000  # transitions, to look for a reason; a larger diagram counts as possible
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What must hold for a configuration to be valid, and the reason, for people."""
+
+    require: Expression
+    reason: str
+
+
+def why_impossible(
+    values: Mapping[str, Sequence[Value]],
+    constraints: Sequence[Constraint],
+    constants: Mapping[str, Any],
+    fixed: Mapping[str, Value],
+    known: list[Constraint] | None = None,
+) -> str:
+    """Return why `constraints` leave nothing of `values`: the first that alone does, or a set of which none can go.
+
+    What it finds is added to `known`, constraints that were found for other values: often they are those of this, too.
+    Where `fixed` holds the only value of a parameter, the text shown leaves out what it decides.
+    """
+
+    def possible(some: Sequence[Constraint]) -> bool:
+        named = frozenset().union(*(constraint.require.names for constraint in some))
+        concerned = {name: listed for name, listed in values.items() if name in named}  # the others are free
+        try:
+            build(concerned, [constraint.require for constraint in some], constants, MAX_SOUGHT)
+        except EmptyError:
+            return False
+        except (FailedError, SpaceError):
+            return True
+        return True
+
+    # What does not name the fixed parameter allows its other values, so it is possible alone.
+    concerned = [each for each in constraints if not fixed or each.require.names & fixed.keys()]
+    alone = next((constraint for constraint in concerned if not possible([constraint])), None)
+    likely = [each for each in constraints if each in concerned or each in (known or ())]
+    needed = [alone] if alone else _needed(_near(likely, constraints, values.keys(), possible), possible)
+    if known is not None:
+        known += needed
+    shown = " and ".join(_explained(constraint, constants, fixed) for constraint in needed[:MAX_SHOWN])
+    return shown if len(needed) <= MAX_SHOWN else f"{shown} and {len(needed) - MAX_SHOWN} more constraints"
+
+
+def _near(
+    some: list[Constraint],
+    constraints: Sequence[Constraint],
+    parameters: Set[str],
+    possible: Callable[[Sequence[Constraint]], bool],
+) -> list[Constraint]:
+    """Return `some` constraints and those around them that share parameters, as far out as it takes to leave nothing.
+
+    A small set is looked through in a small part of the time of all.
+    """
+    while len(some) < len(constraints) and possible(some):
+        named = parameters & frozenset().union(*(each.require.names for each in some))
+        more = [each for each in constraints if each.require.names & named]
+        if len(more) <= len(some):
+            return list(constraints)
+        some = more
+    return some
+
+
+def _needed(
+    constraints: Sequence[Constraint],
+    possible: Callable[[Sequence[Constraint]], bool],
+    beside: Sequence[Constraint] = (),
+    *,
+    grown: bool = False,
+) -> list[Constraint]:
+    """Return, of `constraints` that with those `beside` leave nothing, a set of which none can go.
+
+    By halves (Junker's QuickXplain): of a few dozen constraints of which three matter, a dozen builds tell them, not
+    one for each. `grown`: there are more beside than the caller knew to be possible.
+    """
+    if grown and not possible(beside):
+        return []
+    if len(constraints) == 1:
+        return list(constraints)
+    early, late = constraints[: len(constraints) // 2], constraints[len(constraints) // 2 :]
+    of_early = _needed(early, possible, [*beside, *late], grown=True)
+    return [*of_early, *_needed(late, possible, [*beside, *of_early], grown=bool(of_early))]
+
+
+def _explained(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapping[str, Value]) -> str:
+    """Return the reason, the text as far as `fixed` values leave it open, and the constants that it uses."""
+    text = " ".join(_open_part(constraint.require.text, fixed).split())
+    used = Expression.parse(text).names & constants.keys() - {"extensions"}
+    detail = "; ".join([text, *([", ".join(f"{name}={constants[name]}" for name in sorted(used))] if used else [])])
+    return f"{constraint.reason} ({detail})" if constraint.reason else detail
+
+
+def _open_part(text: str, fixed: Mapping[str, Value]) -> str:
+    """Leave out what `fixed` values decide: the false parts of an `or`, the other branch of an `if`."""
+    source = f"({text}\n)"
+    match ast.parse(source, mode="eval").body:
+        case ast.IfExp(test=test, body=body, orelse=other) if (decided := _decided(source, test, fixed)) is not None:
+            return _open_part(_segment(source, body if decided else other), fixed)
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            rest = [part for part in parts if _decided(source, part, fixed) is not False]
+            return " or ".join(_segment(source, part) for part in rest) if rest else text
+    return text
+
+
+def _segment(source: str, node: ast.expr) -> str:
+    return ast.get_source_segment(source, node) or ast.unparse(node)
+
+
+def _decided(source: str, node: ast.expr, fixed: Mapping[str, Value]) -> bool | None:
+    part = Expression.parse(_segment(source, node))
+    if not part.names <= fixed.keys():
+        return None
+    try:
+        return bool(part.evaluate(fixed))
+    except ExpressionError:
+        return None

@@ -1,0 +1,92 @@
+"""What the author of a study may not have meant: names that the kernel lacks or OpenCL has, extents turned around."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from autotune.errors import StudyError, UsageError
+from autotune.study.arguments import Image
+from autotune.study.includes import without_comments
+from autotune.study.loops import leaves
+from autotune.study.problem import Problem
+from autotune.study.study import Study, words_of
+from autotune.text import did_you_mean
+
+_DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
+KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
+
+_BUILTINS = re.compile(
+    r"(?:acos|acosh|acospi|asin|asinh|asinpi|atan|atan2|atanh|atanpi|atan2pi|cbrt|ceil|copysign|cos|cosh"
+    r"|cospi|erfc|erf|exp|exp2|exp10|expm1|fabs|fdim|floor|fma|fmax|fmin|fmod|fract|frexp|hypot|ilogb|ldexp"
+    r"|lgamma|lgamma_r|log|log2|log10|log1p|logb|mad|maxmag|minmag|modf|nan|nextafter|pow|pown|powr"
+    r"|remainder|remquo|rint|rootn|round|rsqrt|sin|sincos|sinh|sinpi|sqrt|tan|tanh|tanpi|tgamma|trunc|abs"
+    r"|abs_diff|add_sat|hadd|rhadd|clamp|clz|ctz|mad_hi|mad_sat|max|min|mul_hi|rotate|sub_sat|upsample"
+    r"|popcount|mad24|mul24|degrees|mix|radians|step|smoothstep|sign|cross|dot|distance|length|normalize"
+    r"|fast_distance|fast_length|fast_normalize|isequal|isnotequal|isgreater|isgreaterequal|isless"
+    r"|islessequal|islessgreater|isfinite|isinf|isnan|isnormal|isordered|isunordered|signbit|any|all"
+    r"|bitselect|select|barrier|mem_fence|read_mem_fence|write_mem_fence|prefetch|async_work_group_copy"
+    r"|async_work_group_strided_copy|wait_group_events|vec_step|shuffle|shuffle2|printf|atomic_add"
+    r"|atomic_sub|atomic_xchg|atomic_inc|atomic_dec|atomic_cmpxchg|atomic_min|atomic_max|atomic_and"
+    r"|atomic_or|atomic_xor"
+    r"|(?:native|half)_(?:cos|divide|exp|exp2|exp10|log|log2|log10|powr|recip|rsqrt|sin|sqrt|tan)"
+    r"|(?:convert|as)_(?:u?(?:char|short|int|long)|float|double|half)\d*\w*|v(?:load|store)a?(?:_half)?\d+)"
+)
+"""Functions of OpenCL C that a kernel may be named like."""
+
+
+def is_builtin(name: str) -> bool:
+    """Whether OpenCL C has a function of that name."""
+    return _BUILTINS.fullmatch(name) is not None
+
+
+def check_entries(study: Study) -> None:
+    """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
+    source = without_comments(study.text.source)
+    if "##" in source:  # a macro may put the name together
+        return
+    words, kernels = (
+        words_of(source, study.text, "options", "defines", "choices", "parameters"),
+        KERNEL.findall(source),
+    )
+    for number, launch, _ in leaves(study.launches):
+        if launch.entry not in words:
+            raise StudyError(
+                f"the kernel has no function {launch.entry!r}{did_you_mean(launch.entry, kernels)}",
+                where=f"{study.path}: launch.{number}.entry",
+                hint=f"it has {', '.join(kernels)}" if kernels else "",
+            )
+
+
+def effects(problem: Problem) -> Iterator[str]:
+    """Yield a line for each thing that the author may not have meant."""
+    study = problem.study
+    defined = set(_DEFINE.findall(without_comments(study.text.source)))
+    for name in study.sizes:
+        if name in defined and name not in study.defines:
+            yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
+    if study.reference.configuration is not None:
+        yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
+    for name in filter(is_builtin, study.entries):
+        yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
+    yield from _transposed(problem)
+    yield from filter(None, (argument.effect for argument in study.arguments.values()))
+
+
+def _transposed(problem: Problem) -> Iterator[str]:
+    """Yield a line for each image that has as many rows as a launch has columns, and the other way round."""
+    try:
+        plan = problem.plan(problem.default)
+    except UsageError:  # said elsewhere
+        return
+    for number, launch in enumerate(plan.launches, 1):
+        for image in (plan.arguments[name] for name in launch.arguments):
+            if not isinstance(image, Image) or len(image.shape) < 2 or len(launch.global_size) < 2:
+                continue
+            *_, rows, columns = image.shape
+            (width, height), part = launch.global_size[:2], launch.local_size or (1, 1)
+            if width > columns and height < rows and width - rows < part[0] and height - columns < part[1]:
+                yield (
+                    f"arguments.{image.name}.image has {rows} rows of {columns} pixels, and launch {number} counts "
+                    f"{width} columns and {height} rows: rows come first"
+                )

@@ -1,0 +1,19 @@
+"""A study to start from: what a kernel's text and its compiler tell, written as TOML with gaps marked TODO.
+
+What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
+guards and names; what is no more than a guess says so: nothing here decides a result.
+
+    scanning.py    kernels, macros and structs of a text, where no compiler tells
+    syntax.py      C as far as index arithmetic goes
+    terms.py       sums of products of names
+    reading.py     a kernel's statements: which places of which argument, and what bounds the variables
+    shapes.py      extents and launches from that
+    proposal.py    what is proposed of each argument, parameter and launch
+    writer.py      the text of the study
+"""
+
+from autotune.study.drafting.proposal import Sketch
+from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
+from autotune.study.drafting.writer import draft
+
+__all__ = ["Sketch", "candidates", "draft", "scanned", "struct_bodies"]

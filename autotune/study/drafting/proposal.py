@@ -1,0 +1,260 @@
+"""What is proposed of a kernel file: parameters with values, choices, work-groups, and its kernels' indices as read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from autotune.devices import KernelArgument
+from autotune.errors import StudyError
+from autotune.expression import FUNCTIONS
+from autotune.study.drafting.reading import Reading, functions_of, read
+from autotune.study.drafting.scanning import KERNEL, struct_bodies
+from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.syntax import NotRead, preprocessed
+from autotune.study.includes import without_comments
+from autotune.study.study import DEVICE_FACTS
+from autotune.study.types import SCALAR_TYPES, scalar_type
+
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
+_LOCAL_NAME = re.compile(
+    r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|^(WX|WY|WZ|BX|BY|BZ|LX|LY|LZ)$|DIM", re.IGNORECASE
+)
+_SMALL_NAME = re.compile(
+    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|offset|halo|.*stride|alpha|beta)$", re.IGNORECASE
+)
+
+
+@dataclass
+class Sketch:
+    """What is known of a kernel file. `guessed`: no compiler was asked, the text was read."""
+
+    name: str
+    kernel: str
+    source: str
+    signatures: Mapping[str, Sequence[KernelArgument]]
+    macros: Mapping[str, str]
+    guessed: bool = False
+    gaps: list[str] = field(default_factory=list)
+    """What the author has to write, a line each."""
+    guesses: list[str] = field(default_factory=list)
+    """What the author should look at."""
+
+
+class Proposal:
+    """What is proposed of the kernels that are launched. `given`: macros that may be set, with their text."""
+
+    def __init__(self, sketch: Sketch, launched: Sequence[str], given: Mapping[str, str]) -> None:
+        self.sketch, self.launched, self.given = sketch, launched, given
+        self.text = without_comments(sketch.source)
+        self.parameters: dict[str, int] = {}
+        self.choices: dict[str, str] = {}
+        self.words: dict[str, list[str]] = {}
+        """The words that a parameter may be, in the place of numbers."""
+        self.made: dict[str, str] = {}
+        """Sizes that the kernel is not given, with what is said of them."""
+        self._read_macros()
+        self.arguments = self._merged()
+        self.extra: dict[str, int] = {}
+        """Parameters for the work-group that the kernel does not know."""
+        self.locals = {entry: self._local(entry) for entry in launched}
+        self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
+        self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
+
+    @property
+    def whole(self) -> list[str]:
+        """The arguments that are whole numbers and may be sizes."""
+        return [one.name for one in self.arguments.values() if one.address == "private" and self._is_whole(one)]
+
+    def is_small(self, name: str) -> bool:
+        """Whether a whole number is one of those that hardly are a size, by its name."""
+        return _SMALL_NAME.match(name) is not None
+
+    def configuration(self) -> dict[str, int | str]:
+        """Return the default of every parameter."""
+        return {
+            name: self.given[name] if name in self.words else default
+            for name, default in {**self.parameters, **self.extra}.items()
+        }
+
+    def kind(self, type_name: str) -> str:
+        """Return a type as the study names it: a choice, or what a typedef stands for."""
+        name = type_name.strip().removeprefix("struct ")
+        if name not in SCALAR_TYPES and name not in self.structs:
+            meant = re.findall(rf"\btypedef\s+(\w+)\s+{re.escape(name)}\s*;", self.text)
+            name = next((one for one in meant if is_plain(one)), name)
+        return next((choice for choice, kind in self.choices.items() if kind == name), name)
+
+    @cached_property
+    def structs(self) -> dict[str, list[str]]:
+        """The members of the structs in the text."""
+        return struct_bodies(self.text)
+
+    def kinds(self, name: str) -> list[set[str]]:
+        """How each kernel that takes an argument uses it: read, write, both."""
+        taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
+        return [self.shapes[entry].kinds(name) for entry in taking]
+
+    # -- macros -----------------------------------------------------------------------------------
+
+    def _read_macros(self) -> None:
+        constants = {name: value.strip() for name, value in _DEFINE.findall(self.text)}
+        for name, text in self.given.items():
+            value = self.sketch.macros.get(name, text)
+            number = _number(constants.get(value, value))
+            if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
+                compared = re.findall(rf"\b{name}\s*[=!<>]=?\s*([A-Za-z_]\w*)", self.text)
+                named = [word for word in compared if _number(constants.get(word, "")) is not None]
+                listed = dict.fromkeys([*named, *self._siblings(constants, text), text])
+                self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
+                self.parameters[name] = number
+            elif number is not None:
+                self.parameters[name] = number
+            elif text in SCALAR_TYPES or value in SCALAR_TYPES:
+                self.choices[name] = value or text
+
+    def _siblings(self, constants: Mapping[str, str], word: str) -> list[str]:
+        """Return the words that are numbered together with one: lines of #define without a gap around it."""
+        runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", self.text + "\n", re.MULTILINE)
+        for run in runs:
+            if word in (named := re.findall(r"define[ \t]+(\w+)", run)):
+                return [name for name in named if name in constants]
+        return []
+
+    # -- arguments --------------------------------------------------------------------------------
+
+    def _merged(self) -> dict[str, KernelArgument]:
+        """The arguments of all kernels by name; const where each kernel takes it so."""
+        found: dict[str, KernelArgument] = {}
+        for entry in self.launched:
+            for one in self.sketch.signatures[entry]:
+                before = found.get(one.name, one)
+                found[one.name] = replace(before, const=before.const and one.const)
+        return found
+
+    def _is_whole(self, one: KernelArgument) -> bool:
+        reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
+        return one.type_name in ("int", "uint", "long", "ulong", "size_t") and not reserved
+
+    # -- work-groups ------------------------------------------------------------------------------
+
+    def _local(self, entry: str) -> list[str]:
+        """Return the extents of a kernel's work-group; adds parameters where none of the kernel's stands for them."""
+        dimensions = self._dimensions(entry)
+        if required := self._required(entry):
+            return required[:dimensions]
+        named = [name for name in self.parameters if _LOCAL_NAME.search(name)]
+        if len(named) >= dimensions > 1:
+            return sorted(named, key=_axis)[:dimensions]
+        if dimensions == 1 and named:
+            return named[:1]
+        reading = self._reading(entry, tuned=True)
+        if reading is not None and len(found := reading.groups()) == dimensions:
+            return [str(found[axis]) for axis in range(dimensions)]
+        if dimensions == 1:
+            self.extra["WG"] = 64
+            return ["WG"]
+        if len(named) == dimensions - 1:  # a work-group that is flat along the last axis
+            return [*sorted(named, key=_axis), "1"]
+        names = [f"W{axis}" for axis in "XYZ"[:dimensions]]
+        self.extra |= dict.fromkeys(names, 16 if dimensions == 2 else 4)
+        return names
+
+    def _dimensions(self, entry: str) -> int:
+        reading = self._reading(entry, tuned=True)
+        if reading is not None and reading.axes:
+            return max(reading.axes) + 1
+        asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
+        return max([int(one) for one in asked], default=0) + 1
+
+    def _required(self, entry: str) -> list[str]:
+        """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
+        found = []
+        for before, name, _ in KERNEL.findall(self.text):
+            asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
+            if name == entry and asked:
+                found.append([self._spelt(part) for part in re.split(r",(?![^()]*\))", asked[1])])
+        usable = [each for each in found if len(each) == 3 and all(each)]
+        return usable[-1] if usable else []
+
+    def _spelt(self, text: str) -> str:
+        """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
+        simple = {name: value for name, value in _DEFINE.findall(self.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
+        for _ in range(6):
+            text = re.sub(
+                r"[A-Za-z_]\w*",
+                lambda match: match[0] if match[0] in self.parameters else simple.get(match[0], match[0]),
+                text,
+            )
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        usable = names <= set(self.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
+        spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
+        while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
+            spelt = spelt[1:-1]
+        return spelt if usable else ""
+
+    # -- indices ----------------------------------------------------------------------------------
+
+    def _shapes(self, entry: str, *, tuned: bool) -> Shapes:
+        local = self.locals[entry]
+        if not tuned:
+            local = [self._default_of(extent) for extent in local]
+        taken = [*self.arguments, *self.parameters, *self.choices, *self.extra]
+        return Shapes(
+            self._reading(entry, tuned=tuned) or Reading(),
+            {name: self.is_small(name) for name in self.whole},
+            local,
+            taken,
+            self.made,
+        )
+
+    def _default_of(self, extent: str) -> str:
+        """An extent of a work-group by default."""
+        filled = re.sub(r"[A-Za-z_]\w*", lambda m: str({**self.parameters, **self.extra}.get(m[0], 1)), extent)
+        parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
+        from autotune.expression import Expression
+
+        return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
+
+    def _reading(self, entry: str, *, tuned: bool) -> Reading | None:
+        """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
+        stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
+        kept = [name for name in self.parameters if name not in self.words] if tuned else []
+        known = [*self.whole, *kept]
+        pointers = [
+            one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name
+        ]
+        try:
+            functions = functions_of(preprocessed(self.sketch.source, stated, kept))
+            return read(functions, entry, pointers, known) if entry in functions else None
+        except (NotRead, RecursionError):
+            return None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is one of OpenCL's types for numbers."""
+    try:
+        scalar_type(name)
+    except StudyError:
+        return False
+    return True
+
+
+def proposed(default: int) -> list[int]:
+    """Return values around a default: powers of two from a quarter to four times; 0 and 1 for a switch."""
+    if default in (0, 1) or default < 0:
+        return sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8]
+    steps = {default // 4, default // 2, default, default * 2, default * 4}
+    return sorted(step for step in steps if step >= 1)
+
+
+def _number(text: str) -> int | None:
+    text = text.strip().strip("()").strip()
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
+
+
+def _axis(name: str) -> int:
+    """Order of work-group extents by the last letter of their names: x, y, z; m and n as rows and columns."""
+    return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)

@@ -1,0 +1,328 @@
+"""Proposals of extents and launches from what was read of a kernel's indices."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from autotune.study.drafting.reading import EXTENT, Mention, Reading
+from autotune.study.drafting.terms import Product, Sum, plain, quotient
+
+AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
+IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
+"""What sizes are called that a kernel is not given: the extents of its launch."""
+
+
+def plain_call(text: str) -> str:
+    """What is left of an expression beside one call around it."""
+    return re.sub(r"\w+\((?:[^()]|\([^()]*\))*\)", "", text)
+
+
+def _extent(text: str) -> Sum:
+    return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def _number(value: Sum) -> int:
+    return value.terms.get((), 0)
+
+
+def _rounded(count: str, local: str) -> str:
+    return count if local == "1" else f"round_up({count}, {plain(local)})"
+
+
+class Shapes:
+    """What one kernel's reading says of extents; `sizes` are its whole numbers, and whether each is small.
+
+    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
+    are added to `made`, under names that are not `taken`.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        sizes: Mapping[str, bool],
+        local: Sequence[str],
+        taken: Iterable[str],
+        made: dict[str, str],
+    ) -> None:
+        self._reading, self._sizes = reading, sizes
+        self._local, self._taken, self.made = local, set(taken), made
+        self._small = {name for name, small in sizes.items() if small}
+        self.axes: dict[int, Sum] = {}
+        self.inferred: set[int] = set()
+        for axis in range(3):
+            if (extent := self._axis(axis)) is not None:
+                self.axes[axis] = extent
+
+    # -- the launch -------------------------------------------------------------------------------
+
+    def _started(self, value: Sum) -> Sum:
+        """With the variables of loops where they begin."""
+        for _ in range(4):
+            for name in value.names & self._reading.loops.keys():
+                value = value.with_value(name, self._reading.loops[name][0])
+        return value
+
+    def _ids(self, value: Sum) -> set[int]:
+        """The axes whose ids are in a sum, also within what is not taken apart."""
+        return {axis for axis in range(3) for name in value.names if f"gid#{axis}" in name or f"wid#{axis}" in name}
+
+    def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
+        """The guards that bound what an axis of the launch counts, the plainest first."""
+        found = [
+            (varying, limit)
+            for varying, limit in self._reading.guards
+            if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
+        ]
+        return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+
+    def _sized(self, value: Sum) -> bool:
+        words = {word for name in value.names for word in _words(name)}
+        return bool(words & self._sizes.keys()) or any(EXTENT in name for name in value.names)
+
+    def used(self, axis: int) -> bool:
+        """Whether the work-items along an axis do different things."""
+        sums = [each for mention in self._reading.mentions for each in mention.places]
+        sums += [varying for varying, _ in self._reading.guards]
+        return any(axis in self._ids(self._started(each)) for each in sums)
+
+    def _axis(self, axis: int) -> Sum | None:
+        """What an axis of the launch counts to; made up where the kernel does not bound it."""
+        for varying, limit in self._guards(axis):
+            if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
+                return self._named(limit)
+        indices = [self._started(each) for mention in self._reading.mentions for each in mention.places]
+        indices = [each for each in indices if f"gid#{axis}" in each.names]
+        if not indices:
+            return None
+        self.inferred.add(axis)
+        for index in indices:  # within a row: as long as the row is
+            rows = self._rows(index)
+            if rows is not None and rows[1] and f"gid#{axis}" not in rows[0].names and len(rows[1]) == 1:
+                return rows[1][0]
+        for mention in self._reading.mentions:  # in an array whose places something else counts
+            others = {each.places[0] for each in self._of(mention.name)} if len(mention.places) == 1 else set()
+            if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
+                return found
+        bounded = {word for _, limit in self._reading.guards for name in limit.names for word in _words(name)}
+        bounded |= {word for index in indices for name in index.names if "#" not in name for word in _words(name)}
+        left = [size for size in self._sizes if size not in bounded and size not in self._small]
+        taken = {str(extent) for extent in self.axes.values()}
+        left = [size for size in left if size not in taken]
+        written = any(mention.name for mention in self._reading.mentions if len(mention.places) > 1)
+        names = IMAGE_NAMES if written else AXIS_NAMES[3 if self.used(2) else 2 if self.used(1) else 1]
+        return Sum.of(left[0] if left else self._new(names[axis]))
+
+    def _counted(self, index: Sum) -> Sum | None:
+        """The limit of an index that stands in a guard as it is."""
+        found = [limit for varying, limit in self._reading.guards if varying == index and self._sized(limit)]
+        return self._named(found[0]) if found else None
+
+    def _new(self, name: str) -> str:
+        while name in self._taken and name not in self.made:
+            name += "_"
+        self.made[name] = "guess: the kernel takes no such number"
+        return name
+
+    def _named(self, value: Sum) -> Sum:
+        """With names for the extents of images."""
+        for axis in range(3):
+            if f"{EXTENT}{axis}" in value.names:
+                value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
+        return value
+
+    def items(self, axis: int) -> str | None:
+        """Return work-items along an axis as an expression; None where nothing says how many."""
+        local = self._local[axis]
+        group = (
+            Sum.of(local) if local.isidentifier() else Sum.of(int(local)) if local.isdigit() else Sum.of(f"({local})")
+        )
+        for varying, limit in self._guards(axis):
+            extent = self._named(limit)
+            steps = [self._reading.loops[name] for name in varying.names & self._reading.loops.keys()]
+            for start, step in steps:
+                plain_step = step is not None and step.known and f"gid#{axis}" in self._started(start).names
+                if plain_step and step is not None and step.names and self._started(start) == Sum.of(f"gid#{axis}"):
+                    return str(step)
+            begun = self._started(varying)
+            each = begun.factor_of(f"gid#{axis}")
+            groups = begun.factor_of(f"wid#{axis}").with_value(f"lsz#{axis}", group)
+            if each.known and each:
+                for name in varying.names:  # a loop over the whole launch
+                    turns = self.upper(Sum.of(name)) if varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
+                    each = turns if turns is not None and turns.known else each
+                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", local)
+            if groups.known and groups:
+                if groups == group:
+                    return _rounded(str(extent), local)
+                if local == "1":
+                    return f"ceil_div({extent}, {groups})"
+                return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
+        if axis in self.axes:
+            return _rounded(str(self.axes[axis]), local)
+        return None if axis in self._reading.spread else plain(local)
+
+    def _groups(self, axis: int, *, more: bool) -> Sum | None:
+        """How many work-groups there are along an axis, and one more."""
+        items = self.items(axis) if axis < len(self._local) else None
+        if items is None:
+            return None
+        local = self._local[axis]
+        if items.endswith(f" * {local}"):
+            items = items.removesuffix(f" * {local}")
+            return Sum.of(f"({items})" if " " in plain_call(items) else items) + more
+        return Sum.of(f"ceil_div({items}, {plain(local)})") + more
+
+    # -- limits -----------------------------------------------------------------------------------
+
+    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
+        """Return what a sum stays below; None where nothing says so."""
+        if value.known:
+            return self._named(value) + 1
+        if depth > 5:
+            return None
+        stated = [limit + rest for varying, limit in self._reading.guards if (rest := value - varying).known]
+        if stated:
+            stated.sort(key=lambda each: (not self._sized(each), len(each.terms), each.terms.get((), 0)))
+            return self._named(stated[0])
+        if value.names & self._reading.between.keys():
+            name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
+            self.made[name] = "guess: how many places the rows hold in all"
+            return Sum.of(name)
+        total = value.fixed + 1
+        for name in sorted(value.names):
+            if "#" not in name:
+                continue
+            factor, below = value.factor_of(name), self._of_variable(name, depth)
+            if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
+                return None
+            total += factor * (below - 1)
+        return self._named(total)
+
+    def _of_variable(self, name: str, depth: int) -> Sum | None:
+        kind, _, axis = name.partition("#")
+        if kind == "gid":
+            return self.axes.get(int(axis))
+        if kind in ("lid", "lsz"):
+            local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
+            return _extent(local) + (kind == "lsz")
+        if kind in ("wid", "ngr"):
+            return self._groups(int(axis), more=kind == "ngr")
+        if kind == "gsz":
+            return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
+        guarded = any(varying == Sum.of(name) for varying, _ in self._reading.guards)
+        return self.upper(Sum.of(name), depth + 1) if guarded or name in self._reading.between else None
+
+    # -- shapes -----------------------------------------------------------------------------------
+
+    def shape(self, name: str, *, written: bool) -> list[Sum] | None:
+        """Return the extents of a buffer, row by row; None where its indices do not tell."""
+        found: list[tuple[list[Sum], Sum, int]] = []
+        for mention in self._of(name):
+            (index,) = mention.places
+            whole = any((index - varying).known for varying, _ in self._reading.guards)
+            for axis, extent in self.axes.items() if not whole else ():
+                index = index.with_value(f"gsz#{axis}", extent)
+            rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
+            if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
+                continue
+            found.append((rows[1], limit, rows[0].terms.get((), 0)))
+        if not found:
+            return None
+        most = max(len(inner) for inner, *_ in found)
+        counted = Counter((tuple(inner), limit - _number(limit)) for inner, limit, _ in found if len(inner) == most)
+        (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1]))
+        alike = [each for each in found if tuple(each[0]) == inner and each[1] - _number(each[1]) == kind]
+        beyond = max(_number(limit) for _, limit, _ in alike)
+        # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
+        plainly = any(not number and not _number(limit) for _, limit, number in alike)
+        if plainly and (written or min(number for *_, number in alike) < 0):
+            beyond = 0
+        return [kind + beyond, *inner]
+
+    def _strided(self, index: Sum) -> bool:
+        return any("gsz#" in name for name in index.names)
+
+    def _of(self, name: str) -> list[Mention]:
+        return [mention for mention in self._reading.mentions if mention.name == name and len(mention.places) == 1]
+
+    def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
+        """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
+        strides: dict[Product, Sum] = {}
+        loose = Sum()
+        for product, factor in index.terms.items():
+            stride = tuple(name for name in product if "#" not in name and self._sized(Sum.of(name)))
+            rest = tuple(name for name in product if name not in stride)
+            if any("#" in name for name in rest):
+                strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
+            else:
+                loose += Sum([(product, factor)])
+        for product, factor in loose.terms.items():
+            stride = product if product in strides else ()
+            rest = () if stride else product
+            strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
+        order = sorted(strides, key=len, reverse=True)
+        if not order:
+            return Sum(), []
+        extents = []
+        for outer, inner in zip(order, [*order[1:], ()], strict=True):
+            left = Counter(outer)
+            left.subtract(Counter(inner))
+            if min(left.values(), default=0) < 0:
+                return None
+            if outer != inner:
+                extents.append(Sum([(tuple(sorted(left.elements())), 1)]))
+        return strides[order[0]], extents
+
+    def image(self, name: str, dimensions: int) -> list[Sum] | None:
+        """Return the extents of an image, as NumPy counts them."""
+        found: list[Sum | None] = [None] * dimensions
+        for mention in self._reading.mentions:
+            if mention.name != name:
+                continue
+            for place, coordinate in enumerate(mention.places[:dimensions]):
+                ids = self._ids(self._started(coordinate))
+                extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
+                found[place] = found[place] or extent
+        whole = [each for each in found if each is not None]
+        return whole[::-1] if len(whole) == dimensions else None
+
+    # -- what is read decides what is read ----------------------------------------------------------
+
+    @property
+    def offsets(self) -> set[str]:
+        """Arrays that say where the rows of others begin."""
+        return set(self._reading.between.values())
+
+    def places_in(self, name: str, shapes: Mapping[str, Sequence[Sum]]) -> Sum | None:
+        """Return the number of places that an array's contents index; None where they are no indices."""
+        for mention in self._reading.mentions:
+            for index in mention.places:
+                for variable in index.names & self._reading.contents.keys():
+                    factor = index.factor_of(variable)
+                    if self._reading.contents[variable][0] == name and mention.name in shapes and factor.known:
+                        return quotient(shapes[mention.name][0], factor)
+        return None
+
+    def indexed(self, name: str) -> bool:
+        """Whether places of an argument are contents of another."""
+        read = self._reading.contents.keys()
+        places = [index for mention in self._of(name) for index in mention.places]
+        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
+
+    def stencil_of(self, written: str) -> str | None:
+        """Return the buffer whose neighbours decide what is written where, if a program may let them change places."""
+        for name in {mention.name for mention in self._reading.mentions} - {written}:
+            numbers = {index.terms.get((), 0) for mention in self._of(name) for index in mention.places}
+            if len(numbers) > 1 and min(numbers) < 0 < max(numbers):
+                return name
+        return None
+
+    def kinds(self, name: str) -> set[str]:
+        """How an argument is used: read, write, both."""
+        return {mention.kind for mention in self._reading.mentions if mention.name == name}

@@ -1,0 +1,304 @@
+"""C as far as index arithmetic goes: macros put in, branches of #if taken, expressions as trees.
+
+A modest reader: what it does not understand it skips, and it raises nothing but NotRead, which ends a statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from autotune.study.includes import without_comments
+
+Tree = tuple[Any, ...]
+"""An operator, or `name`, `number`, `call`, `index`, `member`, with what belongs to it."""
+
+_TOKEN = re.compile(
+    r"[A-Za-z_]\w*|0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
+    r"|<<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|##|\S"
+)
+_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^()]*)\))?(.*)", re.DOTALL)
+_LEVELS: tuple[tuple[str, ...], ...] = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
+    ("*", "/", "%"),
+)  # fmt: skip
+_ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+_PLAIN = re.compile(r"(?:u?(?:char|short|int|long)|half|float|double|size_t|bool|ptrdiff_t)(?:2|3|4|8|16)?")
+QUALIFIERS = frozenset({
+    "const", "restrict", "volatile", "global", "constant", "local", "private", "unsigned", "signed", "struct", "static",
+    "inline", "read_only", "write_only", "read_write", "register", "kernel", "__const",
+})  # fmt: skip
+_MOST_TOKENS = 200_000
+
+
+class NotRead(Exception):
+    """Beyond what is understood here."""
+
+
+class Macro(NamedTuple):
+    """A #define: its parameters, None where it takes none, and its text in tokens."""
+
+    takes: tuple[str, ...] | None
+    body: tuple[str, ...]
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the tokens of a text; `__global` is `global`."""
+    return [re.sub(r"^__(?=[a-z]+$)", "", token) for token in _TOKEN.findall(text)]
+
+
+def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) -> list[str]:
+    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names.
+
+    A branch is taken where its condition is true with what is known; where that cannot be told, all are.
+    """
+    macros = {name: Macro(None, tuple(tokens_of(value))) for name, value in stated.items()}
+    found: list[str] = []
+    taken: list[list[bool | None]] = []  # of each #if around: whether a branch is taken, and each one before
+    for line in without_comments(source).replace("\\\n", " ").split("\n"):
+        directive = re.match(r"[ \t]*#[ \t]*(\w+)(.*)", line)
+        on = all(branches[-1] is not False for branches in taken)
+        if directive is None:
+            if on:
+                found += _expanded(tokens_of(line), macros, kept)
+            if len(found) > _MOST_TOKENS:
+                raise NotRead
+            continue
+        word, rest = directive.groups()
+        if word in ("if", "ifdef", "ifndef"):
+            taken.append([_holds(word, rest, macros, kept)])
+        elif word in ("elif", "else") and taken:
+            before = taken[-1]
+            taken[-1] = [*before, False if True in before else _holds(word, rest, macros, kept)]
+        elif word == "endif" and taken:
+            taken.pop()
+        elif on and (define := _DEFINE.match(line)) and define[1] not in stated:
+            takes = None if define[2] is None else tuple(part.strip() for part in define[3].split(","))
+            macros[define[1]] = Macro(takes, tuple(tokens_of(define[4])))
+        elif on and word == "undef":
+            macros.pop(rest.strip(), None)
+    return found
+
+
+def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[str]) -> bool | None:
+    """Say whether a branch is taken; None where that is not known."""
+    name = rest.strip().split(" ")[0]
+    if word == "else":
+        return True
+    if word != "if" and word != "elif":
+        return (name in macros or name in kept) == (word == "ifdef")
+    text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
+    try:
+        value = folded(expression(_expanded(tokens_of(text), macros, ())))
+    except NotRead:
+        return None
+    return None if value is None else value != 0
+
+
+def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collection[str], depth: int = 0) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        macro = macros.get(token) if depth < 12 and token not in kept else None
+        at += 1
+        if macro is None:
+            found.append(token)
+            continue
+        body: Sequence[str] = macro.body
+        if macro.takes is not None:
+            if tokens[at : at + 1] != ["("]:
+                found.append(token)
+                continue
+            end = closing(tokens, at)
+            given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
+            body = [part for word in body for part in (given.get(word, [word]))]
+            at = end + 1
+        if "##" in body or len(found) > _MOST_TOKENS:
+            found.append(token)
+            continue
+        found += _expanded(body, macros, kept, depth + 1)
+    return found
+
+
+def closing(tokens: Sequence[str], at: int) -> int:
+    """Return the place of what closes the bracket at a place; the end where nothing does."""
+    pairs, depth = {"(": ")", "[": "]", "{": "}"}, 0
+    for place in range(at, len(tokens)):
+        depth += (tokens[place] in pairs) - (tokens[place] in pairs.values())
+        if depth == 0:
+            return place
+    return len(tokens)
+
+
+def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
+    """Return the parts between commas that stand in no bracket."""
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token in "([{") - (token in ")]}")
+        if token == between and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts if parts != [[]] else []
+
+
+def is_type(token: str) -> bool:
+    """Whether a token is one of OpenCL's types for numbers."""
+    return _PLAIN.fullmatch(token) is not None
+
+
+def expression(tokens: Sequence[str], types: Collection[str] = ()) -> Tree:
+    """Return the tree of an expression. Raises NotRead."""
+    reader = _Reader(tokens, types)
+    tree = reader.assignment()
+    if reader.at != len(tokens):
+        raise NotRead
+    return tree
+
+
+def folded(tree: Tree) -> int | None:
+    """Return the number that a tree of numbers gives; a name that is no macro is 0, as for #if."""
+    match tree:
+        case ("number", str(text)):
+            return whole(text)
+        case ("name", _):
+            return 0
+        case ("unary", "!", tuple(inner)):
+            value = folded(inner)
+            return None if value is None else int(not value)
+        case (str(operator), tuple(left), tuple(right)) if operator in _FOLD:
+            one, other = folded(left), folded(right)
+            return None if one is None or other is None else _FOLD[operator](one, other)
+    return None
+
+
+_FOLD: dict[str, Callable[[int, int], int | None]] = {
+    "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)), "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b), "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
+    "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b), "+": lambda a, b: a + b, "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b, "/": lambda a, b: a // b if b else None, "%": lambda a, b: a % b if b else None,
+}  # fmt: skip
+
+
+def whole(text: str) -> int | None:
+    """Return the whole number of a token; None for others."""
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", text):
+        return int(text, 16)
+    return int(text) if re.fullmatch(r"\d{1,15}", text) else None
+
+
+class _Reader:
+    """Recursive descent over C's expressions."""
+
+    def __init__(self, tokens: Sequence[str], types: Collection[str]) -> None:
+        self.at = 0
+        self._depth = 0
+        self._tokens, self._types = tokens, types
+
+    def _next(self, *wanted: str) -> str:
+        """Take the next token if it is one of those; "" where it is not."""
+        if self.at < len(self._tokens) and self._tokens[self.at] in wanted:
+            self.at += 1
+            return self._tokens[self.at - 1]
+        return ""
+
+    def assignment(self) -> Tree:
+        self._depth += 1
+        if self._depth > 60:
+            raise NotRead
+        left = self._ternary()
+        if operator := self._next(*_ASSIGN):
+            left = ("assign", operator, left, self.assignment())
+        self._depth -= 1
+        return left
+
+    def _ternary(self) -> Tree:
+        condition = self._binary(0)
+        if not self._next("?"):
+            return condition
+        first = self.assignment()
+        if not self._next(":"):
+            raise NotRead
+        return ("cond", condition, first, self.assignment())
+
+    def _binary(self, level: int) -> Tree:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self._binary(level + 1)
+        while operator := self._next(*_LEVELS[level]):
+            left = (operator, left, self._binary(level + 1))
+        return left
+
+    def _unary(self) -> Tree:
+        self._depth += 1
+        if self._depth > 60:
+            raise NotRead
+        if operator := self._next("+", "-", "!", "~", "*", "&", "++", "--", "sizeof"):
+            tree: Tree = ("unary", operator, self._unary())
+        elif (cast := self._cast()) is not None:
+            tree = cast
+        else:
+            tree = self._postfix()
+        self._depth -= 1
+        return tree
+
+    def _cast(self) -> Tree | None:
+        """A cast, or a vector: `(int2)(x, y)`."""
+        if self._tokens[self.at : self.at + 1] != ["("]:
+            return None
+        end = closing(self._tokens, self.at)
+        words = self._tokens[self.at + 1 : end]
+        named = [word for word in words if word not in QUALIFIERS and word != "*"]
+        whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
+        if not words or not whole_type or (not named and "unsigned" not in words):
+            return None
+        self.at = end + 1
+        if "*" not in words and self._tokens[self.at : self.at + 1] == ["("]:
+            inner = closing(self._tokens, self.at)
+            parts = split(self._tokens[self.at + 1 : inner])
+            if len(parts) > 1:
+                self.at = inner + 1
+                return ("vector", *(expression(part, self._types) for part in parts))
+        return self._unary()
+
+    def _postfix(self) -> Tree:
+        tree = self._primary()
+        while operator := self._next("[", "(", ".", "->", "++", "--"):
+            if operator in (".", "->"):
+                tree = ("member", tree, self._word())
+            elif operator in ("++", "--"):
+                tree = ("unary", operator, tree)
+            else:
+                end = closing(self._tokens, self.at - 1)
+                parts = split(self._tokens[self.at : end])
+                self.at = end + 1
+                inner = [expression(part, self._types) for part in parts]
+                if operator == "[" and len(inner) != 1:
+                    raise NotRead
+                tree = ("index", tree, inner[0]) if operator == "[" else ("call", tree, *inner)
+        return tree
+
+    def _word(self) -> str:
+        if self.at >= len(self._tokens):
+            raise NotRead
+        self.at += 1
+        return self._tokens[self.at - 1]
+
+    def _primary(self) -> Tree:
+        token = self._word()
+        if token == "(":
+            tree = self.assignment()
+            if not self._next(")"):
+                raise NotRead
+            return tree
+        if token[0].isdigit() or (token[0] == "." and len(token) > 1):
+            suffix = self._tokens[self.at : self.at + 1]
+            if suffix and re.fullmatch(r"[uUlLfFhH]{1,3}", suffix[0]):
+                self.at += 1
+            return ("number", token)
+        if re.fullmatch(r"[A-Za-z_]\w*", token):
+            return ("name", token)
+        raise NotRead

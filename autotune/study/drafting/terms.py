@@ -1,0 +1,154 @@
+"""Sums of products of names: what indices and their limits are made of.
+
+A name with `#` in it is a variable (`k#3`, `gid#0`), others are known before a launch: sizes, parameters. What is no
+sum of products is a name itself, with its text in parentheses: `(WG // LANES)`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+
+Product = tuple[str, ...]
+_MOST = 40
+"""Products of a sum: more is not read."""
+
+
+class Sum:
+    """Whole multiples of products of names; immutable."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Iterable[tuple[Product, int]] = ()) -> None:
+        self.terms: dict[Product, int] = {}
+        for product, factor in terms:
+            self.terms[product] = self.terms.get(product, 0) + factor
+        self.terms = {product: factor for product, factor in sorted(self.terms.items()) if factor}
+
+    @classmethod
+    def of(cls, value: int | str) -> Sum:
+        return cls([((), value)]) if isinstance(value, int) else cls([((value,), 1)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sum) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.terms.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def __add__(self, other: Sum | int) -> Sum:
+        return Sum([*self.terms.items(), *(other if isinstance(other, Sum) else Sum.of(other)).terms.items()])
+
+    def __neg__(self) -> Sum:
+        return Sum((product, -factor) for product, factor in self.terms.items())
+
+    def __sub__(self, other: Sum | int) -> Sum:
+        return self + (-other)
+
+    def __mul__(self, other: Sum) -> Sum:
+        """The product; a known sum remains one factor, so that `(y * (W + 2)) + x` tells its rows."""
+        for one, many in ((self, other), (other, self)):
+            if one.number is not None:
+                return Sum((product, factor * one.number) for product, factor in many.terms.items())
+        mine, theirs = self.as_factor(), other.as_factor()
+        if len(mine.terms) * len(theirs.terms) > _MOST:
+            return Sum.of(f"({self} * {other})")
+        return Sum((tuple(sorted((*a, *b))), m * n) for a, m in mine.terms.items() for b, n in theirs.terms.items())
+
+    def as_factor(self) -> Sum:
+        return Sum.of(f"({self})") if len(self.terms) > 1 and self.known else self
+
+    @property
+    def names(self) -> set[str]:
+        return {name for product in self.terms for name in product}
+
+    @property
+    def known(self) -> bool:
+        return not any("#" in name for name in self.names)
+
+    @property
+    def number(self) -> int | None:
+        """Its value, where it is a number."""
+        return self.terms.get((), 0) if not self.terms.keys() - {()} else None
+
+    def part(self, wanted: Callable[[Product], bool]) -> Sum:
+        """The products that are wanted."""
+        return Sum((product, factor) for product, factor in self.terms.items() if wanted(product))
+
+    @property
+    def fixed(self) -> Sum:
+        """What is known in it."""
+        return self.part(lambda product: not any("#" in name for name in product))
+
+    def factor_of(self, name: str) -> Sum:
+        """What a name is multiplied by."""
+        found = []
+        for product, factor in self.terms.items():
+            if name in product:
+                rest = list(product)
+                rest.remove(name)
+                found.append((tuple(rest), factor))
+        return Sum(found)
+
+    def over(self, other: Sum) -> Sum | None:
+        """The exact quotient; None where there is none."""
+        if self == other:
+            return Sum.of(1)
+        if len(other.terms) != 1:
+            return None
+        (below, divisor), found = next(iter(other.terms.items())), []
+        for product, factor in self.terms.items():
+            rest = list(product)
+            for name in below:
+                if name not in rest:
+                    return None
+                rest.remove(name)
+            if factor % divisor:
+                return None
+            found.append((tuple(rest), factor // divisor))
+        return Sum(found)
+
+    def with_value(self, name: str, value: Sum) -> Sum:
+        """With something in the place of a name."""
+        rest = self.part(lambda product: name not in product)
+        return rest + self.factor_of(name) * value if name in self.names else self
+
+    def __str__(self) -> str:
+        """The text of an expression."""
+        parts = []
+        for product, factor in sorted(self.terms.items(), key=lambda item: (not item[0], item[1] < 0, item[0])):
+            names = [plain(product[0])] if len(product) == 1 and abs(factor) == 1 else list(product)
+            if len(names) == 1 and factor < 0:
+                names = [product[0]]
+            size = [str(abs(factor))] if abs(factor) != 1 or not product else []
+            parts.append(("- " if factor < 0 else "+ ") + " * ".join(size + names))
+        text = " ".join(parts) or "0"
+        return text[2:] if text.startswith("+ ") else "-" + text[2:] if text.startswith("- ") else text
+
+
+def plain(text: str) -> str:
+    """Without the parentheses around all of it."""
+    return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
+
+
+def quotient(value: Sum, by: Sum) -> Sum:
+    """Whole-number division, rounded down."""
+    if by.number is not None and value.number is not None and by.number:
+        return Sum.of(math.floor(value.number / by.number))
+    exact = value.over(by)
+    return exact if exact is not None else Sum.of(f"({_operand(value)} // {_operand(by)})")
+
+
+def remainder(value: Sum, by: Sum) -> Sum:
+    """What is left of a division."""
+    if by.number is not None and value.number is not None and by.number:
+        return Sum.of(value.number % by.number)
+    return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
+
+
+def _operand(value: Sum) -> str:
+    single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1 and sum(map(len, value.terms)) == 1
+    return str(next(iter(value.terms))[0]) if single else f"({value})" if value.number is None else str(value.number)
