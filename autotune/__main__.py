@@ -50,9 +50,9 @@ def _run(words: list[str]) -> None:
         asked = asking.parse(words[1:])
         if asked is not None:
             sys.exit(asking.run(asked))
-    from autotune.cli import app
+    from autotune import cli
 
-    app()
+    cli.run(words)
 
 
 def prepare_streams() -> None:

@@ -33,7 +33,8 @@ class AutotuneError(Exception):
 
     def at(self, where: str) -> "AutotuneError":
         """Return this error, placed at `where` (outermost first: file, then key), where it does not say so already."""
-        if self.where != where and not self.where.startswith(f"{where}: "):
+        known, place = (text.removeprefix("./") for text in (self.where, where))
+        if known != place and not known.startswith(f"{place}: "):
             self.where = f"{where}: {self.where}" if self.where else where
         return self
 

@@ -6,7 +6,8 @@ Every search works on one database and one study of 2,000 configurations on the 
 end, and some bring their worker down.
 
     searches     killed with SIGKILL in their first seconds
-    workers      builders and the device's, killed with SIGKILL under one search, also while they start; it goes on
+    workers      builders, the device's and the process that they are forks of, killed with SIGKILL under one search,
+                 also while they start; it goes on
     interrupts   Ctrl-C (SIGINT to the command and, as a terminal sends it, to its whole process group), half of them
                  among the finalists: exit 130, or 0 where it had ended
 
@@ -222,10 +223,10 @@ def workers(mark: str, role: str) -> list[int]:
     found = []
     for pid in alive(mark):
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             continue
-        if b"autotune.pool.worker" in words and role.encode() in words:
+        if name == f"autotune-{role}"[:15]:
             found.append(pid)
     return found
 
@@ -242,7 +243,7 @@ def ending(search: subprocess.Popen[str]) -> Iterator[None]:
 
 def kill_workers(place: Place, count: int, draw: random.Random) -> Row:
     """Kill workers under one search, which goes on and ends in order."""
-    before, killed, mark = place.kept, {"device": 0, "builder": 0}, f"{os.getpid()}-workers"
+    before, killed, mark = place.kept, {"device": 0, "builder": 0, "forks": 0}, f"{os.getpid()}-workers"
     with place.search(mark, 1, 100000) as search, ending(search):
         announced = Announced(search)
         while sum(killed.values()) < count:
@@ -264,7 +265,8 @@ def kill_workers(place: Place, count: int, draw: random.Random) -> Row:
     with sqlite3.connect(place.database) as connection:
         (booked,) = connection.execute("SELECT count(*) FROM trials WHERE reason LIKE '%SIGKILL%'").fetchone()
     connection.close()
-    remark = f"{killed['device']} device, {killed['builder']} builder; {booked} trials booked as crash, tried again"
+    roles = f"{killed['device']} device, {killed['builder']} builder, {killed['forks']} what they are forks of"
+    remark = f"{roles}; {booked} trials booked as crash, tried again"
     return Row("workers", count, place.kept - before, gone_s, remark)
 
 

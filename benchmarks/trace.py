@@ -4,9 +4,9 @@
 
 Three paths: the search's thread from one proposal to the next, with the default sampler's model at work; a device's
 worker from one job to the next; and `autotune best --format json` of a stored result, all of it. Counted is what runs
-of this package on a PoCL device: distinct functions (comprehensions and the like belong to theirs), distinct files,
-and distinct pairs of a function and one in another file that it calls, libraries in between left out. `--list` names
-them.
+of this package on a PoCL device: distinct functions (comprehensions and the like belong to theirs; what a module calls
+while it is imported is left out), distinct files, and distinct pairs of a function and one in another file that it
+calls, libraries in between left out. `--list` names them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Trace:
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         called = _function(frame)
-        if event != "call" or called is None:
+        if event != "call" or called is None or _is_import(frame.f_back):
             return
         if called[1] == self._mark:
             self.stretches.append(Calls())
@@ -97,6 +97,12 @@ class Trace:
         found = self.stretches[skip:-1]
         size = statistics.median_low(len(calls.functions) for calls in found)
         return next(calls for calls in found if len(calls.functions) == size)
+
+
+def _is_import(caller: FrameType | None) -> bool:
+    """Say whether a module of the package calls while it is imported."""
+    code = None if caller is None else caller.f_code
+    return code is not None and code.co_name == "<module>" and code.co_filename.startswith(ROOT)
 
 
 def _function(frame: FrameType) -> Function | None:

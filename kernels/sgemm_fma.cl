@@ -186,17 +186,22 @@ void sgemm(const int M, const int N, const int K,
   }
 #endif
 
-  // Write what lies inside of C.
+  // Write what lies inside of C. A loop that is not unrolled reads a copy: the sums themselves stay in registers.
+#if ON_CPU
+  const accumulator result = sums;
+#else
+#define result sums
+#endif
   C += (size_t)get_group_id(1) * M * N;
-  UNROLL
+  UNROLL_ON_GPU
   for (int i = 0; i < WPT_M; ++i) {
     const int m = first_row + row + i / VECTOR_M * VECTOR_M * LANES_M + i % VECTOR_M;
     if (m < M) {
-      UNROLL
+      UNROLL_ON_GPU
       for (int j = 0; j < WPT_N; j += VECTOR_C) {
         const int n = first_column + column + j / VECTOR_N * VECTOR_N * LANES_N + j % VECTOR_N;
         if (n < N)
-          AT(__global vector_c, C[(size_t)m * N + n]) = AT(vector_c, sums.total[i][j]);
+          AT(__global vector_c, C[(size_t)m * N + n]) = AT(const vector_c, result.total[i][j]);
       }
     }
   }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,17 @@ def bad_files(folder: Path) -> None:
     zipped = Path("two.npz").read_bytes()
     Path("cut.npz").write_bytes(zipped[: len(zipped) // 2])
     Path("odd.bin").write_bytes(b"12345")
+    with Path("sparse.bin").open("wb") as sparse:
+        sparse.truncate(2**40)
+    os.mkfifo("fifo.npy")
+    with zipfile.ZipFile("packed.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.write("long.npy", "x.npy")
+    packed = Path("packed.npz").read_bytes()
+    Path("packed.npz").write_bytes(packed[:50] + b"\xff" * 30 + packed[80:])
+    with zipfile.ZipFile("bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as member:
+        header = np.lib.format.header_data_from_array_1_0(np.zeros(6))
+        np.lib.format.write_array_header_1_0(member, {**header, "shape": (2**40,)})
+        member.write(bytes(2**20))
     (folder.parent / "outside.npy").write_bytes(data)
     Path("link.npy").symlink_to(folder.parent / "outside.npy")
     Path("folder.npy").mkdir()
@@ -154,6 +167,10 @@ def bad_files(folder: Path) -> None:
         ({"file": "lies.npy"}, "cut short|cannot be read", "float"),
         ({"file": "junk.npy"}, "is damaged, or no .npy file: it does not begin as one", "float"),
         ({"file": "cut.npz", "part": "first"}, "is damaged, or no .npz file", "float"),
+        ({"file": "sparse.bin", "type": "float"}, "has 1,099,511,627,776 bytes, more than the 64 GiB", "float"),
+        ({"file": "fifo.npy"}, r"x\.data\.file: 'fifo\.npy' is no file", "float"),
+        ({"file": "packed.npz"}, "packed.npz: is damaged, or no .npz file: Corrupt input data", "float"),
+        ({"file": "bomb.npz", "numpy": "x[:N]"}, r"bomb\.npz: takes 8\.19e\+03 GiB of memory, 8 GiB are free", "float"),
         ({"file": "odd.bin", "type": "float"}, "its 5 bytes are no whole number of float", "float"),
         ({"file": "odd.bin"}, 'is no .npy, .npz or .mtx file; plain numbers need their type: type = "float"', "float"),
         ({"file": "odd.bin", "type": "flaot"}, "unknown type 'flaot' .did you mean 'float'", "float"),
@@ -170,6 +187,10 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "arange(N) / 2"}, r"numpy: holds float64, the argument is int; make it whole", "int"),
         ({"numpy": "arange(Q)"}, "unknown name 'Q'", "float"),
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
+        ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
+        ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
+        ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uint8 cannot", "uchar"),
+        ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is none", "float"),
         ({"high": "Q"}, r"arguments\.x\.data\.high: names 'Q'", "float"),
         ({"python": "gen.py:make"}, "no file 'gen.py'", "float"),
     ],
@@ -195,6 +216,15 @@ def test_what_has_no_room_is_not_read() -> None:
     matrix("general", "2 2 1", "1 1 1")
     with pytest.raises(StudyError, match=r"m\.mtx: takes"):
         input_data(problem({"file": "m.mtx", "part": "values"}, n=1), room=lambda: 8.0)
+    matrix("general", f"{2**61} 2 1", "1 1 1")
+    with pytest.raises(StudyError, match=r"arguments\.x\.data: \(2305843009213693953,\) is more than any memory holds"):
+        check_inputs(problem({"file": "m.mtx", "part": "indptr"}))
+
+
+def test_a_place_is_said_once() -> None:
+    with pytest.raises(StudyError) as caught:
+        check_inputs(problem({"file": "gone.npy"}))
+    assert str(caught.value).count(".toml") == 1
 
 
 @given(st.binary(max_size=300), st.sampled_from([".npy", ".npz", ".mtx", ".bin"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +12,14 @@ import pytest
 
 from autotune import tuner
 from autotune.bench.report import too_large
+from autotune.bench.timing import Rules
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.pool import Settings
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner.start import settings_of
 from tests.studies import study
 
 
@@ -371,3 +375,17 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     assert recall(problem, [refused] * 3) == ([] if again else [refused])
     assert recall(problem, [refused, real]) == ([] if again else [real])
     assert recall(problem, [real, real]) == [real]
+
+
+@pytest.mark.parametrize(
+    ("budget", "builders", "trial_s"),
+    [(Budget(trials=1), 1, math.inf), (Budget(seconds=40.0), None, 0.4), (Budget(seconds=1.0), None, 0.2)],
+)
+def test_a_short_search_starts_fewer_builders_and_samples_for_less(
+    problem: Problem, budget: Budget, builders: int | None, trial_s: float
+) -> None:
+    found = settings_of(Request(problem, budget=budget))
+    assert found.builders == builders
+    assert found.rules.trial_s == pytest.approx(trial_s)
+    asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
+    assert (settings_of(asked).builders, settings_of(asked).rules.trial_s) == (3, 0.1)

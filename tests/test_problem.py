@@ -152,3 +152,33 @@ def test_a_reference_kernel_has_a_plan_of_its_own(tmp_path: Any) -> None:
     assert plan.options == ("-DT=float",)
     assert plan.launches[0].global_size == (1000,)
     assert Problem(study()).reference_plan() is None
+
+
+SUB_GROUPS = {
+    "requires": {"extensions": ["cl_khr_subgroups"]},
+    "constraints": [{"require": "sub_group_size == 0 or WG % sub_group_size == 0", "reason": "whole sub-groups"}],
+    "defines": {"LANES": "max(sub_group_size, 1)"},
+}
+
+
+def test_sub_groups_are_required_and_counted() -> None:
+    able = replace(GENERIC_DEVICE, extensions=("cl_khr_subgroups",), sub_group_size=64)
+    problem = Problem(study(**SUB_GROUPS), device=able)
+    assert "-DLANES=64" in problem.plan(problem.default).options
+    with pytest.raises(SpaceError, match="whole sub-groups"):
+        problem.plan({**problem.default, "WG": 32})
+    untold = Problem(study(**SUB_GROUPS), device=replace(able, sub_group_size=0))
+    assert "-DLANES=1" in untold.plan({**untold.default, "WG": 32}).options
+    stated = study(**SUB_GROUPS, device={"sub_group_size": "16 if vendor == 'generic' else sub_group_size"})
+    assert "-DLANES=16" in Problem(stated, device=able).plan(problem.default).options
+
+
+def test_a_device_without_sub_groups_is_one_line() -> None:
+    with pytest.raises(
+        DeviceError, match=r"^study saxpy: generic lacks cl_khr_subgroups; choose another device"
+    ) as found:
+        Problem(study(**SUB_GROUPS), device=GENERIC_DEVICE)
+    assert "\n" not in str(found.value)
+    misspelt = {"requires": {"extensions": ["cl_khr_fp46"]}}
+    with pytest.raises(DeviceError, match=r"lacks cl_khr_fp46 \(did you mean 'cl_khr_fp64'\?\)"):
+        Problem(study(**misspelt), device=GENERIC_DEVICE)

@@ -36,6 +36,10 @@ def test_a_good_table_passes() -> None:
         ({"reference": {}}, "reference: .*exactly one of numpy"),
         ({"reference": {"kernel": "k.cl"}}, "reference: .*reference.launch"),
         ({"timing": {"cache": "hot"}}, "timing.cache: "),
+        ({"timing": {"cache": "clod"}}, r"timing.cache: .*, got 'clod' \(did you mean 'cold'\?\)"),
+        ({"sizes": {"N": {"file": "m.mtx", "prt": "rows"}}}, r"sizes.N.prt: unknown key \(did you mean 'part'\?\)"),
+        ({"arguments": {"x": {"type": "float", "shape": "N", "access": "in"}}}, "arguments.x.shape: needs a list"),
+        ({"sizes": {"N": 1.5}}, "sizes.N: needs a whole number, got 1.5"),
     ],
 )
 def test_each_error_names_its_place(changes: dict[str, Any], message: str) -> None:

@@ -28,7 +28,7 @@ from autotune.study import default_choices, default_configuration, default_size,
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty database of each kind."""
     place = str(tmp_path / "own.db")

@@ -68,7 +68,7 @@ class TestLayout:
         (["float x[0]"], r"^structs\.S: x has an extent of 0"),
         (["float x[1000000]"], r"^structs\.S: S takes more than 1048576 bytes"),
         (["Fist a"], r"^structs\.S\.1: no struct 'Fist' before it \(did you mean 'First'\?\)"),
-        (["S again"], r"^structs\.S\.1: unknown type 'S'"),
+        (["S again"], r"^structs\.S\.1: the struct S does not stand before it"),
         (["float *p"], "is no member"),
         ([f"int m{n}" for n in range(129)], "more than 128 members"),
     ],

@@ -40,7 +40,8 @@ class Rules:
     minimum: int = 5  # samples; the fewest whose interval covers the median at about the default confidence
     maximum: int = 50  # samples, or four times as many where they are short
     least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
-    budget_s: float = 2.0
+    budget_s: float = 2.0  # of samples of one configuration, at most
+    trial_s: float = math.inf  # the same before the finale, where a short search affords less
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
     ramp_s: float = 0.5  # a clock has ramped up by then: what runs that long is steady

@@ -43,7 +43,8 @@ class Bench:
         self._session = session
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected, inputs)
-        self._rules = rules
+        self._rules = replace(rules, budget_s=min(rules.budget_s, rules.trial_s))
+        self._final_rules = rules
         self._limits = limits
         self._announce = announce
         self._watch = Stopwatch()
@@ -136,7 +137,7 @@ class Bench:
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
         for by a report. Raises Fault where the device is lost.
         """
-        return Finals(self, self._rules).run(plans, self._limits.run_s(best_ns), budget_s)
+        return Finals(self, self._final_rules).run(plans, self._limits.run_s(best_ns), budget_s)
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -1,37 +1,23 @@
-"""The command line: parsing and printing, one file per command. `app` is the entry."""
+"""The command line: parsing and printing, one file per command. `run` is the entry, `app` has all commands.
+
+A command's file, and what it imports, is loaded when that command is typed.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli import (
-    best,
-    check,
-    compare,
-    cover,
-    dashboard,
-    devices,
-    export,
-    history,
-    import_,
-    import_study,
-    new,
-    search,
-    serve,
-    studies,
-    token,
-    verify,
-    worker,
-)
-from autotune.cli import report as reports
-from autotune.cli.output import report, say, write
+from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
+from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
 
@@ -45,7 +31,7 @@ class Commands(TyperGroup):
         except OutputError:  # for those who opened stdout: nothing more can be written there
             raise
         except AutotuneError as error:
-            report(error)
+            tell(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             say("interrupted")
@@ -56,16 +42,6 @@ def _print_version(asked: bool) -> None:
     if asked:
         write(f"autotune {__version__}")
         raise typer.Exit
-
-
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
-)
 
 
 def _log() -> None:
@@ -79,7 +55,6 @@ def _log() -> None:
     logging.getLogger("autotune").setLevel(level)
 
 
-@app.callback()
 def main(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
@@ -89,25 +64,62 @@ def main(
     _log()
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "search": search.search,
-    "best": best.best,
-    "devices": devices.list_devices,
-    "studies": studies.list_studies,
-    "history": history.history,
-    "new": new.new_study,
-    "check": check.check,
-    "compare": compare.compare_values,
-    "report": reports.report_searches,
-    "dashboard": dashboard.dashboard,
-    "cover": cover.cover,
-    "verify": verify.verify,
-    "worker": worker.worker,
-    "export": export.export_trials,
-    "import": import_.import_trials,
-    "import-study": import_study.import_study,
-    "serve": serve.serve,
+_COMMANDS = {
+    "search": "search:search",
+    "best": "best:best",
+    "devices": "devices:list_devices",
+    "studies": "studies:list_studies",
+    "history": "history:history",
+    "new": "new:new_study",
+    "check": "check:check",
+    "compare": "compare:compare_values",
+    "report": "report:report_searches",
+    "dashboard": "dashboard:dashboard",
+    "cover": "cover:cover",
+    "verify": "verify:verify",
+    "worker": "worker:worker",
+    "export": "export:export_trials",
+    "import": "import_:import_trials",
+    "import-study": "import_study:import_study",
+    "serve": "serve:serve",
+    "token": "token:tokens",
 }
-for _name, _command in _COMMANDS.items():
-    app.command(_name, help=best.HELP if _name == "best" else None)(_command)
-app.add_typer(token.tokens, name="token")
+"""Where each command is: file and name, a function or a group of commands."""
+
+
+def run(words: Sequence[str]) -> None:
+    """Run what was typed."""
+    _app(words[0] if words and words[0] in _COMMANDS else None)(list(words))
+
+
+@cache
+def _app(only: str | None = None) -> typer.Typer:
+    """All commands, or `only` one of them."""
+    made = typer.Typer(
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
+    )
+    made.callback()(main)
+    for name in [only] if only else _COMMANDS:
+        file, function = _COMMANDS[name].split(":")
+        module = import_module(f"{__name__}.{file}")
+        command = getattr(module, function)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            made.command(name, help=getattr(module, "HELP", None))(command)
+    return made
+
+
+if TYPE_CHECKING:
+    app: typer.Typer
+
+
+def __getattr__(name: str) -> typer.Typer:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _app()

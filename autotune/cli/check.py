@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S, Limits, first_error
+from autotune.bench import FIRST_S, first_error
 from autotune.cli.options import (
     ChoiceOption,
     DeviceOption,
@@ -20,6 +20,7 @@ from autotune.cli.options import (
     StudyArgument,
     load_study,
     parse_configuration,
+    settings_of,
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
@@ -67,8 +68,7 @@ def check(
     sizes = parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)
     info = devices.find_device(device) if device is not None or not no_run else None
-    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
-    settings_ = Settings(limits=limits, allow_python=allow_python)
+    settings_ = settings_of(run_limit, allow_python)
     problem = Problem(tuned, sizes, choices, info)
     written = _written(problem)
     if not as_json:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text, tuner
-from autotune.bench import FIRST_S, EndToEnd, Limits
+from autotune.bench import FIRST_S, EndToEnd
 from autotune.cli import interrupt, progress
 from autotune.cli.options import (
     ChoiceOption,
@@ -26,6 +26,7 @@ from autotune.cli.options import (
     load_study,
     parse_fix,
     parse_sizes,
+    settings_of,
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
@@ -100,8 +101,7 @@ def compare_values(
     wanted = parse_sizes(sizes, tuned)
     choices = parse_choices(choice or [], tuned.choices)
     chosen = _devices(device, by)
-    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
-    settings = Settings(limits=limits, allow_python=allow_python)
+    settings = settings_of(run_limit, allow_python)
     with Store.open(database) as store:
         search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(

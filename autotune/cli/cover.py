@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S, Limits
+from autotune.bench import FIRST_S
 from autotune.cli import interrupt
 from autotune.cli.options import (
     ChoiceOption,
@@ -19,9 +19,10 @@ from autotune.cli.options import (
     StudyArgument,
     load_study,
     parse_sizes,
+    settings_of,
 )
 from autotune.cli.output import announce, facts, say, table, warn, write_json
-from autotune.pool import Settings, Stopped
+from autotune.pool import Stopped
 from autotune.reports import cover as covering
 from autotune.study import Problem
 from autotune.text import parse_choices
@@ -64,8 +65,7 @@ def cover(
     chosen = devices.find_device(device)
     if not no_search:
         devices.require_usable(chosen)
-    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
-    settings = Settings(limits=limits, allow_python=allow_python)
+    settings = settings_of(run_limit, allow_python)
     problems = [Problem(tuned, size, choices, chosen) for size in wanted]
     requests = [Request(problem, database=database, settings=settings) for problem in problems]
     announce(f"{tuned.name} at {text.count(len(problems), 'size')} on {chosen.name} ({chosen.fingerprint})")

@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
+from autotune.bench import BUILD_S, Limits
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
+from autotune.pool import Settings
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
-from autotune.text import did_you_mean, pairs, parse_size
+from autotune.text import did_you_mean, pairs, parse_duration, parse_size
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -92,6 +94,13 @@ RunLimitOption = Annotated[
 PythonOption = Annotated[
     bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
 ]
+
+
+def settings_of(run_limit: str, allow_python: bool, build_limit: str = f"{BUILD_S:g}s") -> Settings:
+    """Return what `--run-limit`, `--allow-python` and `--build-limit` ask of an evaluator. Raises UsageError."""
+    build_s = parse_duration(build_limit, where="--build-limit")
+    limits = Limits(build_s=build_s, first_s=parse_duration(run_limit, where="--run-limit"))
+    return Settings(limits=limits, allow_python=allow_python)
 
 
 def load_study(name: str) -> Study:

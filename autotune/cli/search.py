@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from autotune import cluster, devices, text, tuner
-from autotune.bench import BUILD_S, FIRST_S, Limits
+from autotune.bench import BUILD_S, FIRST_S
 from autotune.cli import interrupt, progress, remote
 from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
@@ -32,13 +32,13 @@ from autotune.cli.options import (
     parse_configuration,
     parse_fix,
     parse_sizes,
+    settings_of,
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
-from autotune.pool import Settings
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import shown
@@ -139,10 +139,7 @@ def search(
         }
         remote.search(at, study, asked, as_json_)
         return
-    limits = Limits(
-        build_s=text.parse_duration(build_limit, where="--build-limit"),
-        first_s=text.parse_duration(run_limit, where="--run-limit"),
-    )
+    settings = settings_of(run_limit, allow_python, build_limit)
     tuned = [load_study(one) for one in studies]
     run: Callable[..., Result] = tuner.run
     if on is None:
@@ -170,7 +167,7 @@ def search(
             retry_failed=retry_failed,
             fresh=fresh,
             cold=cold,
-            settings=Settings(limits=limits, allow_python=allow_python),
+            settings=settings,
         )
         return sizes_command.Part(name, [replace(request, problem=one) for one in problems])
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S, Limits
+from autotune.bench import FIRST_S
 from autotune.cli import interrupt
 from autotune.cli.options import (
     ChoiceOption,
@@ -20,12 +20,13 @@ from autotune.cli.options import (
     SizeOption,
     StudyArgument,
     load_study,
+    settings_of,
 )
 from autotune.cli.output import announce, facts, say, write_json
 from autotune.cli.result import timing_text
 from autotune.errors import AutotuneError, UsageError
 from autotune.model import Trial
-from autotune.pool import Settings, Stopped
+from autotune.pool import Stopped
 from autotune.reports import trial_json
 from autotune.reports import verify as verifying
 from autotune.study import Problem
@@ -66,8 +67,7 @@ def verify(
     chosen = devices.find_device(device)
     devices.require_usable(chosen)
     problem = Problem(tuned, sizes, parse_choices(choice or [], tuned.choices), chosen)
-    limits = Limits(first_s=text.parse_duration(run_limit, where="--run-limit"))
-    settings = Settings(limits=limits, allow_python=allow_python)
+    settings = settings_of(run_limit, allow_python)
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
     try:
         with interrupt.stopping() as stop:

@@ -50,9 +50,6 @@ class Guest(Protocol):
     info: DeviceInfo
     traits: Traits
 
-    def is_of(self, queue: object) -> bool:
-        """Say whether this is the queue."""
-
     def shares(self, other: Guest) -> bool:
         """Say whether programs built for one may be used by the other."""
 

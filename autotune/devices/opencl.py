@@ -34,6 +34,9 @@ from autotune.devices.backend import (
 from autotune.devices.guest import Guest
 from autotune.model import DeviceInfo
 
+_TELL = ("-cl-kernel-arg-info",)
+"""The option of a build that is to tell of arguments."""
+
 MOST_FILLED = 2**28
 """Bytes filled by one command: on an H200 one of several GB never came back."""
 
@@ -138,6 +141,8 @@ class OpenCLSession:
         self.info = info
         self.traits = drivers.traits(info)
         self._nvidia = info.vendor_name == "nvidia"
+        # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
+        self._asks = ("-cl-nv-verbose",) if self._nvidia else _TELL if drivers.is_pocl(info) else ()
         with _reported():
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
@@ -228,10 +233,9 @@ class OpenCLSession:
                 )
 
     def build(self, source: str, options: Sequence[str] = ()) -> OpenCLProgram:
-        verbose = ("-cl-nv-verbose",) if self._nvidia else ()  # tells registers and spills
         with _reported():
             program = cl.Program(self._context, source)
-        return self._built(program, [*options, *verbose])
+        return self._built(program, [*options, *self._asks])
 
     def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
@@ -248,7 +252,7 @@ class OpenCLSession:
         return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        built = self.build(source, [*options, "-cl-kernel-arg-info"])
+        built = self.build(source, [*options, *(() if self._asks == _TELL else _TELL)])
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
             for entry in filter(None, built.entries):

@@ -37,7 +37,7 @@ def _known(address: int, device: cl.Device) -> DeviceInfo:
 
 
 class OpenCLGuest(OpenCLSession):
-    """The program's context and queue; what its methods do stands in `backend.Guest`."""
+    """The program's context and queue; what its methods do stands in `guest.Guest`."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -49,9 +49,6 @@ class OpenCLGuest(OpenCLSession):
         self._samplers = {}
         if drivers.is_pocl(self.info):
             linker.provide()
-
-    def is_of(self, queue: object) -> bool:
-        return queue is self._queue or queue == self._queue
 
     def shares(self, other: Guest) -> bool:
         return isinstance(other, OpenCLGuest) and (self._context, self._device) == (other._context, other._device)

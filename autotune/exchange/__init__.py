@@ -24,20 +24,6 @@ from autotune.exchange.t1 import read_t1
 from autotune.exchange.writing import WRITERS, Writer
 
 __all__ = [
-    "HEADER",
-    "MOST_BYTES_T1",
-    "READERS",
-    "WRITERS",
-    "Adopted",
-    "Document",
-    "Recording",
-    "Writer",
-    "adopt",
-    "device_of",
-    "gather",
-    "is_foreign",
-    "one",
-    "read",
-    "read_t1",
-    "size_of",
-]
+    "HEADER", "MOST_BYTES_T1", "READERS", "WRITERS", "Adopted", "Document", "Recording", "Writer", "adopt",
+    "device_of", "gather", "is_foreign", "one", "read", "read_t1", "size_of",
+]  # fmt: skip

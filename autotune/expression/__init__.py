@@ -31,18 +31,9 @@ from autotune.expression.tree import (
 )
 
 __all__ = [
-    "FUNCTIONS",
-    "MAX_LENGTH",
-    "MAX_NODES",
-    "Expression",
-    "Node",
-    "compiled",
-    "operand",
-    "put_in",
-    "read",
-    "reduced",
-    "unknown_name",
-]
+    "FUNCTIONS", "MAX_LENGTH", "MAX_NODES", "Expression", "Node", "compiled", "operand", "put_in", "read",
+    "reduced", "unknown_name",
+]  # fmt: skip
 
 
 class Expression:

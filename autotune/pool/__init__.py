@@ -4,7 +4,8 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
-    worker.py      its entry, which ties it to its parent; what it does is in ../bench
+    forkserver.py  a prepared process that workers are forks of
+    worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, and what waits for a device
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware

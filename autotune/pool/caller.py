@@ -17,7 +17,7 @@ import numpy as np
 
 from autotune import text
 from autotune.errors import StudyError
-from autotune.pool.process import python_path
+from autotune.pool.worker import python_path
 from autotune.study import PythonCaller, files_of
 
 

@@ -23,6 +23,7 @@ from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Tria
 from autotune.pool.contract import Evaluator, Settings
 from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
+from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
@@ -75,6 +76,8 @@ class DeviceEvaluator:
         self._at_work: dict[Keeper, Task] = {}
         self._failure: AutotuneError | None = None
         self._pause = Pause()
+        self._forks = Forkserver(self._folder.path, [devices[0].backend]) if can_hold() else None
+        self._start = self._forks.start if self._forks is not None else None
         builders = count_builders(devices, settings.builders)
         self.capacity = capacity(builders, len(devices))
         self._builders_left = builders
@@ -172,6 +175,8 @@ class DeviceEvaluator:
         self._setups.close()
         for keeper in keepers:
             keeper.join()
+        if self._forks is not None:
+            self._forks.close()
         self._folder.remove()
         for lock in self._locks:
             lock.release()
@@ -196,14 +201,16 @@ class DeviceEvaluator:
         def set_up(keeper: Keeper) -> None:
             self._setups.start_runner(keeper, device)
 
-        return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path)
+        return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path, start=self._start)
 
     def _builder(self, device: DeviceInfo) -> Keeper:
         def set_up(keeper: Keeper) -> None:
             self._setups.start_builder(keeper, device)
 
         pause = self._pause if self._traits.shares_cores else None
-        return Keeper("builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause)
+        return Keeper(
+            "builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause, self._start
+        )
 
     # -- in the keepers' threads ----------------------------------------------------------------
 

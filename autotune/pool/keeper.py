@@ -21,7 +21,7 @@ from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
-from autotune.pool.process import GivesUp, WorkerDied, WorkerOverran, WorkerProcess
+from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess
 from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
@@ -48,7 +48,8 @@ class Keeper(threading.Thread):
     """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
 
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
-    `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held.
+    `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held; `start`
+    starts its process.
     `started` is set once the first worker is ready, or never will be; `since` is when that was.
     """
 
@@ -61,6 +62,7 @@ class Keeper(threading.Thread):
         set_up: Callable[[Keeper], None],
         folder: Path,
         pause: Pause | None = None,
+        start: Start | None = None,
     ) -> None:
         super().__init__(name=f"autotune-{role}", daemon=True)
         self.role = role
@@ -70,6 +72,7 @@ class Keeper(threading.Thread):
         self._set_up = set_up
         self._folder = folder
         self._pause = pause
+        self._start = start
         self._worker: WorkerProcess | None = None
         self._closing = False
         self._interrupted = threading.Event()  # by `close` or `cancel`
@@ -126,7 +129,7 @@ class Keeper(threading.Thread):
         """
 
         def start() -> Any:
-            self._worker = WorkerProcess(self.role, self._folder, environment)
+            self._worker = WorkerProcess(self.role, self._folder, environment, self._start)
             self._exchange(self._worker, device, _START_S)
             if not self._sound:
                 self._probe(self._worker)

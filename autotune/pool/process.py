@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import autotune
 from autotune.bench import DOING, Phase
 from autotune.errors import WorkerError
+from autotune.pool.worker import python_path
 
 log = logging.getLogger(__name__)
 
@@ -61,25 +61,53 @@ class WorkerOverran(WorkerError):
 GivesUp = Callable[[str, float], bool]
 
 
-class WorkerProcess:
-    """One `python -m autotune.pool.worker`, in a session of its own, which a Ctrl-C at the terminal does not reach."""
+class Process(Protocol):
+    """A process that was started, as of `subprocess.Popen`."""
 
-    def __init__(self, role: str, folder: Path, environment: Mapping[str, str]) -> None:
+    pid: int
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+Start = Callable[[str, int, int, Mapping[str, str]], Process]
+"""Starts a worker of a role with a connection, a log (descriptors) and variables.
+
+Raises OSError where something ended what that takes; ChildProcessError, with its last words, where it ended itself."""
+
+
+def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
+    """Start `python -m autotune.pool.worker`, which imports everything for itself."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "autotune.pool.worker", role, str(connection), str(os.getpid())],
+        env={**os.environ, **python_path(), **environment},
+        pass_fds=[connection],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
+class WorkerProcess:
+    """One worker, in a session of its own, which a Ctrl-C at the terminal does not reach."""
+
+    def __init__(self, role: str, folder: Path, environment: Mapping[str, str], start: Start | None = None) -> None:
+        """Start it with a log in the folder and variables beside this process's. Raises WorkerDied."""
         ours, theirs = socket.socketpair()
+        self._connection = Connection(ours.detach())
         self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
         with theirs, self._log.open("wb") as log:
-            command = [sys.executable, "-P", "-m", "autotune.pool.worker", role, str(theirs.fileno()), str(os.getpid())]
-            self._process = subprocess.Popen(
-                command,
-                env={**os.environ, **python_path(), **environment},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            try:
+                self._process = (start or spawned)(role, theirs.fileno(), log.fileno(), environment)
+            except OSError as error:
+                self._connection.close()
+                itself = isinstance(error, ChildProcessError)
+                raise WorkerDied("start", 0, 0 if itself else signal.SIGKILL, str(error) if itself else "") from None
         self.pid = self._process.pid
-        self._connection = Connection(ours.detach())
         self.phase = "start"
         self._place = 0
         self._said = 0  # bytes of the log that belong to what is over
@@ -173,12 +201,3 @@ def _has_running_child(pid: int) -> bool:
         return any(state != "Z" for state in states)
     except OSError:  # it has ended meanwhile
         return False
-
-
-def python_path() -> dict[str, str]:
-    """Let the worker find this package where it runs from a checkout that is not installed."""
-    root = Path(autotune.__file__).parent.parent
-    if root.name in ("site-packages", "dist-packages"):
-        return {}
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}

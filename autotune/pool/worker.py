@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -20,6 +21,15 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before it could take us along
         os._exit(1)
+
+
+def python_path() -> dict[str, str]:
+    """Return variables by which another process finds this package where it runs from a checkout, not installed."""
+    root = Path(__file__).parent.parent.parent
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*paths, str(root)]))}
 
 
 def main(role: str, descriptor: int, parent: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -167,15 +168,15 @@ def nearest(table: NDArray[np.int16], wanted: NDArray[np.int16], rng: np.random.
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _controller(scipy: bool) -> ThreadpoolController:
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """One thread of BLAS and OpenMP inside the block, in the libraries that were loaded at the first use.
+    """One thread of BLAS and OpenMP inside the block, in the libraries that are loaded: NumPy's, later SciPy's too.
 
     A proposal multiplies matrices of a few hundred rows: more threads save nothing, and while compilers keep
     the cores busy they wait for each other (measured on two busy cores: 23 s instead of 2 s).
     """
-    limits: AbstractContextManager[object] = _controller().limit(limits=1)
+    limits: AbstractContextManager[object] = _controller("scipy.linalg" in sys.modules).limit(limits=1)
     return limits

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +12,15 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autotune.model import Value
-from autotune.samplers.base import Fixed, RowSampler
+from autotune.samplers.base import Fixed, RowSampler, one_thread
 from autotune.samplers.features import Features
-from autotune.samplers.gaussian import Floats
-from autotune.samplers.posterior import log_expected_improvement
 from autotune.samplers.registry import Donors
 from autotune.samplers.rows import Codec, State
-from autotune.samplers.surrogate import POOL, ColdView, Rows, Surrogate
-from autotune.samplers.transfer import transfer_view
 from autotune.space import Space
+
+if TYPE_CHECKING:
+    from autotune.samplers.gaussian import Floats
+    from autotune.samplers.surrogate import Rows, Surrogate
 
 START = 8
 """Configurations spread over the space before there is a model."""
@@ -45,9 +47,7 @@ class BayesSampler(RowSampler):
     def __init__(self, codec: Codec, seed: int, donors: Donors = ()) -> None:
         super().__init__(codec, seed)
         self._features = Features(self.space)
-        self._cold = Surrogate(self.space, ColdView(self._features), seed)
-        view = transfer_view(self.space, self._features, donors)
-        self._informed = Surrogate(self.space, view, seed) if view else None
+        self._informed = self._of_donors(donors) if donors else None
         self._judged, self._verdict = -1, False  # the fit at which the donors were judged, and how
         self._start: Rows | None = None
         self._table: NDArray[np.int16] | None = None
@@ -56,8 +56,25 @@ class BayesSampler(RowSampler):
         """The next row of the start, then the one with the most expected improvement."""
         found = self._from_start(fixed)
         if found is None and (self.history.states == State.TIMED).any():
-            found = self._from_model(fixed, self.random(trial))
+            model = self._cold  # loads SciPy, whose threads are to be few as well
+            with one_thread():
+                found = self._from_model(model, fixed, self.random(trial))
         return self._farthest(trial, fixed) if found is None else found
+
+    @cached_property
+    def _cold(self) -> Surrogate:
+        """The model that knows of nothing but the trials here. A short search ends before SciPy is needed."""
+        from autotune.samplers.surrogate import ColdView, Surrogate
+
+        return Surrogate(self.space, ColdView(self._features), self.seed)
+
+    def _of_donors(self, donors: Donors) -> Surrogate | None:
+        from autotune.samplers.surrogate import Surrogate
+        from autotune.samplers.transfer import transfer_view
+
+        with one_thread():
+            view = transfer_view(self.space, self._features, donors)
+            return Surrogate(self.space, view, self.seed) if view else None
 
     def _from_start(self, fixed: Fixed) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
@@ -82,12 +99,12 @@ class BayesSampler(RowSampler):
             self._start = rows[maximin(self._features.of_rows(rows), START)]
         return self._start
 
-    def _from_model(self, fixed: Fixed, rng: np.random.Generator) -> int | None:
+    def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
         turn = len(self.history)
         if self._informed is None:
-            model, near = self._cold, turn % 2 == 1
+            model, near = cold, turn % 2 == 1
         elif turn >= START and (turn % DOUBT == 0) != self._misled():
-            model, near = self._cold, turn % DOUBT == 1
+            model, near = cold, turn % DOUBT == 1
         else:
             model, near = self._informed, turn % 2 == 1
         model.update(self.history)
@@ -109,7 +126,7 @@ class BayesSampler(RowSampler):
         history = self.history
         times = np.where(history.states == State.TIMED, history.times, np.inf)
         best = int(history.rows[times.argmin()])
-        if len(self.space) > POOL:
+        if len(model.rows) < len(self.space):
             rows = self.space.neighbours(best, NEAR)
             rows = rng.permutation(rows[self.allowed(rows, fixed)])[:NEAR_POOL]
         else:
@@ -123,8 +140,7 @@ class BayesSampler(RowSampler):
         rows = rows[self.allowed(rows, fixed)]
         if not len(rows):
             return None
-        mean, deviation = model.predict(rows)
-        return int(rows[log_expected_improvement(mean, deviation, model.to_beat).argmax()])
+        return int(rows[model.log_improvement(rows, model.to_beat).argmax()])
 
     def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
         """While everything fails: as far as can be from what has failed."""
@@ -150,9 +166,7 @@ class BayesSampler(RowSampler):
         rows = model.rows[self.allowed(model.rows, {})]
         if not len(rows):
             return 0.0
-        mean, deviation = model.predict(rows)
-        score = log_expected_improvement(mean, deviation, model.best)
-        chosen = rows[np.argsort(-score)[:trials]]
+        chosen = rows[np.argsort(-model.log_improvement(rows, model.best))[:trials]]
         return model.gain(chosen, np.random.default_rng([self.seed, len(self.history)]))
 
 

@@ -33,12 +33,10 @@ class SamplerEntry:
 
 
 def _bayes(space: Space, seed: int, donors: Donors) -> RowSampler:
-    from autotune.samplers.base import one_thread
     from autotune.samplers.bayes import BayesSampler
     from autotune.samplers.rows import Codec
 
-    with one_thread():
-        return BayesSampler(Codec(space), seed, donors)
+    return BayesSampler(Codec(space), seed, donors)
 
 
 def _tpe(space: Space, seed: int, donors: Donors) -> RowSampler:

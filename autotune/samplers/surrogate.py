@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autotune.samplers.features import Features
 from autotune.samplers.gaussian import Floats, Hyper, Prior, fit, guess, leave_one_out
-from autotune.samplers.posterior import Posterior
+from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import History, State
 from autotune.space import Space
 
@@ -209,6 +209,10 @@ class Surrogate:
         candidates, expected = self._view.encode(rows)
         mean, deviation = self._posterior.moved(candidates).predict(self._filled)
         return mean + expected / self.scale, deviation
+
+    def log_improvement(self, rows: Rows, below: float) -> Floats:
+        """Logarithms of how far each of some rows (n,) is expected to come below a scaled log time."""
+        return log_expected_improvement(*self.predict(rows), below)
 
     def _at(self, rows: Rows) -> Rows | None:
         """Where rows stand among the candidates; None where one is not among them."""

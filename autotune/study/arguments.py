@@ -327,7 +327,7 @@ class Scalar(Argument):
         return cls(name, kind, _declared_value(table.value, f"{where}.value", tuned))
 
     def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
-        where = f"arguments.{self.name}"
+        where = f"arguments.{self.name}.value"
         made = type(self)(self.name, concrete_type(self.type, names), _evaluated(self.value, names, where))
         if isinstance(made.value, tuple) or is_struct(made.type):
             made._filled()
@@ -378,7 +378,7 @@ def _declared_value(value: Any, where: str, scope: Scope) -> Any:
 
 def _evaluated(value: Any, names: Mapping[str, Any], where: str) -> Any:
     if isinstance(value, Members):
-        return Members((name, _evaluated(part, names, where)) for name, part in value)
+        return Members((name, _evaluated(part, names, f"{where}.{name}")) for name, part in value)
     if isinstance(value, tuple):
         return tuple(_evaluated(part, names, where) for part in value)
     found = value.evaluate(names)
@@ -415,9 +415,9 @@ def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
     given = dict(value)
     for name in given:
         if name not in fields:
-            raise StudyError(f"the struct has no {name!r}{did_you_mean(name, fields)}", where=where)
+            raise StudyError(f"the struct has no member {name!r}{did_you_mean(name, fields)}", where=where)
     if lacks := [name for name in fields if name not in given]:
-        raise StudyError(f"lacks {', '.join(lacks)}", where=where)
+        raise StudyError(f"lacks {', '.join(lacks)}", where=where, hint=f'add {lacks[0]} = "0"')
     for name, part in given.items():
         inner = fields[name][0].base
         if inner.names is not None:

@@ -67,6 +67,11 @@ def effects(problem: Problem) -> Iterator[str]:
             yield f"the kernel defines {name} itself: what --size gives reaches it as an argument at most"
     if study.reference.configuration is not None:
         yield "the reference is a configuration of the kernel itself: what is wrong in all of them goes unnoticed"
+    words = words_of("", study.text, "launch", "reference", "check")
+    for name in sorted(study.arguments.keys() - study.launched - words):
+        others = [entry for other, entry in study.text.table["arguments"].items() if other != name]
+        if name not in re.findall(r"\w+", repr(others)):
+            yield f"arguments.{name}: no launch takes it"
     for name in filter(is_builtin, study.entries):
         yield f"{name} is a function of OpenCL C too, and hides the kernel on some devices (PoCL's): rename it"
     yield from _transposed(problem)

@@ -10,11 +10,14 @@ A header is read before any data, so that a file which does not fit, or is not w
 from __future__ import annotations
 
 import hashlib
+import lzma
 import math
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -27,9 +30,18 @@ MATRIX_PARTS = ("indptr", "indices", "values", "row_indices")
 
 MATRIX_NUMBERS = ("rows", "columns", "entries")
 
+MAX_DATA = 64 * 2**30
+"""Bytes of a file that are read: all of it for the hash of what results belong to, on each look-up."""
+
 _MAX_HEADER = 10_000
 _LINE = 4
 """Bytes of the shortest entry of a sparse matrix: `1 1` and a line's end."""
+
+DAMAGED = (
+    ValueError, TypeError, LookupError, SyntaxError, EOFError, RuntimeError, MemoryError, struct.error,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What Python's and NumPy's readers raise for files that are not what they say."""
 
 _BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "long": 8, "ulong": 8,
@@ -72,6 +84,8 @@ def find_data(name: str, study: Path, where: str) -> Path:
     if not is_file(Path(real)):
         what = "is no file" if os.path.lexists(real) else "is not there"
         raise StudyError(f"{name!r:.80} {what}", where=place, hint=f"looked in {study.parent}")
+    if (nbytes := Path(real).stat().st_size) > MAX_DATA:
+        raise StudyError(f"{name!r:.80} has {nbytes:,} bytes, more than the 64 GiB that are read", where=place)
     return Path(real)
 
 
@@ -92,9 +106,12 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
             "needs a file", where=f"{study}: {where}", hint='write NNZ = { file = "m.mtx", part = "entries" }'
         )
     path = find_data(file, study, where)
-    if path.suffix == ".mtx" and part in MATRIX_NUMBERS:
-        return int(getattr(matrix_of(path), part))
-    shape = header_of(path, part, kind).shape
+    try:
+        if path.suffix == ".mtx" and part in MATRIX_NUMBERS:
+            return int(getattr(matrix_of(path), part))
+        shape = header_of(path, part, kind).shape
+    except StudyError as error:
+        raise error.at(f"{study}: {where}") from None
     number = axis or 0
     if type(number) is not int or not 0 <= number < len(shape):
         raise StudyError(f"has no axis {number!r:.20}, its shape is {shape}", where=f"{study}: {where}")
@@ -120,7 +137,7 @@ def header_of(path: Path, part: str | None, kind: str | None) -> Header:
         raise StudyError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
     except StudyError as error:
         raise error if error.where else error.at(str(path)) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except DAMAGED as error:
         raise StudyError(f"is damaged, or no {path.suffix} file: {error}", where=str(path)) from None
 
 
@@ -157,7 +174,8 @@ def _matrix(file: BinaryIO, nbytes: int) -> Matrix:
     line = b"%"
     while line.startswith(b"%") or (line and not line.strip()):
         line = file.readline(_MAX_HEADER)
-    numbers, sparse = [int(word) for word in line.split()], words[2] == "coordinate"
+    sparse = words[2] == "coordinate"
+    numbers = [int(word) if word.isdigit() and len(word) < 20 else -1 for word in line.split()]
     if len(numbers) != 2 + sparse or min(numbers) < 0 or max(numbers) >= 2**62:
         raise ValueError("the line of its extents is damaged")
     rows, columns = numbers[:2]
@@ -168,11 +186,11 @@ def _matrix(file: BinaryIO, nbytes: int) -> Matrix:
         return Matrix(False, rows, columns, rows * columns)
     if words[4] == "general":
         return Matrix(True, rows, columns, stored)
-    return Matrix(True, rows, columns, 2 * stored - sum(_on_diagonal(file)))
+    return Matrix(True, rows, columns, 2 * stored - sum(islice(_on_diagonal(file), stored)))
 
 
 def _on_diagonal(file: BinaryIO) -> Iterator[bool]:
-    for line in file:
+    for line in iter(lambda: file.readline(_MAX_HEADER), b""):
         row, _, rest = line.strip().partition(b" ")
         if row and not row.startswith(b"%"):
             yield row == rest.split(None, 1)[:1][0] if rest.strip() else False
@@ -204,7 +222,7 @@ def _raw_header(path: Path, kind: str | None) -> Header:
 def _numpy_header(file: Any) -> tuple[Header, int]:
     """Return the header of a .npy, and where its data begins. Raises ValueError."""
     magic = file.read(8)
-    if magic[:6] != b"\x93NUMPY" or magic[6] not in (1, 2, 3):
+    if len(magic) < 8 or magic[:6] != b"\x93NUMPY" or magic[6] not in (1, 2, 3):
         raise ValueError("it does not begin as one")
     wide = 2 if magic[6] == 1 else 4
     length = int.from_bytes(file.read(wide), "little")

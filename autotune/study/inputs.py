@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -47,28 +46,30 @@ def check_inputs(problem: Problem) -> None:
 
     Of files, the headers are read.
     """
-    names = plain_names(problem) | outlines(problem)
-    for name, buffer in problem.inputs.items():
-        where, data, own = f"arguments.{name}.data", buffer.data, dict[str, Any]()
-        shape: tuple[int, ...] | None = buffer.data_shape
-        try:
-            if _is_drawn(data) and (data.numpy is None or name in names_of(data.numpy, f"{where}.numpy")):
-                check_drawn(buffer)
-            if data.file is not None:
-                header = _header(problem, data, where)
-                own[name] = np.broadcast_to(np.zeros(()), header.shape)
-                shape = _shaped(header.shape, buffer) if data.numpy is None else None
-            if data.numpy is not None:
-                check_names(data.numpy, names, f"{where}.numpy")
-                shape = shape_of(data.numpy, names | own, f"{where}.numpy")
-            if shape is not None:
-                require_shape(buffer.data_shape, shape, f"{where}")
-        except StudyError as error:
-            raise error.at(problem.study.path) from None
     try:
+        names = plain_names(problem) | outlines(problem)
+        for buffer in problem.inputs.values():
+            _check_input(problem, buffer, names)
         _order(problem)
     except StudyError as error:
         raise error.at(problem.study.path) from None
+
+
+def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> None:
+    where, data, own = f"arguments.{buffer.name}.data", buffer.data, dict[str, Any]()
+    shape: tuple[int, ...] | None = buffer.data_shape
+    used = set() if data.numpy is None else names_of(data.numpy, f"{where}.numpy")
+    if _is_drawn(data) and (data.numpy is None or buffer.name in used):
+        check_drawn(buffer)
+    if data.file is not None:
+        header = _header(problem, data, where)
+        own[buffer.name] = _outlined(header.shape, np.dtype(np.float64), where)
+        shape = _shaped(header.shape, buffer) if data.numpy is None else None
+    if data.numpy is not None:
+        check_names(data.numpy, names, f"{where}.numpy")
+        shape = shape_of(data.numpy, {**names, **own}, f"{where}.numpy")
+    if shape is not None:
+        require_shape(buffer.data_shape, shape, where)
 
 
 def plain_names(problem: Problem) -> dict[str, Any]:
@@ -88,7 +89,15 @@ def outlines(problem: Problem) -> Arrays:
 
 def outline(buffer: Buffer) -> NDArray[Any]:
     """Return an array of a buffer's shape, and of its widest type, that takes no memory."""
-    return np.broadcast_to(np.zeros((), structs.widened(numpy_type(buffer.type)[0])), buffer.data_shape)
+    dtype = structs.widened(numpy_type(buffer.type)[0])
+    return _outlined(buffer.data_shape, dtype, f"arguments.{buffer.name}.{buffer.key}")
+
+
+def _outlined(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    try:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    except ValueError:
+        raise StudyError(f"{shape} is more than any memory holds", where=where) from None
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
@@ -114,13 +123,16 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
         raise StudyError(what, where=f"{where}: {path.name}")
     try:
         return _read(path, file, header)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
+    except (*files.DAMAGED, OSError) as error:
         raise StudyError(f"cannot be read: {error}", where=f"{where}: {path.name}") from None
 
 
 def _header(problem: Problem, file: Data, where: str) -> files.Header:
     path = files.find_data(str(file.file), problem.study.text.path, where)
-    header = files.header_of(path, file.part, file.type)
+    try:
+        header = files.header_of(path, file.part, file.type)
+    except StudyError as error:
+        raise error.at(where) from None
     if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
         raise StudyError(
             f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"

@@ -82,7 +82,10 @@ class Problem:
     @cached_property
     def space(self) -> Space:
         """The valid configurations. Raises SpaceError where there is none."""
-        return Space.build(self.values, self.constraints, self.constants)
+        try:
+            return Space.build(self.values, self.constraints, self.constants)
+        except UsageError as error:
+            raise error.at(self.study.path) from None
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -134,7 +137,8 @@ class Problem:
     @cached_property
     def tolerance(self) -> Tolerance:
         """By how much an element of an output may differ."""
-        return Tolerance(*(float(value.evaluate(self.constants)) for value in self.study.tolerance))
+        relative, absolute = self.study.tolerance
+        return Tolerance(self._number(relative, "tolerance.relative"), self._number(absolute, "tolerance.absolute"))
 
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
@@ -179,20 +183,28 @@ class Problem:
 
     def flops(self, configuration: Configuration) -> float | None:
         """Return the floating-point (or integer) operations of one run; None where the study gives none."""
-        return self._work(self.study.flops, configuration)
+        return self._work(self.study.flops, configuration, "work.flops")
 
     def bytes(self, configuration: Configuration) -> float | None:
         """Return the bytes that one run has to move; None where the study gives none."""
-        return self._work(self.study.bytes, configuration)
+        return self._work(self.study.bytes, configuration, "work.bytes")
 
-    def _work(self, amount: Expression | None, configuration: Configuration) -> float | None:
-        return None if amount is None else float(amount.evaluate({**self.constants, **configuration}))
+    def _work(self, amount: Expression | None, configuration: Configuration, where: str) -> float | None:
+        return None if amount is None else self._number(amount, where, configuration)
+
+    def _number(self, amount: Expression, where: str, configuration: Configuration | None = None) -> float:
+        found = amount.evaluate({**self.constants, **(configuration or {})})
+        if isinstance(found, str):
+            raise StudyError(f"gives the text {found!r}, not a number", where=f"{self.study.path}: {where}")
+        return float(found)
 
     def _require_device(self) -> None:
         requires = self.study.requires
         missing = [name for name in requires.extensions if name not in self.device.extensions]
         if missing:
-            raise DeviceError(f"{self.device.name} lacks {', '.join(missing)}", where=f"study {self.study.name}")
+            what = f"{self.device.name} lacks {', '.join(missing)}{did_you_mean(missing[0], self.device.extensions)}"
+            hint = "choose another device with --device (autotune devices lists them)"
+            raise DeviceError(what, where=f"study {self.study.name}", hint=hint)
         images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
         if images and not self.device.images:
             what = f"{self.device.name} has no images: {', '.join(images)} cannot be made there"
@@ -262,7 +274,12 @@ class Problem:
         whens = [when for when in (launch.when, *(loop.when for loop in above)) if not when.names & steps]
         applies = " and ".join(f"({when.text})" for when in dict.fromkeys(whens)) or "1"
         return [
-            Constraint(Expression.parse(f"(not ({applies})) or ({text})", where=which), f"{which}: {reason}")
+            Constraint(
+                Expression.parse(
+                    text if applies == "(1)" else f"(not ({applies})) or ({text})", where=f"launch.{number}"
+                ),
+                f"{which}: {reason}",
+            )
             for text, reason in limits
         ]
 

@@ -5,6 +5,7 @@ Meaning and cross-checks are study.py's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any, Literal
@@ -347,9 +348,27 @@ def _told(item: Any) -> str:
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":
         return f"{place}: missing"
-    message = item["msg"].removeprefix("Value error, ")
-    return f"{place}: {message[0].lower()}{message[1:]}, got {item['input']!r:.60}" if path else message
+    found, message = item["input"], item["msg"].removeprefix("Value error, ")
+    message = _PLAINLY.get(item["type"], message.replace(" after validation", ""))
+    message = f"{message[0].lower()}{message[1:]}"
+    if isinstance(found, Mapping):  # of a whole table: the message names the key
+        return f"{place}: {message}" if path else message
+    if item["type"] == "literal_error" and isinstance(found, str):
+        known = re.findall(r"'([^']*)'", item["ctx"]["expected"])
+        return f"{place}: {message}, got {found!r:.60}{did_you_mean(found, known)}"
+    return f"{place}: {message}, got {found!r:.60}" if path else message
 
+
+_PLAINLY = {
+    "list_type": 'needs a list, such as ["N"]',
+    "string_type": "needs text in quotes",
+    "int_type": "needs a whole number",
+    "bool_type": "needs true or false",
+    "dict_type": "needs a table",
+    "model_type": "needs a table",
+    "model_attributes_type": "needs a table",
+}
+"""What pydantic says in its own words, by its kinds of errors."""
 
 _BRANCHES = frozenset(
     {"int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}
@@ -366,9 +385,11 @@ def _keys_beside(path: list[str | int]) -> list[str]:
     tables: dict[str, type[Table]] = {
         "parameters": ParameterTable, "constraints": ConstraintTable, "requires": RequiresTable,
         "options": OptionTable, "arguments": ArgumentTable, "launch": LaunchTable, "reference": ReferenceTable,
-        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable,
+        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable, "sizes": SizeTable,
+        "data": DataTable, "fields": DataTable, "sampler": SamplerTable, "turn": LaunchTable, "file": FileTable,
     }  # fmt: skip
-    table = tables.get(str(path[0]), StudyTable) if len(path) > 1 else StudyTable
+    around = [part for part in path[:-1] if isinstance(part, str) and part in tables]
+    table = tables[around[-1]] if around else StudyTable
     return [field.alias or name for name, field in table.model_fields.items()]
 
 

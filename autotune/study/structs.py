@@ -94,7 +94,8 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
         where = f"structs.{name}"
         if name in SCALAR_TYPES or _is_plain(name):
             raise StudyError(f"{name!r} is already an OpenCL type", where=where, hint="choose another name")
-        parts = [_member(member, texts, choices, f"{where}.{n}") for n, member in enumerate(members, 1)]
+        later = [other for other in tables if other not in texts]
+        parts = [_member(member, texts, choices, f"{where}.{n}", later) for n, member in enumerate(members, 1)]
         twice = [part for part in {p[1] for p in parts} if sum(p[1] == part for p in parts) > 1]
         if twice:
             raise StudyError(f"has {twice[0]!r} twice", where=where)
@@ -107,7 +108,9 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
     return texts
 
 
-def _member(text: str, known: Mapping[str, str], choices: Mapping[str, Any], where: str) -> tuple[str, str]:
+def _member(
+    text: str, known: Mapping[str, str], choices: Mapping[str, Any], where: str, later: Sequence[str]
+) -> tuple[str, str]:
     found = _MEMBER.fullmatch(text)
     if found is None:
         raise StudyError(f"{text!r:.80} is no member", where=where, hint='write "float4 position" or "int tag[4]"')
@@ -116,6 +119,9 @@ def _member(text: str, known: Mapping[str, str], choices: Mapping[str, Any], whe
         kind = f"{{{kind}}}"
     elif kind in known:
         kind = known[kind]
+    elif kind in later:
+        hint = "write [structs] so that each stands before those that hold it"
+        raise StudyError(f"the struct {kind} does not stand before it", where=where, hint=hint)
     elif not re.search(r"\{\w+\}", kind):
         if not _is_plain(kind) and did_you_mean(kind, known):
             raise StudyError(f"no struct {kind!r} before it{did_you_mean(kind, known)}", where=where)

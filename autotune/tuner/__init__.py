@@ -24,23 +24,7 @@ from autotune.tuner.several import Turn, apart, run_sizes
 from autotune.tuner.start import run
 
 __all__ = [
-    "DEFAULT_SECONDS",
-    "Budget",
-    "Measured",
-    "Progress",
-    "ProgressCallback",
-    "Recording",
-    "ReplayEvaluator",
-    "Request",
-    "Result",
-    "Turn",
-    "apart",
-    "fastest",
-    "imported_best",
-    "measure",
-    "ours",
-    "ranked",
-    "recall",
-    "run",
+    "DEFAULT_SECONDS", "Budget", "Measured", "Progress", "ProgressCallback", "Recording", "ReplayEvaluator",
+    "Request", "Result", "Turn", "apart", "fastest", "imported_best", "measure", "ours", "ranked", "recall", "run",
     "run_sizes",
-]
+]  # fmt: skip

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from autotune import __version__
 from autotune.errors import SetupError, WorkerError
 from autotune.model import identity
-from autotune.pool import DeviceEvaluator, Evaluator, Stopped
+from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
 from autotune.store import Store
 from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
@@ -18,6 +18,10 @@ from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Request
 from autotune.tuner.result import ProgressCallback, Result
+
+TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
+"""Share of a search's seconds that the samples of one trial may take, and the seconds that they always may. A kernel of
+a tenth of a second on a noisy CPU would be sampled for two, to no end: its rivals are timed again in turns."""
 
 
 def run(
@@ -45,12 +49,24 @@ def run(
         devices = request.devices or [request.problem.device]
         try:
             opened: DeviceEvaluator | ReplayEvaluator = DeviceEvaluator(
-                request.problem, devices, request.settings, stop
+                request.problem, devices, settings_of(request), stop
             )
         except Stopped:  # while another search had the device: nothing will be asked of it
             opened = ReplayEvaluator(())
         with opened:
             return _search(request, store, opened, stop, on_progress)
+
+
+def settings_of(request: Request) -> Settings:
+    """No more builders than trials, and no more precision than a search of these seconds can afford."""
+    settings, budget = request.settings, request.budget
+    if budget.trials is not None and settings.builders is None:
+        most = count_builders(request.devices or [request.problem.device], None)
+        settings = replace(settings, builders=min(most, budget.trials))
+    if budget.seconds is not None:
+        trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
+        settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
+    return settings
 
 
 def _search(

@@ -1,0 +1,280 @@
+"""One prepared process of which the workers of a search are forks: what all of them import is imported once.
+
+It has imported what a worker needs and called no driver. It watches the request channel and its children: a worker
+dies with it, and it dies with the search, whatever either is doing. Workers are held by pidfd, so that no signal goes
+to a process that is not theirs.
+
+    python -m autotune.pool.forkserver FD PARENT [BACKEND]...
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from select import select
+from typing import NoReturn
+
+from autotune.pool.worker import die_with, python_path
+from autotune.pool.worker import main as work
+
+_LONGEST = 2**16
+"""Bytes of a message."""
+
+
+_LOG = "forkserver.log"
+
+
+class Forked:
+    """A worker that the fork server started, as `subprocess.Popen` would show it."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        self._ended = threading.Event()
+        self._code = 0
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, number)
+
+    def kill(self) -> None:
+        """Kill it, whatever it is doing."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+        return self._code
+
+    def note_end(self, code: int) -> None:
+        """Tell those who wait that it is gone."""
+        self._code = code
+        self._ended.set()
+
+
+def can_hold() -> bool:
+    """Say whether the system has pidfds: Linux since 5.3, where no sandbox forbids them."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+class Forkserver:
+    """Starts workers of one search; where the prepared process is lost, with its workers, the next starts another.
+
+    `backends`: those whose modules it imports.
+    """
+
+    def __init__(self, folder: Path, backends: Sequence[str]) -> None:
+        self._folder = folder
+        self._backends = backends
+        self._lock = threading.Lock()
+        self._closed = False
+        self._server = _Server(folder, backends)
+
+    def start(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
+        """Start a worker with these descriptors and variables. Raises OSError as `WorkerProcess` takes it."""
+        with self._lock:
+            if self._server.lost.is_set() and not self._closed:
+                self._server.close()
+                self._server = _Server(self._folder, self._backends)
+            return self._server.fork(role, connection, log, environment)
+
+    def close(self) -> None:
+        """End the server and the workers that are left, and wait until they are gone."""
+        self._closed = True
+        self._server.end()  # who waits for a worker of it lets go of the lock
+        with self._lock:
+            self._server.close()
+
+
+class _Server(threading.Thread):
+    """The search's side of one prepared process. It has a thread because a process dies with the thread it is of."""
+
+    def __init__(self, folder: Path, backends: Sequence[str]) -> None:
+        super().__init__(name="autotune-forkserver", daemon=True)
+        self.lost = threading.Event()
+        self._folder = folder
+        self._backends = backends
+        self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._born: SimpleQueue[Forked | None] = SimpleQueue()
+        self._alive: dict[int, Forked] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._code = -int(signal.SIGKILL)
+        self.start()
+
+    def run(self) -> None:
+        """Start the process and hear of its children until it is gone."""
+        descriptor, ours = str(self._theirs.fileno()), str(os.getpid())
+        code = self._code
+        try:
+            with self._theirs, (self._folder / _LOG).open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours, *self._backends],
+                    env={**os.environ, **python_path()},
+                    pass_fds=[self._theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            with suppress(OSError):
+                self._listen()
+            code = self._code = self._process.wait()
+        finally:
+            self.lost.set()
+            self._born.put(None)
+            for worker in self._alive.values():
+                worker.note_end(code if code < 0 else -signal.SIGKILL)
+
+    def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
+        """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
+        born = self._born.get()
+        if born is None:
+            self._born.put(None)
+            if self._code > 0:
+                raise ChildProcessError((self._folder / _LOG).read_text(errors="replace").strip().rpartition("\n")[2])
+            raise ConnectionResetError
+        return born
+
+    def close(self) -> None:
+        """End it; nobody may ask for another worker meanwhile."""
+        self.end()
+        self._channel.close()
+
+    def end(self) -> None:
+        """Have it end its children and itself."""
+        if self._process is not None and not self._alive:  # it may import for a while
+            self._process.kill()
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+        self.join()
+
+    def _listen(self) -> None:
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self._channel, _LONGEST, 1)
+            if not message:
+                return
+            pid, code = pickle.loads(message)
+            if descriptors:
+                self._alive[pid] = Forked(pid, descriptors[0])
+                self._born.put(self._alive[pid])
+            else:
+                self._alive.pop(pid).note_end(code)
+
+
+# -- in the prepared process -------------------------------------------------------------------------
+
+
+def main(descriptor: int, parent: int, backends: Sequence[str]) -> None:
+    """Import what workers need, then fork one for each request until the search closes the channel."""
+    die_with(parent)
+    os.set_inheritable(descriptor, False)
+    _be_named("forks")
+    channel = socket.socket(fileno=descriptor)
+    import gc
+
+    from autotune.bench import serve  # noqa: F401  (for the forks)
+    from autotune.devices import load_backend
+
+    for name in backends:
+        load_backend(name)
+    gc.freeze()  # no collection of a worker copies these pages
+    woken, waker = socket.socketpair()
+    for end in (woken, waker):
+        end.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _serve(channel, woken)
+
+
+def _serve(channel: socket.socket, woken: socket.socket) -> None:
+    children: set[int] = set()
+    asked = True
+    while asked or children:
+        ready, _, _ = select([woken, channel] if asked else [woken], [], [])
+        if woken in ready:
+            woken.recv(_LONGEST)
+            _reap(channel, children)
+        if channel in ready:
+            message, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 2)
+            if message:
+                children.add(_fork(channel, message, descriptors))
+                continue
+            asked = False
+            for pid in children:  # not waited for yet: nobody else can have the number
+                os.kill(pid, signal.SIGKILL)
+
+
+def _reap(channel: socket.socket, children: set[int]) -> None:
+    for pid in list(children):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            children.remove(pid)
+            channel.send(pickle.dumps((pid, os.waitstatus_to_exitcode(status))))
+
+
+def _fork(channel: socket.socket, request: bytes, descriptors: Sequence[int]) -> int:
+    server = os.getpid()
+    pid = os.fork()
+    if not pid:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        channel.close()
+        role, environment = pickle.loads(request)
+        connection, log = descriptors
+        _become_worker(role, environment, connection, log, server)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    held = os.pidfd_open(pid)
+    socket.send_fds(channel, [pickle.dumps((pid, 0))], [held])
+    os.close(held)
+    return pid
+
+
+def _be_named(role: str) -> None:
+    """Tell who lists processes; the system cuts it to 15 characters."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(f"autotune-{role}")
+
+
+def _become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
+    """Be what `python -m autotune.pool.worker` is."""
+    code = 1
+    try:
+        os.setsid()
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
+        os.environ.update(environment)
+        _be_named(role)
+        work(role, connection, server)
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
