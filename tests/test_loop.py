@@ -247,6 +247,30 @@ def test_a_build_is_given_up_when_the_time_is_over(
     assert evaluator.now == pytest.approx(3.0 + loop.GRACE_S)
 
 
+def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_failed(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, told = list[int](), list[tuple[int, int]]()
+    finish_all = Store.finish_all
+
+    def counting(self: Store, ended: Sequence[tuple[int, Trial]]) -> None:
+        batches.append(len(ended))
+        finish_all(self, ended)
+
+    class Together(Dying):
+        ready = property(lambda self: len(self._submitted))
+
+    monkeypatch.setattr(Store, "finish_all", counting)
+    evaluator = Together(recorded(problem), WorkerError("no worker"), 6)
+    evaluator.capacity = 4
+    result = run(
+        problem, store, evaluator, on_progress=lambda progress: told.append((progress.done, len(store.history())))
+    )
+    assert (batches, result.trials) == ([4, 2], 6)
+    assert [done for done, _ in told] == [1, 2, 3, 4, 5, 6]
+    assert all(stored >= done for done, stored in told)
+
+
 class Dying(ReplayEvaluator):
     """Has no worker any more at the fourth trial."""
 
