@@ -11,7 +11,8 @@ import pytest
 from autotune.errors import StudyError
 from autotune.study import Argument, Buffer, Image, Local, Sampler, Scalar, numpy_type
 from autotune.study.arguments import KINDS, Members
-from autotune.study.schema import ArgumentTable, Scope
+from autotune.study.schema import ArgumentTable
+from autotune.study.scope import Scope
 
 NAMES = {"N": 5, "T": "float", "WG": 4}
 TABLES: dict[str, dict[str, Any]] = {
@@ -147,7 +148,7 @@ def test_a_struct_is_passed_as_c_lays_it_out() -> None:
     ("kind", "value", "message"),
     [
         (PAIR, {"place": "0"}, "value: lacks tag"),
-        (PAIR, {"place": "0", "tag": "0", "tagg": "0"}, "value: the struct has no 'tagg' \\(did you mean 'tag'"),
+        (PAIR, {"place": "0", "tag": "0", "tagg": "0"}, "value: the struct has no member 'tagg' \\(did you mean 'tag'"),
         (PAIR, {"place": "0", "tag": ["0", "1", "2"]}, r"value: x\.tag has \[2\], the value \[3\]"),
         (PAIR, "1", "the value of Pair is { MEMBER"),
         ("float4", ["1", "2"], r"value: x has \[4\], the value \[2\]"),

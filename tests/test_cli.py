@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -278,6 +279,13 @@ def test_what_search_and_workers_say_can_be_read_and_their_files_kept(tmp_path: 
     assert {file.suffix for file in Path(kept[1]).iterdir()} >= {".log", ".npy"}
 
 
+def descendants(pid: str) -> Iterator[str]:
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in thread.read_text().split():
+            yield child
+            yield from descendants(child)
+
+
 def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     change("[1, 2, 4]", str(list(range(1, 1000))))
     words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]
@@ -288,8 +296,7 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
         assert search.stderr is not None
         while not re.search("trials?, best", line := search.stderr.readline()):
             assert line, "the search ended by itself"
-        threads = Path(f"/proc/{search.pid}/task").glob("*/children")
-        children = [child for thread in threads for child in thread.read_text().split()]
+        children = list(descendants(str(search.pid)))
         search.send_signal(signal.SIGINT)
         out, errors = search.communicate(timeout=30)
     assert search.returncode == 130, errors

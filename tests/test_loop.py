@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,11 +12,14 @@ import pytest
 
 from autotune import tuner
 from autotune.bench.report import too_large
+from autotune.bench.timing import Rules
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
+from autotune.pool import Settings
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
+from autotune.tuner.start import settings_of
 from tests.studies import study
 
 
@@ -243,6 +247,30 @@ def test_a_build_is_given_up_when_the_time_is_over(
     assert evaluator.now == pytest.approx(3.0 + loop.GRACE_S)
 
 
+def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_failed(
+    problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, told = list[int](), list[tuple[int, int]]()
+    finish_all = Store.finish_all
+
+    def counting(self: Store, ended: Sequence[tuple[int, Trial]]) -> None:
+        batches.append(len(ended))
+        finish_all(self, ended)
+
+    class Together(Dying):
+        ready = property(lambda self: len(self._submitted))
+
+    monkeypatch.setattr(Store, "finish_all", counting)
+    evaluator = Together(recorded(problem), WorkerError("no worker"), 6)
+    evaluator.capacity = 4
+    result = run(
+        problem, store, evaluator, on_progress=lambda progress: told.append((progress.done, len(store.history())))
+    )
+    assert (batches, result.trials) == ([4, 2], 6)
+    assert [done for done, _ in told] == [1, 2, 3, 4, 5, 6]
+    assert all(stored >= done for done, stored in told)
+
+
 class Dying(ReplayEvaluator):
     """Has no worker any more at the fourth trial."""
 
@@ -347,3 +375,17 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     assert recall(problem, [refused] * 3) == ([] if again else [refused])
     assert recall(problem, [refused, real]) == ([] if again else [real])
     assert recall(problem, [real, real]) == [real]
+
+
+@pytest.mark.parametrize(
+    ("budget", "builders", "trial_s"),
+    [(Budget(trials=1), 1, math.inf), (Budget(seconds=40.0), None, 0.4), (Budget(seconds=1.0), None, 0.2)],
+)
+def test_a_short_search_starts_fewer_builders_and_samples_for_less(
+    problem: Problem, budget: Budget, builders: int | None, trial_s: float
+) -> None:
+    found = settings_of(Request(problem, budget=budget))
+    assert found.builders == builders
+    assert found.rules.trial_s == pytest.approx(trial_s)
+    asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
+    assert (settings_of(asked).builders, settings_of(asked).rules.trial_s) == (3, 0.1)

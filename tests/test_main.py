@@ -259,3 +259,11 @@ def test_without_any_device_the_only_stored_one_is_meant(
     assert f"-d {DEVICE.fingerprint}, -d {other.fingerprint}" in said
     _, said = run(capsys, "matmul", "--db", place, "-d", "nvidia", code=2)
     assert "2 stored devices answer 'nvidia'" in said
+
+
+def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
+    code = "import sys; from autotune import cli; cli.run(['search', '--help'])"
+    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"
+    loaded = python("-c", code).stdout.split()
+    assert "autotune.cli.search" in loaded
+    assert not {"scipy", "optuna", "autotune.cli.export", "autotune.reports.charts"} & set(loaded)

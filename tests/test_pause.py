@@ -50,9 +50,9 @@ def test_members_are_halted_from_the_first_holder_to_the_last() -> None:
     assert gone.said == []
 
 
-@pytest.fixture
-def forks(tmp_path: Path) -> Iterator[Forkserver]:
-    server = Forkserver(tmp_path, ["opencl"])
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forkserver]:
+    server = Forkserver(tmp_path_factory.mktemp("forks"), ["opencl"])
     yield server
     server.close()
 
@@ -63,28 +63,6 @@ def worker(tmp_path: Path, request: pytest.FixtureRequest) -> WorkerProcess:
     worker = WorkerProcess("builder", tmp_path, {}, start)
     assert worker.receive(60.0) is None  # it dies with its parent from here on
     return worker
-
-
-def test_what_is_forked_ends_with_the_prepared_process_and_the_next_is_of_another(
-    forks: Forkserver, tmp_path: Path
-) -> None:
-    first = WorkerProcess("builder", tmp_path, {}, forks.start)
-    assert first.receive(60.0) is None
-    assert forks._server._process is not None
-    forks._server._process.kill()
-    with pytest.raises(WorkerDied, match="SIGKILL"):
-        first.receive(60.0)
-    forks._server.lost.wait()
-    second = WorkerProcess("builder", tmp_path, {}, forks.start)
-    assert second.receive(60.0) is None
-    assert Path(f"/proc/{second.pid}/comm").read_text().startswith("autotune-build")
-    forks.close()
-    with pytest.raises(WorkerDied):
-        second.receive(60.0)
-    with pytest.raises(ProcessLookupError):
-        os.kill(second.pid, 0)
-    with pytest.raises(WorkerDied):
-        WorkerProcess("builder", tmp_path, {}, forks.start)
 
 
 def state(pid: int) -> str:
@@ -132,6 +110,33 @@ def test_a_worker_that_is_gone_can_be_halted(worker: WorkerProcess) -> None:
     pause.join(worker)
     with pause.held():
         pass
+
+
+def test_forks_end_with_the_prepared_process_and_the_next_is_of_another(forks: Forkserver, tmp_path: Path) -> None:
+    first = WorkerProcess("builder", tmp_path, {}, forks.start)
+    assert first.receive(60.0) is None
+    assert forks._server._process is not None
+    forks._server._process.kill()
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        first.receive(60.0)
+    forks._server.lost.wait()
+    second = WorkerProcess("builder", tmp_path, {}, forks.start)
+    assert second.receive(60.0) is None
+    assert Path(f"/proc/{second.pid}/comm").read_text().startswith("autotune-build")
+    forks.close()
+    with pytest.raises(WorkerDied):
+        second.receive(60.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(second.pid, 0)
+    with pytest.raises(WorkerDied):
+        WorkerProcess("builder", tmp_path, {}, forks.start)
+
+
+def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    server = Forkserver(tmp_path, ["nosuch"])
+    with pytest.raises(WorkerDied, match=r"it ended by itself.*no backend 'nosuch' is installed"):
+        WorkerProcess("builder", tmp_path, {}, server.start)
+    server.close()
 
 
 SEARCH = """

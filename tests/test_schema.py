@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from autotune.errors import StudyError
-from autotune.study import schema
+from autotune.study.validation import validate
 from tests.studies import table
 
 
 def test_a_good_table_passes() -> None:
-    assert schema.validate(table(), "x.toml").name == "saxpy"
+    assert validate(table(), "x.toml").name == "saxpy"
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_a_good_table_passes() -> None:
 )
 def test_each_error_names_its_place(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(StudyError, match=rf"^x\.toml: {message}"):
-        schema.validate(table(**changes), "x.toml")
+        validate(table(**changes), "x.toml")
 
 
 def test_all_errors_are_told_at_once() -> None:
     with pytest.raises(StudyError, match="and 1 more") as caught:
-        schema.validate(table(launch=[], sizes={"N": 0}), "x.toml")
+        validate(table(launch=[], sizes={"N": 0}), "x.toml")
     assert len(caught.value.detail.splitlines()) == 2

@@ -191,6 +191,19 @@ def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(stor
     assert [row.trial.configuration for row in store.history()] == [{"A": 2}]
 
 
+def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> None:
+    search = put(store, [])
+    first, second = store.begin_all(search, [{"A": 1}, {"A": 2}])
+    with pytest.raises(ValueError, match="trial 77 was not begun"):
+        store.finish_all([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
+    assert store.trials(KEY) == []
+    store.finish_all([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
+    assert [(trial.configuration["A"], trial.outcome) for trial in store.trials(KEY)] == [
+        (1, Outcome.CRASH), (2, Outcome.OK),
+    ]  # fmt: skip
+    assert store.counts() == {KEY.study: 2}
+
+
 def test_a_trial_is_finished_once(store: Store) -> None:
     search = put(store, [])
     number = store.begin(search, {"A": 1})

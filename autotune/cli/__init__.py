@@ -16,7 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from autotune import __version__
-from autotune.cli.output import report, say, write
+from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
+from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
 
 
@@ -30,7 +31,7 @@ class Commands(TyperGroup):
         except OutputError:  # for those who opened stdout: nothing more can be written there
             raise
         except AutotuneError as error:
-            report(error)
+            tell(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             say("interrupted")

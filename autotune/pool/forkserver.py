@@ -24,9 +24,13 @@ from select import select
 from typing import NoReturn
 
 from autotune.pool.worker import die_with, python_path
+from autotune.pool.worker import main as work
 
 _LONGEST = 2**16
 """Bytes of a message."""
+
+
+_LOG = "forkserver.log"
 
 
 class Forked:
@@ -85,7 +89,7 @@ class Forkserver:
         self._server = _Server(folder, backends)
 
     def start(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
-        """Start a worker with these descriptors and variables. Raises OSError where the server is lost or closed."""
+        """Start a worker with these descriptors and variables. Raises OSError as `WorkerProcess` takes it."""
         with self._lock:
             if self._server.lost.is_set() and not self._closed:
                 self._server.close()
@@ -112,14 +116,15 @@ class _Server(threading.Thread):
         self._born: SimpleQueue[Forked | None] = SimpleQueue()
         self._alive: dict[int, Forked] = {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._code = -int(signal.SIGKILL)
         self.start()
 
     def run(self) -> None:
         """Start the process and hear of its children until it is gone."""
         descriptor, ours = str(self._theirs.fileno()), str(os.getpid())
-        code = -signal.SIGKILL
+        code = self._code
         try:
-            with self._theirs, (self._folder / "forkserver.log").open("ab") as log:
+            with self._theirs, (self._folder / _LOG).open("ab") as log:
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours, *self._backends],
                     env={**os.environ, **python_path()},
@@ -131,7 +136,7 @@ class _Server(threading.Thread):
                 )
             with suppress(OSError):
                 self._listen()
-            code = self._process.wait()
+            code = self._code = self._process.wait()
         finally:
             self.lost.set()
             self._born.put(None)
@@ -139,11 +144,14 @@ class _Server(threading.Thread):
                 worker.note_end(code if code < 0 else -signal.SIGKILL)
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
-        """Ask for one worker. Raises OSError where the process is lost."""
-        socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
+        """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
         born = self._born.get()
         if born is None:
             self._born.put(None)
+            if self._code > 0:
+                raise ChildProcessError((self._folder / _LOG).read_text(errors="replace").strip().rpartition("\n")[2])
             raise ConnectionResetError
         return born
 
@@ -183,11 +191,10 @@ def main(descriptor: int, parent: int, backends: Sequence[str]) -> None:
     _be_named("forks")
     channel = socket.socket(fileno=descriptor)
     import gc
-    from importlib import import_module
 
+    from autotune.bench import serve  # noqa: F401  (for the forks)
     from autotune.devices import load_backend
 
-    import_module("autotune.bench.serve")
     for name in backends:
         load_backend(name)
     gc.freeze()  # no collection of a worker copies these pages
@@ -251,8 +258,6 @@ def _be_named(role: str) -> None:
 
 def _become_worker(role: str, environment: Mapping[str, str], connection: int, log: int, server: int) -> NoReturn:
     """Be what `python -m autotune.pool.worker` is."""
-    from autotune.pool.worker import main as work
-
     code = 1
     try:
         os.setsid()

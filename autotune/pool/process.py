@@ -74,7 +74,9 @@ class Process(Protocol):
 
 
 Start = Callable[[str, int, int, Mapping[str, str]], Process]
-"""Starts a worker of a role with a connection, a log (descriptors) and variables; OSError where it cannot."""
+"""Starts a worker of a role with a connection, a log (descriptors) and variables.
+
+Raises OSError where something ended what that takes; ChildProcessError, with its last words, where it ended itself."""
 
 
 def spawned(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
@@ -101,9 +103,10 @@ class WorkerProcess:
         with theirs, self._log.open("wb") as log:
             try:
                 self._process = (start or spawned)(role, theirs.fileno(), log.fileno(), environment)
-            except OSError:
+            except OSError as error:
                 self._connection.close()
-                raise WorkerDied("start", 0, signal.SIGKILL, "") from None
+                itself = isinstance(error, ChildProcessError)
+                raise WorkerDied("start", 0, 0 if itself else signal.SIGKILL, str(error) if itself else "") from None
         self.pid = self._process.pid
         self.phase = "start"
         self._place = 0

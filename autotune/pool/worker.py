@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,9 +25,7 @@ def die_with(parent: int) -> None:
 
 def python_path() -> dict[str, str]:
     """Return variables by which another process finds this package where it runs from a checkout, not installed."""
-    from pathlib import Path  # a worker needs none before it is tied
-
-    root = Path(__file__).resolve().parent.parent.parent
+    root = Path(__file__).parent.parent.parent
     if root.name in ("site-packages", "dist-packages"):
         return {}
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

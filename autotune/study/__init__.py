@@ -4,11 +4,14 @@ The names of library.py are there at once; the others are imported when first us
 the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
-    schema.py      what a file may say
+                   defaults.py: what its text offers and begins with
+    schema.py      what a file may say; validation.py: what is wrong with one; scope.py: names in expressions
     study.py       Study: its tables read and cross-checked; checks.py: what its author may not have meant
     access.py      what may be read for a study that others sent, and what was read
-    problem.py     Problem: a study at one size, on one device
-    arguments.py   the kinds of arguments, as a study declares them and as a plan holds them
+                   tables.py: its parameters, options, reference
+    problem.py     Problem: a study at one size, on one device; limits.py: what the device asks of it
+    arguments.py   the kinds of arguments, as a study declares them and as a plan holds them: argument.py, buffers.py,
+                   scalars.py
     types.py       their types; structs.py: C's layout
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     writing.py     a study as TOML; drafting/: one to start from
@@ -20,14 +23,16 @@ the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.study.library import (
-    StudyText,
+from autotune.study.defaults import (
     default_choices,
     default_configuration,
     default_size,
-    find_study,
     offered_choices,
     parameter_values,
+)
+from autotune.study.library import (
+    StudyText,
+    find_study,
     problem_key,
     read_by,
     read_study,
@@ -49,7 +54,8 @@ if TYPE_CHECKING:
     from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
-    from autotune.study.study import Parameter, Study
+    from autotune.study.study import Study
+    from autotune.study.tables import Parameter
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 
@@ -79,7 +85,8 @@ __getattr__ = lazily(
         "plan": "Check Launch Plan Tolerance",
         "problem": "GENERIC_DEVICE Problem made_of",
         "reference": "check_reference expected_data require_numbers",
-        "study": "Parameter Study",
+        "study": "Study",
+        "tables": "Parameter",
         "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
         "types": "numpy_type",
         "writing": "toml write_new",

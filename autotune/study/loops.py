@@ -9,7 +9,8 @@ from autotune.errors import StudyError
 from autotune.expression import Expression
 from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.plan import Launch, Loop
-from autotune.study.schema import LaunchTable, Scope
+from autotune.study.schema import LaunchTable
+from autotune.study.scope import Scope
 from autotune.text import did_you_mean
 
 Leaf = tuple[str, Launch, tuple[Loop, ...]]

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import DeviceError, SpaceError, StudyError, UsageError
+from autotune.errors import SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study.arguments import BRACES, Argument, Buffer, Image, Sampler, Scalar, filled
+from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
 from autotune.study.includes import check_options
 from autotune.study.library import problem_key
+from autotune.study.limits import limits_of, require_device
 from autotune.study.loops import leaves
 from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
 from autotune.study.sequence import Unrolled, exchanged
 from autotune.study.study import DEVICE_FACTS, Study
-from autotune.study.types import numpy_type
 from autotune.text import did_you_mean, require_known
 
 GENERIC_DEVICE = DeviceInfo(
@@ -67,7 +67,7 @@ class Problem:
                 offered = ", ".join(map(str, study.choices[name]))
                 raise UsageError(f"{name} cannot be {value!r:.40}", where="choices", hint=f"it can be {offered}")
         self.values = _fixed(study, fix or {})
-        self._require_device()
+        require_device(self)
         facts = _facts(self.device)
         stated = {name: value.evaluate(facts | self.choices) for name, value in study.device.items()}
         self.constants: dict[str, Any] = {**facts, **stated, **self.size, **self.choices}
@@ -90,7 +90,7 @@ class Problem:
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
         """The study's constraints and those that the device's limits add for each launch."""
-        limits = [limit for found in leaves(self.study.launches) for limit in self._limits(*found)]
+        limits = [limit for found in leaves(self.study.launches) for limit in limits_of(self, *found)]
         return (*self.study.constraints, *limits)
 
     @cached_property
@@ -198,40 +198,6 @@ class Problem:
             raise StudyError(f"gives the text {found!r}, not a number", where=f"{self.study.path}: {where}")
         return float(found)
 
-    def _require_device(self) -> None:
-        requires = self.study.requires
-        missing = [name for name in requires.extensions if name not in self.device.extensions]
-        if missing:
-            what = f"{self.device.name} lacks {', '.join(missing)}{did_you_mean(missing[0], self.device.extensions)}"
-            hint = "choose another device with --device (autotune devices lists them)"
-            raise DeviceError(what, where=f"study {self.study.name}", hint=hint)
-        images = [name for name, argument in self.study.arguments.items() if isinstance(argument, Image | Sampler)]
-        if images and not self.device.images:
-            what = f"{self.device.name} has no images: {', '.join(images)} cannot be made there"
-            raise DeviceError(what, where=f"study {self.study.name}")
-        self._require_precision()
-        if requires.vendor and self.on_device and requires.vendor != self.device.vendor_name:
-            raise DeviceError(
-                f"needs a device of {requires.vendor}, and {self.device.name} is of {self.device.vendor_name}",
-                where=f"study {self.study.name}",
-                hint="choose one with --device (autotune devices lists them)",
-            )
-
-    def _require_precision(self) -> None:
-        """Raise DeviceError where the device does not calculate in a type of the study's arguments or choices."""
-        if not self.on_device:
-            return
-        names = {**self.choices, **{name: values[0] for name, values in self.values.items()}}
-        types = [(_scalar(filled(each.type, names)), each) for each in self.study.arguments.values()]
-        named, stored = {str(value) for value in self.choices.values()}, {kind for kind, _ in types}
-        by_value = {kind for kind, argument in types if not isinstance(argument, Buffer)}
-        uses = {"cl_khr_fp64": named | stored, "cl_khr_fp16": named | by_value}
-        for extension, kind in (("cl_khr_fp64", "double"), ("cl_khr_fp16", "half")):
-            storage = kind == "half" and "vload_half" in self.study.source
-            if kind in uses[extension] and extension not in self.device.extensions and not storage:
-                what = f"{self.device.name} lacks {extension}, which {kind} needs"
-                raise DeviceError(what, where=f"study {self.study.name}", hint="choose another type or --device")
-
     def _valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
         for name in configuration:
@@ -246,49 +212,6 @@ class Problem:
             if not constraint.require.holds(names):
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
         return names
-
-    def _limits(self, number: str, launch: Launch, above: Sequence[Loop]) -> list[Constraint]:
-        """Work-group limits, divisibility, `__local` and `constant` arguments of one launch, as constraints."""
-        limits = []
-        which, steps = f"launch {number} ({launch.entry})", self.study.steps
-        if launch.local_size is not None:
-            product = " * ".join(f"({extent.text})" for extent in launch.local_size)
-            limits.append((f"{product} <= max_work_group_size", "the work-group fits the device"))
-            for axis, (whole, part) in enumerate(zip(launch.global_size, launch.local_size, strict=True)):
-                limit = self.device.max_work_item_sizes[axis]
-                limits.append((f"({part.text}) >= 1 and ({part.text}) <= {limit}", f"work-group extent {axis} fits"))
-                if not whole.names & steps:  # what differs from turn to turn shows at the launch
-                    limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
-        arguments = [self.study.arguments[name] for name in launch.arguments if name in self.study.arguments]
-        counted = [(argument.local_count, argument) for argument in arguments]
-        needed = [f"({count.text}) * {self._element_bytes(each)}" for count, each in counted if count is not None]
-        if needed:
-            limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
-        constant = [argument for argument in arguments if isinstance(argument, Buffer) and argument.constant]
-        needed = [
-            " * ".join(f"({extent.text})" for extent in buffer.allocate) + f" * {self._element_bytes(buffer)}"
-            for buffer in constant
-        ]
-        if needed:
-            limits.append((f"{' + '.join(needed)} <= constant_memory", "constant memory fits the device"))
-        whens = [when for when in (launch.when, *(loop.when for loop in above)) if not when.names & steps]
-        applies = " and ".join(f"({when.text})" for when in dict.fromkeys(whens)) or "1"
-        return [
-            Constraint(
-                Expression.parse(
-                    text if applies == "(1)" else f"(not ({applies})) or ({text})", where=f"launch.{number}"
-                ),
-                f"{which}: {reason}",
-            )
-            for text, reason in limits
-        ]
-
-    def _element_bytes(self, argument: Argument) -> int:
-        """Return the bytes of one element, the largest where a parameter enters the type."""
-        tuned = [name for name in BRACES.findall(argument.type) if name in self.values]
-        types = [filled(argument.type, self.constants | {name: v}) for name in tuned for v in self.values[name]]
-        sizes = [numpy_type(text) for text in types or [filled(argument.type, self.constants)]]
-        return max(dtype.itemsize * width for dtype, width in sizes)
 
     def _options(self, configuration: Configuration, names: Mapping[str, Any]) -> tuple[str, ...]:
         defined: dict[str, Any] = {**self.choices, **configuration}
@@ -366,11 +289,6 @@ def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[
         "bytes": problem.bytes(configuration),
         "work": {name: str(formula) for name, formula in work.items()},
     }
-
-
-def _scalar(text: str) -> str:
-    """Return the scalar type of a plain type's text, `half` of `half4`; others as they are."""
-    return text.rstrip("0123456789")
 
 
 def _generic(study: Study) -> DeviceInfo:

@@ -1,13 +1,8 @@
-"""What a study file may say: the pydantic models of its tables, and the names that its expressions may use.
-
-Meaning and cross-checks are study.py's.
-"""
+"""What a study file may say: the pydantic models of its tables. Meaning and cross-checks are study.py's."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -20,14 +15,10 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
-    ValidationError,
     model_validator,
 )
 
-from autotune.errors import StudyError
-from autotune.expression import Expression
 from autotune.identity import STUDY_NAME, name_fault, value_fault
-from autotune.text import did_you_mean, line
 
 
 def _checked(fault: Callable[[Any], str]) -> AfterValidator:
@@ -65,9 +56,6 @@ def _given(entry: Any, depth: int = 0) -> Any:
             raise ValueError(fault)
     return entry
 
-
-GAP = "TODO"
-"""What a draft has where its author is to write."""
 
 Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
 Sources = Annotated[
@@ -325,136 +313,3 @@ class StudyTable(Table):
     tolerance: ToleranceTable = ToleranceTable()
     work: WorkTable = WorkTable()
     timing: TimingTable = TimingTable()
-
-
-def validate(table: Mapping[str, Any], where: str) -> StudyTable:
-    """Return the validated table. Raises StudyError: the first error in one line, all of them as its detail."""
-    try:
-        return StudyTable.model_validate(table)
-    except ValidationError as error:
-        lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
-        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        detail = "\n".join(lines) if more else ""
-        raise StudyError(
-            lines[0] + more, where=where, hint="docs/studies-reference.md has every key", detail=detail
-        ) from error
-
-
-def _told(item: Any) -> str:
-    """One pydantic error as `table.key: what is wrong`."""
-    path = [part for part in item["loc"] if not _is_branch(part)]
-    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
-    if item["type"] == "extra_forbidden":
-        return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
-    if item["type"] == "missing":
-        return f"{place}: missing"
-    found, message = item["input"], item["msg"].removeprefix("Value error, ")
-    message = _PLAINLY.get(item["type"], message.replace(" after validation", ""))
-    message = f"{message[0].lower()}{message[1:]}"
-    if isinstance(found, Mapping):  # of a whole table: the message names the key
-        return f"{place}: {message}" if path else message
-    if item["type"] == "literal_error" and isinstance(found, str):
-        known = re.findall(r"'([^']*)'", item["ctx"]["expected"])
-        return f"{place}: {message}, got {found!r:.60}{did_you_mean(found, known)}"
-    return f"{place}: {message}, got {found!r:.60}" if path else message
-
-
-_PLAINLY = {
-    "list_type": 'needs a list, such as ["N"]',
-    "string_type": "needs text in quotes",
-    "int_type": "needs a whole number",
-    "bool_type": "needs true or false",
-    "dict_type": "needs a table",
-    "model_type": "needs a table",
-    "model_attributes_type": "needs a table",
-}
-"""What pydantic says in its own words, by its kinds of errors."""
-
-_BRANCHES = frozenset(
-    {"int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}
-)
-
-
-def _is_branch(part: str | int) -> bool:
-    """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
-    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
-
-
-def _keys_beside(path: list[str | int]) -> list[str]:
-    """Return the keys allowed where an unknown key stands, for a suggestion."""
-    tables: dict[str, type[Table]] = {
-        "parameters": ParameterTable, "constraints": ConstraintTable, "requires": RequiresTable,
-        "options": OptionTable, "arguments": ArgumentTable, "launch": LaunchTable, "reference": ReferenceTable,
-        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable, "sizes": SizeTable,
-        "data": DataTable, "fields": DataTable, "sampler": SamplerTable, "turn": LaunchTable, "file": FileTable,
-    }  # fmt: skip
-    around = [part for part in path[:-1] if isinstance(part, str) and part in tables]
-    table = tables[around[-1]] if around else StudyTable
-    return [field.alias or name for name, field in table.model_fields.items()]
-
-
-class Scope:
-    """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors.
-
-    `definitions` are the computed names, with the expressions that they stand for; those that name what may not stand
-    here may not either, and a name that is known already keeps its meaning.
-    """
-
-    def __init__(
-        self,
-        known: Iterable[str],
-        definitions: Mapping[str, Expression] | None = None,
-        structs: Mapping[str, str] | None = None,
-    ) -> None:
-        self.known = frozenset(known)
-        self.structs = structs or {}
-        """Names that may stand for a type: the text of each struct."""
-        self._all = definitions or {}
-        self.definitions = {
-            name: expression
-            for name, expression in self._all.items()
-            if name not in self.known and expression.names <= self.known
-        }
-
-    def with_names(self, names: Iterable[str]) -> Scope:
-        """Return a scope of more names."""
-        return Scope(self.known | set(names), self._all, self.structs)
-
-    def require(self, name: str, where: str) -> None:
-        """Raise StudyError for a name that may not stand here."""
-        if name not in self.known:
-            if name == GAP:
-                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
-            raise StudyError(
-                f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
-                f"{did_you_mean(name, sorted(self.known))}",
-                where=where,
-                hint="known here: " + ", ".join(sorted(self.known)),
-            )
-
-    def expression(self, text: str | int | float, where: str) -> Expression:
-        """Return an expression of known names only; computed ones are put in."""
-        expression = Expression.parse(text, where=where)
-        for name in sorted(expression.names - self.definitions.keys()):
-            self.require(name, where)
-        return expression.with_parts(self.definitions)
-
-    def expressions(self, texts: Iterable[str | int | float], where: str) -> tuple[Expression, ...]:
-        """Return several."""
-        return tuple(self.expression(text, where) for text in texts)
-
-
-def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) -> dict[str, Expression]:
-    """Return the expressions of `[defines]`, each with those in it that it names. Raises StudyError for a circle."""
-    own = {name: Expression.parse(text, where=f"defines.{name}") for name, text in texts.items()}
-    apart = frozenset(known)
-    needs = {name: (expression.names & own.keys()) - apart for name, expression in own.items()}
-    try:
-        order = list(TopologicalSorter(needs).static_order())
-    except CycleError as error:
-        circle = " <- ".join(error.args[1])
-        raise StudyError(f"is computed from itself: {circle}", where=f"defines.{error.args[1][0]}") from None
-    found: dict[str, Expression] = {}
-    for name in order:
-        found[name] = own[name].with_parts({other: found[other] for other in needs[name]})
-    return found

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autotune.errors import StudyError, UsageError
-from autotune.expression import FUNCTIONS, Expression
-from autotune.model import Value
+from autotune.expression import FUNCTIONS
 from autotune.space import Constraint
 from autotune.study import library, schema
-from autotune.study.arguments import BRACES, KINDS, Argument, Buffer, Data, Scalar, buffers_of
+from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar, buffers_of
 from autotune.study.arrays import names_of
+from autotune.study.defaults import default_size
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
-from autotune.study.plan import Launch, Loop
-from autotune.study.schema import Scope
+from autotune.study.plan import Launch
+from autotune.study.scope import Scope, definitions
 from autotune.study.structs import struct_texts
+from autotune.study.tables import (
+    Reference,
+    ReferenceFunction,
+    option,
+    parameter,
+    reference_configuration,
+)
 from autotune.study.types import SCALAR_TYPES
+from autotune.study.validation import validate
 from autotune.study.writing import toml, write_new
 from autotune.text import did_you_mean
 
@@ -36,49 +42,6 @@ DEVICE_FACTS = (
 )  # fmt: skip
 """Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
 bytes, work-items (0 where the driver does not tell)."""
-
-ReferenceFunction = Callable[..., Mapping[str, Any]]
-"""Called with every input array, scalar and size by name; returns the expected array of each output."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A tunable `#define`: a finite, ordered tuple of values."""
-
-    name: str
-    values: tuple[Value, ...]
-    default: Value
-    about: str = ""
-
-
-@dataclass(frozen=True)
-class Option:
-    """A build option; `{NAME}` in the flag stands for a value."""
-
-    flag: str
-    when: Expression
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Where expected outputs come from: exactly one of the five is set.
-
-    `numpy` maps an output, or a check, to a NumPy expression; `files` to a file; `source` with `launches` is another
-    kernel; `configuration` is one of the kernel's own, of all its parameters; `function` is Python, either given
-    directly or named as `file.py:name`, which is loaded only when the user allows it.
-    """
-
-    numpy: Mapping[str, str | Mapping[str, str]] | None = None
-    source: str | None = None
-    launches: tuple[Launch | Loop, ...] = ()
-    function: ReferenceFunction | tuple[Path, str] | None = None
-    files: Mapping[str, Data] | None = None
-    configuration: Mapping[str, Value] | None = None
-
-    @property
-    def on_device(self) -> bool:
-        """Whether a kernel gives it."""
-        return self.source is not None or self.configuration is not None
 
 
 class Study:
@@ -214,20 +177,20 @@ class Study:
         return [name for name in self.parameters if name not in words]
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
-        table = schema.validate(text.table, str(text.file))
+        table = validate(text.table, str(text.file))
         self.text, self.path = text, str(text.file)
         # The compiler's messages then name the author's file, as they do for its includes.
         self.source = f'#line 1 "{text.kernel_path.name}"\n{text.source}'
         self.name = table.name
         self.about = table.about
-        self.sizes = library.default_size(text)
+        self.sizes = default_size(text)
         self.fixed = {name: entry.file for name, entry in table.sizes.items() if not isinstance(entry, int)}
         self.size_lists = {name: [dict(size) for size in sizes] for name, sizes in table.size_lists.items()}
         self.choices = {name: tuple(values) for name, values in table.choices.items()}
         self.requires = table.requires
         self.timing = table.timing
         try:
-            self.parameters = {name: _parameter(name, entry) for name, entry in table.parameters.items()}
+            self.parameters = {name: parameter(name, entry) for name, entry in table.parameters.items()}
             self._check_names()
             self._build_rules(table, function)
             self._check_outputs()
@@ -236,7 +199,7 @@ class Study:
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
         names = {*self.sizes, *self.choices, *DEVICE_FACTS}
-        defined = schema.definitions(table.defines, names | set(self.parameters))
+        defined = definitions(table.defines, names | set(self.parameters))
         structs = struct_texts(table.structs, self.choices)
         given, tuned = Scope(names, defined, structs), Scope(names | set(self.parameters), defined, structs)
         facts = Scope({*DEVICE_FACTS, *self.choices})
@@ -249,7 +212,7 @@ class Study:
             for n, entry in enumerate(table.constraints, 1)
         )
         self.defines = {name: tuned.expression(text, f"defines.{name}") for name, text in table.defines.items()}
-        self.options = tuple(_option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
+        self.options = tuple(option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
         self.arguments: dict[str, Argument] = {}
         self.checks = dict(table.check)
         checked = self._names_checked()
@@ -289,7 +252,7 @@ class Study:
             stated = {name: {"file": entry} if isinstance(entry, str) else dict(entry) for name, entry in entries}
             return Reference(files={name: Data(**entry) for name, entry in stated.items()})
         if table.configuration is not None:
-            return Reference(configuration=_configuration(table.configuration, self.parameters))
+            return Reference(configuration=reference_configuration(table.configuration, self.parameters))
         _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
@@ -360,36 +323,3 @@ def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 def words_of(source: str, text: StudyText, *tables: str) -> set[str]:
     """Return the words of a source and of tables of a study."""
     return set(re.findall(r"\w+", source + repr([text.table.get(name) for name in tables])))
-
-
-def _parameter(name: str, table: schema.ParameterTable) -> Parameter:
-    values = tuple(table.values)
-    twice = [text for text, count in Counter(map(str, values)).items() if count > 1]
-    if twice or len(set(values)) != len(values):
-        raise StudyError(f"has a value twice: {', '.join(twice)}", where=f"parameters.{name}.values")
-    default = table.default if table.default is not None else values[0]
-    if default not in values:
-        hint = "they are " + ", ".join(map(str, values))
-        raise StudyError(f"{default!r} is none of the values", where=f"parameters.{name}.default", hint=hint)
-    return Parameter(name, values, default, table.about)
-
-
-def _configuration(values: Mapping[str, Value], parameters: Mapping[str, Parameter]) -> dict[str, Value]:
-    """Return the configuration that a reference names. Raises StudyError where it is none."""
-    where = "reference.configuration"
-    for name, value in values.items():
-        if name not in parameters:
-            raise StudyError(f"no parameter named {name!r}{did_you_mean(name, parameters)}", where=where)
-        if value not in parameters[name].values:
-            hint = "it can be " + ", ".join(map(str, parameters[name].values))
-            raise StudyError(f"{name} cannot be {value!r}", where=where, hint=hint)
-    if lacks := [name for name in parameters if name not in values]:
-        hint = f"add {lacks[0]} = {parameters[lacks[0]].default!r}".replace("'", '"')
-        raise StudyError(f"lacks {', '.join(lacks)}: it gives every parameter", where=where, hint=hint)
-    return {name: values[name] for name in parameters}
-
-
-def _option(table: schema.OptionTable, where: str, scope: Scope) -> Option:
-    for name in BRACES.findall(table.flag):
-        scope.require(name, f"{where}.flag")
-    return Option(table.flag, scope.expression(table.when, f"{where}.when"))

@@ -106,19 +106,25 @@ class Place:
         self.machines.wait_for(lambda: self.count() >= beyond + more and self.running(), search)
         return self.count()
 
-    def settle(self, search: subprocess.Popen[str]) -> tuple[int, int, int]:
-        """Let the search end; return trials, those lost and those recorded twice. Asserts that its pick is right."""
+    def settle(self, search: subprocess.Popen[str], again: bool = True) -> tuple[int, int, int]:
+        """Let the search end; return trials, those lost and those recorded twice. Asserts that its pick is right.
+
+        A configuration whose process was killed twice in a row counts as a crash, until the search is typed again.
+        """
         output, errors = search.communicate(timeout=600)
         assert search.returncode == 0, errors
         assert "Traceback" not in errors, errors
         named = "best        " + " ".join(f"{name}={value}" for name, value in BEST.items())
         assert named in output, output
         ended = self.ask("SELECT configuration_hash, outcome FROM trials WHERE outcome NOT IN ('pending', 'lost')")
-        twice = len(ended) - len({name for name, _ in ended})
+        passed = [name for name, outcome in ended if outcome in ("ok", "stopped")]
+        failed = {(name, outcome) for name, outcome in ended if name not in passed}
+        if again and failed and {outcome for _, outcome in failed} == {"crash"}:
+            return self.settle(self.search(_SPACE[0] * _SPACE[1]), again=False)
+        twice = len(passed) - len(set(passed))
         left = int(self.ask("SELECT count(*) FROM trials WHERE outcome = 'pending'")[0][0])
-        assert (twice, left) == (0, 0), (twice, left)
-        assert {outcome for _, outcome in ended} <= {"ok", "stopped"}, ended
-        return len(ended), left, twice
+        assert (twice, left, failed) == (0, 0, set()), (twice, left, failed)
+        return len(passed), left, twice
 
 
 @contextmanager

@@ -6,7 +6,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     scanning.py    kernels, macros and structs of a text, where no compiler tells
     syntax.py      C as far as index arithmetic goes
     terms.py       sums of products of names
-    reading.py     a kernel's statements: which places of which argument, and what bounds the variables
+    statements.py  a walk through a kernel, with values.py for its expressions, to what reading.py holds: which
+                   places of which argument, and what bounds the variables
     shapes.py      extents and launches from that
     proposal.py    what is proposed of each argument, parameter and launch
     writer.py      the text of the study

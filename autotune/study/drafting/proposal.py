@@ -10,9 +10,10 @@ from functools import cached_property
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.reading import Reading, functions_of, read
+from autotune.study.drafting.reading import Reading, functions_of
 from autotune.study.drafting.scanning import KERNEL, struct_bodies
 from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead, preprocessed
 from autotune.study.includes import without_comments
 from autotune.study.study import DEVICE_FACTS

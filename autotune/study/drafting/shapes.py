@@ -243,7 +243,7 @@ class Shapes:
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
         if plainly and (written or min(number for *_, number in alike) < 0):
             beyond = 0
-        return [kind + beyond, *inner]
+        return [kind + beyond, *map(self._named, inner)]
 
     def _strided(self, index: Sum) -> bool:
         return any("gsz#" in name for name in index.names)

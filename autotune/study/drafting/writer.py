@@ -11,7 +11,7 @@ from autotune.errors import StudyError
 from autotune.study.drafting.proposal import Proposal, Sketch, is_plain, proposed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.terms import Sum
-from autotune.study.schema import GAP
+from autotune.study.scope import GAP
 from autotune.study.types import scalar_type
 
 _GUESS = "guess"
@@ -53,6 +53,9 @@ class _Writer:
         for one in proposal.arguments.values():
             if (shape := self._shape_read(one)) is not None:
                 self._shapes[one.name] = shape
+        for name in proposal.arguments:  # what is indexed by contents is as long as the launch
+            if name not in self._shapes and (extent := self._indexed(name)) is not None:
+                self._shapes[name] = [extent]
         self._items = {entry: self._global(entry) for entry in proposal.launched}
         self._sizes = self._named_sizes()
 
@@ -60,9 +63,11 @@ class _Writer:
         """Return the whole text."""
         sketch, of = self._sketch, self._of
         told = "read from the text, no compiler was asked: a guess" if sketch.guessed else "as the compiler tells them"
-        self._add(f"# A study to start from; its arguments are {told}. A line with {GAP} has to be written, one with")
-        self._add(f'# "{_GUESS}" wants a look; shapes and launches are read from the indices of the kernel. Then:')
-        self._add("# autotune check ./FILE.toml, autotune search ./FILE.toml. docs/studies.md has every key.")
+        self._add(f"# A study to start from; its arguments are {told}. A line with {GAP}")
+        self._add(
+            f'# has to be written, one with "{_GUESS}" wants a look; shapes and launches are read from the indices.'
+        )
+        self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml. docs/studies.md has every key.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
         self._size_tables()
         self._parameter_tables()
@@ -220,8 +225,6 @@ class _Writer:
         if kind != one.type_name.removesuffix("*") and is_plain(kind):  # of a typedef: count its components
             kind = scalar_type(kind)[1]
         access, shape = self._access(one), self._shapes.get(one.name)
-        if shape is None and any(shapes.indexed(one.name) for shapes in self._of.shapes.values()):
-            shape = self._shape_of_indexed()
         whole = _is_whole(kind)
         if access in ("out", "inout"):
             self._outputs.append(one)
@@ -235,25 +238,24 @@ class _Writer:
         else:
             self._add(line)
 
-    def _shape_of_indexed(self) -> list[Sum] | None:
-        axes = [shapes.axes[0] for shapes in self._of.shapes.values() if 0 in shapes.axes]
-        return axes[:1] or None
+    def _indexed(self, name: str) -> Sum | None:
+        """The length of a buffer whose places are contents of another: as many as the first axis counts."""
+        for shapes in self._of.shapes.values():
+            if shapes.indexed(name) and 0 in shapes.axes:
+                return shapes.axes[0] + (name in shapes.offsets)
+        return None
 
     def _data(self, one: KernelArgument, kind: str) -> tuple[str, str]:
         """Return the key for an input's data, and what is said of it; empty: drawn as all are."""
         if not _is_whole(kind):
             return "", ""
-        shapes = dict(self._shapes)
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.offsets and one.name in self._shapes:
                 rows = self._shapes[one.name][0] - 1
                 steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
                 real = 'rows of equal length; of a real matrix { file = "FILE.mtx", part = "indptr" }'
                 return f', data = {{ numpy = "{steps}" }}', real
-            for name in self._of.arguments:
-                if name not in shapes and each.indexed(name) and (extents := self._shape_of_indexed()):
-                    shapes[name] = extents
-            places = each.places_in(one.name, shapes)
+            places = each.places_in(one.name, self._shapes)
             if places is not None and not _words(str(places)) & {*self._of.parameters, *self._of.extra}:
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{places - 1}" if largest is None else f"min({places - 1}, {largest})"

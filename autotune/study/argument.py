@@ -1,0 +1,178 @@
+"""What every kind of argument is, with what its expressions and types are read by.
+
+Workers load this file: frozen plain data, no OpenCL, no pydantic.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
+
+from autotune.errors import StudyError
+from autotune.study.types import numpy_type
+
+if TYPE_CHECKING:
+    from autotune.devices import Session
+    from autotune.study.schema import ArgumentTable
+    from autotune.study.scope import Scope
+
+Extent = Any
+"""An Expression in a study, a number in a plan."""
+
+BRACES = re.compile(r"\{(\w+)\}")
+"""A name whose value is put into a type or a flag."""
+
+
+class Data(NamedTuple):
+    """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
+
+    `low`, `high` and `value` are expressions in a study where they are no plain numbers. `numpy` is the expression that
+    the contents are made by, of which those above are a part under the argument's own name.
+    """
+
+    distribution: str = "uniform"
+    low: Extent = -1.0
+    high: Extent = 1.0
+    value: Extent = 0
+    seed: int = 1
+    file: str | None = None
+    part: str | None = None
+    type: str | None = None
+    numpy: str | None = None
+    python: str | None = None
+    given: str | None = None
+    fields: tuple[tuple[str, Data], ...] = ()
+    """What the members of a struct are drawn from, where they have a distribution of their own."""
+
+    @classmethod
+    def declare(cls, table: Mapping[str, Any], where: str, given: Scope) -> Data:
+        """Return what a table of a study says, its bounds read. Raises StudyError."""
+        stated = {name: value for name, value in table.items() if name != "fields"}
+        for key in ("low", "high", "value"):
+            if isinstance(bound := stated.get(key), str):
+                stated[key] = given.expression(bound, f"{where}.{key}")
+        inner = (table.get("fields") or {}).items()
+        members = ((name, cls.declare(dict(entry), f"{where}.fields.{name}", given)) for name, entry in inner)
+        return cls(**stated, fields=tuple(members))
+
+    def concrete(self, names: Mapping[str, Any], where: str) -> Data:
+        """Return it with numbers for bounds. Raises StudyError where one gives text."""
+        found: dict[str, Any] = {}
+        for key in ("low", "high", "value"):
+            bound = getattr(self, key)
+            if not isinstance(bound, int | float):
+                found[key] = bound.evaluate(names)
+                if isinstance(found[key], str):
+                    raise StudyError(f"gives the text {found[key]!r}, not a number", where=f"{where}.{key}")
+        if self.fields:
+            members = ((name, inner.concrete(names, f"{where}.fields.{name}")) for name, inner in self.fields)
+            found["fields"] = tuple(members)
+        return self._replace(**found) if found else self
+
+
+@dataclass(frozen=True, slots=True)
+class Argument(ABC):
+    """What every kind has: a name, and OpenCL's type, in a study with `{CHOICE}` in it."""
+
+    name: str
+    type: str
+
+    key: ClassVar[str]
+    """The key of its table that only this kind has."""
+    kind: ClassVar[str]
+    """What messages call it."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether input data is drawn for it."""
+        return False
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is an output, which is compared."""
+        return False
+
+    @property
+    def local_count(self) -> Extent | None:
+        """Elements of `__local` memory; None where it takes none."""
+        return None
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of `__local` memory that it takes in a plan."""
+        return 0 if self.local_count is None else self.nbytes
+
+    @property
+    def effect(self) -> str:
+        """What the author may not have meant, if anything."""
+        return ""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in a plan, padding included."""
+        dtype, width = numpy_type(self.type)
+        return math.prod(self._extents) * width * dtype.itemsize
+
+    @property
+    @abstractmethod
+    def _extents(self) -> tuple[Extent, ...]:
+        """Elements along each dimension of what the kernel sees."""
+
+    @classmethod
+    def declare(cls, name: str, table: ArgumentTable, given: Scope, tuned: Scope) -> Self:
+        """Return what a table of a study says; parameters stand in `tuned` only. Raises StudyError.
+
+        As it stands for kinds of one field more, which the key gives.
+        """
+        where, make = f"arguments.{name}", cast("Callable[..., Self]", cls)
+        kind = declared_type(table.type, where, tuned, tuned)
+        return make(name, kind, tuned.expression(getattr(table, cls.key), f"{where}.{cls.key}"))
+
+    @abstractmethod
+    def concrete(self, names: Mapping[str, Any], *, padded: bool = True) -> Self:
+        """Return what a plan holds where the names have these values; unpadded: as its data is. Raises StudyError."""
+
+    @abstractmethod
+    def create(self, session: Session) -> Any:
+        """Return it as `Session.set_arguments` takes it, in memory of its own where it takes any."""
+
+
+def extents(expressions: Iterable[Extent], names: Mapping[str, Any], where: str, *, least: int = 1) -> tuple[int, ...]:
+    """Return the whole numbers that expressions of a study give. Raises StudyError below the least, and for others."""
+    found = []
+    for expression in expressions:
+        value = expression.evaluate(names)
+        if isinstance(value, str) or int(value) != value or value < least:
+            raise StudyError(f"{expression.text} gives {value}, not a whole number of at least {least}", where=where)
+        found.append(int(value))
+    return tuple(found)
+
+
+def filled(text: str, names: Mapping[str, Any]) -> str:
+    """Return a type or a flag with values for the names in braces."""
+    return BRACES.sub(lambda match: str(names[match[1]]), text) if "{" in text else text
+
+
+def concrete_type(text: str, names: Mapping[str, Any]) -> str:
+    """Return a type with the values in it. Raises StudyError where OpenCL has none of that name."""
+    found = filled(text, names)
+    numpy_type(found)
+    return found
+
+
+def declared_type(text: str, where: str, shaped: Scope, tuned: Scope) -> str:
+    """Return a type with the names in braces, also one that a name stands for. Raises StudyError."""
+    text = tuned.structs.get(text.removeprefix("struct ").strip(), text)
+    text = text if "{" in text or text not in tuned.known else f"{{{text}}}"
+    for name in BRACES.findall(text):
+        shaped.require(name, f"{where}.type")
+    if not BRACES.search(text):
+        try:
+            numpy_type(text)
+        except StudyError as error:
+            raise error.at(f"{where}.type") from None
+    return text

@@ -1,0 +1,143 @@
+"""A walk through a kernel's statements, once, in order, as if every branch were taken.
+
+A function that is called is walked through with what it is given. Nothing here is proof: shapes.py makes proposals of
+it, which say that they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from autotune.study.drafting.reading import Function, Pointer, Reading
+from autotune.study.drafting.syntax import QUALIFIERS, closing, is_type, split
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.values import MOST_STEPS, Values
+
+_FARTHEST = 4000
+"""Tokens of a block that are looked through for changes of a variable."""
+
+_MODIFIED = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+
+
+def read(functions: Mapping[str, Function], entry: str, pointers: Collection[str], known: Collection[str]) -> Reading:
+    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: names that stay as they are."""
+    walk = _Walk(functions, known)
+    function = functions[entry]
+    given: dict[str, Any] = {name: Pointer(name, Sum()) for name in function.takes if name in pointers}
+    walk.function(function, given)
+    return walk.found
+
+
+class _Walk(Values):
+    """Statements."""
+
+    def function(self, function: Function, given: Mapping[str, Any]) -> Any:
+        """Walk through a body; return what it returns, if that is one value."""
+        before = self._scopes, self._rest, self._returned
+        self._scopes, self._returned = [dict(given)], []
+        self._block(function.body)
+        returned = self._returned
+        self._scopes, self._rest, self._returned = before
+        return returned[0] if len(returned) == 1 else None
+
+    def _block(self, tokens: Sequence[str]) -> None:
+        at = 0
+        while at < len(tokens) and self._steps < MOST_STEPS:
+            at = self._statement(tokens, at)
+
+    def _statement(self, tokens: Sequence[str], at: int) -> int:
+        """Walk through one statement and return the place behind it."""
+        self._steps += 1
+        if at >= len(tokens):
+            return at
+        token = tokens[at]
+        if token == "{":
+            end = closing(tokens, at)
+            self._scopes.append({})
+            self._block(tokens[at + 1 : end])
+            self._scopes.pop()
+            return end + 1
+        if token in ("for", "if", "while", "switch", "_Pragma") and tokens[at + 1 : at + 2] == ["("]:
+            end = closing(tokens, at + 1)
+            inside = tokens[at + 2 : end]
+            if token == "for":
+                return self._loop(inside, tokens, end + 1)
+            if token != "_Pragma":
+                self._value(inside, bound=token == "while")
+            return end + 1  # what follows is a statement like any other
+        if token in ("else", "do"):
+            return at + 1
+        if token in ("case", "default"):
+            return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
+        end = at
+        while end < len(tokens) and tokens[end] != ";":
+            end = closing(tokens, end) + 1 if tokens[end] in "([{" else end + 1
+        self._rest = tokens[at : at + _FARTHEST]
+        if token == "return":
+            self._returned.append(self._value(tokens[at + 1 : end]))
+        else:
+            self._simple(tokens[at:end])
+        return end + 1
+
+    def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
+        self._scopes.append({})
+        self._rest = [*inside, *tokens[at : at + _FARTHEST]]
+        parts = [*split(inside, ";"), [], [], []][:3]
+        self._simple(parts[0])
+        self._value(parts[1], bound=True)
+        for step in split(parts[2]):
+            self._value(step)
+        at = self._statement(tokens, at)
+        self._scopes.pop()
+        return at
+
+    def _simple(self, tokens: Sequence[str]) -> None:
+        words = list(tokens)
+        while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
+            words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
+        named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
+        if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
+            for part in split(words[1:]):
+                self._declared([word for word in part if word not in QUALIFIERS])
+            return
+        for part in split(words):
+            self._value(part)
+
+    def _names_type(self, word: str, words: Sequence[str]) -> bool:
+        return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
+
+    def _declared(self, words: list[str]) -> None:
+        while words[:1] == ["*"]:
+            words = words[1:]
+        if not words:
+            return
+        name, rest = words[0], words[1:]
+        while rest[:1] == ["["]:
+            rest = rest[closing(rest, 0) + 1 :]
+        value = self._value(rest[1:]) if rest[:1] == ["="] and rest[1:2] != ["{"] else None
+        stated, changed = rest[:1] == ["="], _changes(name, self._rest)
+        if not stated and changed == 1:
+            self._scopes[-1][name] = None  # its one assignment is to come
+            return
+        if isinstance(value, Pointer) and changed:
+            value = Pointer(value.name, value.offset + self._fresh(name))
+        elif changed and (value is None or isinstance(value, Sum)):
+            value = self._begun(name, Sum() if value is None else value)
+        self._scopes[-1][name] = value
+
+
+def _changes(name: str, tokens: Sequence[str]) -> int:
+    """Return how often a name is assigned or changed after its declaration: two for what others may change."""
+    found = 0
+    for place, token in enumerate(tokens):
+        if token != name:
+            continue
+        before, after = tokens[place - 1] if place else "", tokens[place + 1] if place + 1 < len(tokens) else ""
+        declared = before in ("*", ",") or (before[:1].isalpha() and before not in ("else", "do", "return"))
+        if before == "&" and place > 1 and tokens[place - 2] in ("(", ","):
+            found += 2
+        elif before in ("++", "--") or after in ("++", "--", *_MODIFIED):
+            found += not (after == "=" and declared)
+    return found

@@ -1,0 +1,285 @@
+"""What C's expressions are worth as sums, and what of a kernel's arguments they read, write and compare on the way."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
+from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
+from autotune.study.drafting.terms import Sum, quotient, remainder
+
+IDS = {
+    "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
+    "get_local_size": "lsz", "get_num_groups": "ngr",
+}  # fmt: skip
+_EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
+_ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
+_METHODS = {
+    "vector": "vector", "unary": "unary", "cond": "cond", "member": "member", "index": "index", "assign": "assign",
+    "call": "call",
+}  # fmt: skip
+MOST_STEPS = 20_000
+_DEEPEST = 5
+
+
+class Values(ABC):
+    """Expressions within the scopes of a walk through statements."""
+
+    def __init__(self, functions: Mapping[str, Function], known: Collection[str]) -> None:
+        self.found = Reading()
+        self._functions, self._known = functions, known
+        self._scopes: list[dict[str, Any]] = [{}]
+        self._rest: Sequence[str] = ()  # of the block, from the statement on
+        self._minima: dict[str, list[Sum]] = {}
+        self._returned: list[Any] = []
+        self._count = self._steps = self._depth = 0
+
+    @abstractmethod
+    def function(self, function: Function, given: Mapping[str, Any]) -> Any:
+        """Walk through a body; return what it returns, if that is one value."""
+
+    def _value(self, tokens: Sequence[str], *, bound: bool = False) -> Any:
+        """Walk through an expression; return its value, None where that is no sum. `bound`: of a loop."""
+        if not tokens:
+            return None
+        try:
+            return self._of(expression(tokens), bound)
+        except (NotRead, RecursionError):
+            return None
+
+    def _fresh(self, name: str) -> Sum:
+        self._count += 1
+        return Sum.of(f"{name}#{self._count}")
+
+    def _begun(self, name: str, value: Sum) -> Sum:
+        """A variable that begins with a value and changes."""
+        atom = self._fresh(name)
+        self.found.loops[next(iter(atom.names))] = (value, None)
+        return atom
+
+    def _lookup(self, name: str) -> Any:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return Sum.of(name) if name in self._known else None
+
+    def _of(self, tree: Tree, bound: bool = False) -> Any:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise NotRead
+        operator, parts = tree[0], tree[1:]
+        if operator == "name":
+            return self._lookup(str(parts[0]))
+        if operator == "number":
+            number = whole(str(parts[0]))
+            return None if number is None else Sum.of(number)
+        return getattr(self, f"_of_{_METHODS.get(operator, 'binary')}")(operator, parts, bound)
+
+    def _of_vector(self, _: str, parts: Any, bound: bool) -> Any:
+        return tuple(self._of(part) for part in parts)
+
+    def _of_unary(self, _: str, parts: Any, bound: bool) -> Any:
+        sign, inner = parts
+        if sign in ("++", "--"):
+            self._stepped(inner, Sum.of(1) if sign == "++" else None)
+            return self._of(inner)
+        value = self._of(inner, bound)
+        if sign == "*" and isinstance(value, Pointer):
+            return self._at(value, Sum())
+        if sign == "&":
+            return self._place(inner)
+        return -value if sign == "-" and isinstance(value, Sum) else value if sign == "+" else None
+
+    def _of_cond(self, _: str, parts: Any, bound: bool) -> Any:
+        self._of(parts[0])
+        first, second = self._of(parts[1]), self._of(parts[2])
+        known = folded(parts[0]) if "name" not in repr(parts[0]) else None
+        return first if first == second or known else second if known == 0 else None
+
+    def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
+        value = self._of(parts[0])
+        if isinstance(value, Pointer):
+            return self._at(value, Sum())
+        place = "xyzw".find(str(parts[1]))
+        return value[place] if type(value) is tuple and 0 <= place < len(value) else None
+
+    def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
+        base, index = self._of(parts[0]), self._of(parts[1])
+        if isinstance(base, Pointer):
+            return self._at(base, index)
+        return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
+
+    def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
+        place = base.offset + (index if isinstance(index, Sum) else self._fresh("any"))
+        self.found.mentions.append(Mention(base.name, (place,), kind))
+        content = self._fresh(f"{base.name}@")
+        self.found.contents[next(iter(content.names))] = (base.name, place)
+        return content
+
+    def _of_assign(self, _: str, parts: Any, bound: bool) -> Any:
+        sign, left, right = parts
+        value = self._of(right)
+        root = left
+        while root[0] in ("index", "member") or (root[0] == "unary" and root[1] in ("*", "&")):
+            root = root[2] if root[0] == "unary" else root[1]
+        if root is not left:
+            before = len(self.found.mentions)
+            self._of(left)
+            made = self.found.mentions[before:]
+            if made and isinstance(self._of_root(root), Pointer):
+                self.found.mentions[before + len(made) - 1] = made[-1]._replace(kind="write" if sign == "=" else "both")
+            elif root[0] == "name" and sign == "=":  # a local array of numbers that are all alike
+                self._set(str(root[1]), value)
+            return value
+        if left[0] == "name":
+            if sign == "=":
+                self._set(str(left[1]), value)
+            else:
+                self._stepped(left, value if sign == "+=" and isinstance(value, Sum) else None)
+        return value
+
+    def _of_root(self, root: Tree) -> Any:
+        return self._lookup(str(root[1])) if root[0] == "name" else self._of(root)
+
+    def _set(self, name: str, value: Any) -> None:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                if scope[name] is None:
+                    scope[name] = value
+                elif isinstance(value, Sum):  # from here on it is another variable
+                    scope[name] = self._begun(name, value)
+                return
+
+    def _stepped(self, tree: Tree, step: Sum | None) -> None:
+        value = self._lookup(str(tree[1])) if tree[0] == "name" else None
+        for name in value.names if isinstance(value, Sum) else ():
+            if name in self.found.loops and step is not None:
+                self.found.loops[name] = (self.found.loops[name][0], step)
+
+    def _place(self, tree: Tree) -> Any:
+        """What the address of something points to."""
+        if tree[0] == "index" and isinstance(base := self._of(tree[1]), Pointer):
+            index = self._of(tree[2])
+            return Pointer(base.name, base.offset + (index if isinstance(index, Sum) else self._fresh("any")))
+        return None
+
+    def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
+        left, right = self._of(parts[0], bound), self._of(parts[1], bound)
+        if isinstance(left, Pointer) and operator in "+-" and isinstance(right, Sum):
+            return Pointer(left.name, left.offset + (right if operator == "+" else -right))
+        if not isinstance(left, Sum) or not isinstance(right, Sum):
+            one = left if isinstance(left, Sum) else right
+            return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
+        if operator in ("<", "<=", ">", ">="):
+            self._compared(operator, left, right, bound)
+            return None
+        if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
+            power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
+            if operator in ("/", "%"):
+                found = quotient(left, right) if operator == "/" else remainder(left, right)
+                if operator == "%" and not found.known:
+                    self.found.guards.append((found, right))
+                return found
+            if operator == "&":
+                masked = self._fresh("masked")
+                self.found.guards.append((masked, right + 1))
+                return masked
+            if power is not None:
+                return quotient(left, power) if operator == ">>" else left * power
+        made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
+        return self._unread(left, right) if made is None else made(right)
+
+    def _unread(self, *parts: Sum) -> Sum:
+        """A variable of which no more is known than whose work it is."""
+        ids = sorted({name for part in parts for name in re.findall(r"(?:gid|wid)#[012]", str(part))})
+        return self._fresh(f"({' '.join(ids)})")
+
+    def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
+        """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
+        passing, turned = left - right, right - left
+        pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
+        forms = pairs.get(operator, (turned, passing - 1))
+        for n, form in enumerate(forms):
+            for each in self._without_minima(form):
+                self._guard(each, plain_number=bound and n == 0)
+
+    def _without_minima(self, form: Sum) -> list[Sum]:
+        for name in form.names & self._minima.keys():
+            return [each for part in self._minima[name] for each in self._without_minima(form.with_value(name, part))]
+        return [form]
+
+    def _guard(self, form: Sum, *, plain_number: bool) -> None:
+        """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
+        varying, rest = form - form.fixed, -form.fixed
+        ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
+        if ends:
+            array = self.found.contents[min(ends)][0]
+            for name in (varying.names - ends) & self.found.loops.keys():
+                begun = self.found.loops[name][0].names
+                if any(array == self.found.contents[each][0] for each in begun & self.found.contents.keys()):
+                    self.found.between[name] = array
+        elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
+            self.found.guards.append((varying, rest))
+
+    def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
+        name = str(parts[0][1]) if parts[0][0] == "name" else ""
+        if name in IDS and len(parts) == 2:
+            axis = folded(parts[1])
+            if axis not in (0, 1, 2):
+                return None
+            self.found.axes.add(axis)
+            if name in ("get_global_id", "get_group_id"):
+                self.found.spread.add(axis)
+            return Sum.of(f"{IDS[name]}#{axis}")
+        if name in _EXTENTS and len(parts) == 2:
+            return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
+        given = [self._of(part) for part in parts[1:]]
+        if name == "min" and len(given) == 2:
+            return self._minimum([each for each in given if isinstance(each, Sum)])
+        if name == "clamp" and len(given) == 3 and isinstance(given[2], Sum):
+            return self._minimum([given[2]])
+        if name == "max" and len(given) == 2:
+            sums = [each for each in given if isinstance(each, Sum) and each.number is None]
+            return sums[0] if len(sums) == 1 else None
+        if name in ("mad24", "mul24", "convert_int", "as_int", "abs") and all(isinstance(one, Sum) for one in given):
+            product = given[0] * given[1] if len(given) > 1 else given[0]
+            return product + given[2] if len(given) > 2 else product
+        self._touched(name, given)
+        function = self._functions.get(name)
+        if function is None or self._depth >= _DEEPEST:
+            return None
+        self._depth += 1
+        found = self.function(function, dict(zip(function.takes, given, strict=False)))
+        self._depth -= 1
+        return found
+
+    def _minimum(self, parts: list[Sum]) -> Sum:
+        atom = self._fresh("min")
+        (name,) = atom.names
+        self._minima[name] = parts
+        self.found.guards += [(atom, part + 1) for part in parts if part.known]
+        return atom
+
+    def _touched(self, name: str, given: Sequence[Any]) -> None:
+        """Note what OpenCL's own functions read and write."""
+        pointers = [each for each in given if isinstance(each, Pointer)]
+        if found := re.fullmatch(r"(read|write)_image\w+", name):
+            places = next((each for each in given[1:] if type(each) is tuple), None)
+            alone = next((each for each in given[1:] if isinstance(each, Sum)), None)
+            index = places if places is not None else () if alone is None else (alone,)
+            if pointers and all(isinstance(each, Sum) for each in index):
+                self.found.mentions.append(Mention(pointers[0].name, tuple(index), found[1]))
+        elif name.startswith(("atomic_", "atom_")) and pointers:
+            self._at(pointers[0], Sum(), "both")
+        elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
+            width = int(found[2] or 1)
+            at = next((each for each in given if isinstance(each, Sum)), None)
+            last = at * Sum.of(width) + (width - 1) if at is not None else None
+            self._at(pointers[0], last, "read" if found[1] == "load" else "write")
+        elif name.startswith("async_work_group") and len(pointers) == 2:
+            count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
+            self._at(pointers[0], count - 1, "write")
+            self._at(pointers[1], count - 1)

@@ -1,0 +1,80 @@
+"""The names that may stand in the expressions of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from autotune.errors import StudyError
+from autotune.expression import Expression
+from autotune.text import did_you_mean
+
+GAP = "TODO"
+"""What a draft has where its author is to write."""
+
+
+class Scope:
+    """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors.
+
+    `definitions` are the computed names, with the expressions that they stand for; those that name what may not stand
+    here may not either, and a name that is known already keeps its meaning.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[str],
+        definitions: Mapping[str, Expression] | None = None,
+        structs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.known = frozenset(known)
+        self.structs = structs or {}
+        """Names that may stand for a type: the text of each struct."""
+        self._all = definitions or {}
+        self.definitions = {
+            name: expression
+            for name, expression in self._all.items()
+            if name not in self.known and expression.names <= self.known
+        }
+
+    def with_names(self, names: Iterable[str]) -> Scope:
+        """Return a scope of more names."""
+        return Scope(self.known | set(names), self._all, self.structs)
+
+    def require(self, name: str, where: str) -> None:
+        """Raise StudyError for a name that may not stand here."""
+        if name not in self.known:
+            if name == GAP:
+                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
+            raise StudyError(
+                f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
+                f"{did_you_mean(name, sorted(self.known))}",
+                where=where,
+                hint="known here: " + ", ".join(sorted(self.known)),
+            )
+
+    def expression(self, text: str | int | float, where: str) -> Expression:
+        """Return an expression of known names only; computed ones are put in."""
+        expression = Expression.parse(text, where=where)
+        for name in sorted(expression.names - self.definitions.keys()):
+            self.require(name, where)
+        return expression.with_parts(self.definitions)
+
+    def expressions(self, texts: Iterable[str | int | float], where: str) -> tuple[Expression, ...]:
+        """Return several."""
+        return tuple(self.expression(text, where) for text in texts)
+
+
+def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) -> dict[str, Expression]:
+    """Return the expressions of `[defines]`, each with those in it that it names. Raises StudyError for a circle."""
+    own = {name: Expression.parse(text, where=f"defines.{name}") for name, text in texts.items()}
+    apart = frozenset(known)
+    needs = {name: (expression.names & own.keys()) - apart for name, expression in own.items()}
+    try:
+        order = list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        circle = " <- ".join(error.args[1])
+        raise StudyError(f"is computed from itself: {circle}", where=f"defines.{error.args[1][0]}") from None
+    found: dict[str, Expression] = {}
+    for name in order:
+        found[name] = own[name].with_parts({other: found[other] for other in needs[name]})
+    return found

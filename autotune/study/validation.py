@@ -1,0 +1,97 @@
+"""A study's tables checked against schema.py, and what pydantic finds fault with in a reader's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from autotune.errors import StudyError
+from autotune.study.schema import (
+    ArgumentTable,
+    ConstraintTable,
+    DataTable,
+    FileTable,
+    LaunchTable,
+    OptionTable,
+    ParameterTable,
+    ReferenceTable,
+    RequiresTable,
+    SamplerTable,
+    SizeTable,
+    StudyTable,
+    Table,
+    TimingTable,
+    ToleranceTable,
+    WorkTable,
+)
+from autotune.text import did_you_mean, line
+
+
+def validate(table: Mapping[str, Any], where: str) -> StudyTable:
+    """Return the validated table. Raises StudyError: the first error in one line, all of them as its detail."""
+    try:
+        return StudyTable.model_validate(table)
+    except ValidationError as error:
+        lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        detail = "\n".join(lines) if more else ""
+        raise StudyError(
+            lines[0] + more, where=where, hint="docs/studies-reference.md has every key", detail=detail
+        ) from error
+
+
+def _told(item: Any) -> str:
+    """One pydantic error as `table.key: what is wrong`."""
+    path = [part for part in item["loc"] if not _is_branch(part)]
+    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+    if item["type"] == "extra_forbidden":
+        return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
+    if item["type"] == "missing":
+        return f"{place}: missing"
+    found, message = item["input"], item["msg"].removeprefix("Value error, ")
+    message = _PLAINLY.get(item["type"], message.replace(" after validation", ""))
+    message = f"{message[0].lower()}{message[1:]}"
+    if isinstance(found, Mapping):  # of a whole table: the message names the key
+        return f"{place}: {message}" if path else message
+    if item["type"] == "literal_error" and isinstance(found, str):
+        known = re.findall(r"'([^']*)'", item["ctx"]["expected"])
+        return f"{place}: {message}, got {found!r:.60}{did_you_mean(found, known)}"
+    return f"{place}: {message}, got {found!r:.60}" if path else message
+
+
+_PLAINLY = {
+    "list_type": 'needs a list, such as ["N"]',
+    "string_type": "needs text in quotes",
+    "int_type": "needs a whole number",
+    "bool_type": "needs true or false",
+    "dict_type": "needs a table",
+    "model_type": "needs a table",
+    "model_attributes_type": "needs a table",
+}
+"""What pydantic says in its own words, by its kinds of errors."""
+
+
+_BRANCHES = frozenset(
+    {"int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}
+)
+
+
+def _is_branch(part: str | int) -> bool:
+    """Pydantic names the branch of a union in the path; a reader of the file has no use for it."""
+    return isinstance(part, str) and part.partition("[")[0] in _BRANCHES
+
+
+def _keys_beside(path: list[str | int]) -> list[str]:
+    """Return the keys allowed where an unknown key stands, for a suggestion."""
+    tables: dict[str, type[Table]] = {
+        "parameters": ParameterTable, "constraints": ConstraintTable, "requires": RequiresTable,
+        "options": OptionTable, "arguments": ArgumentTable, "launch": LaunchTable, "reference": ReferenceTable,
+        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable, "sizes": SizeTable,
+        "data": DataTable, "fields": DataTable, "sampler": SamplerTable, "turn": LaunchTable, "file": FileTable,
+    }  # fmt: skip
+    around = [part for part in path[:-1] if isinstance(part, str) and part in tables]
+    table = tables[around[-1]] if around else StudyTable
+    return [field.alias or name for name, field in table.model_fields.items()]
