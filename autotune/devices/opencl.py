@@ -138,11 +138,7 @@ class OpenCLSession:
     """A context and an in-order, profiling queue on one device; what its methods do stands in `backend.Session`."""
 
     def __init__(self, info: DeviceInfo) -> None:
-        self.info = info
-        self.traits = drivers.traits(info)
-        self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
-        self._asks = ("-cl-nv-verbose",) if self._nvidia else _TELL if drivers.is_pocl(info) else ()
+        self._is_on(info)
         with _reported():
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])
@@ -150,10 +146,18 @@ class OpenCLSession:
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
             self._launched: list[cl.Event] | None = []  # None: nothing is profiled
             self._batches_ns = 0
-            self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
             self.cache = max(floor, self._device.global_mem_cache_size)
+
+    def _is_on(self, info: DeviceInfo) -> None:
+        """Set what follows from the device alone; whoever brings a queue of his own needs it too."""
+        self.info = info
+        self.traits = drivers.traits(info)
+        self._nvidia = info.vendor_name == "nvidia"
+        # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
+        self._asks = ("-cl-nv-verbose",) if self._nvidia else _TELL if drivers.is_pocl(info) else ()
+        self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
         if drivers.is_pocl(info):
             linker.provide()
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from autotune.devices import drivers, linker
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, describe, refused
@@ -43,12 +42,7 @@ class OpenCLGuest(OpenCLSession):
         self._queue = queue
         self._context, self._device = queue.context, queue.device
         self._unordered = bool(queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE)
-        self.info = _known(self._device.int_ptr, self._device)
-        self.traits = drivers.traits(self.info)
-        self._nvidia = self.info.vendor_name == "nvidia"
-        self._samplers = {}
-        if drivers.is_pocl(self.info):
-            linker.provide()
+        self._is_on(_known(self._device.int_ptr, self._device))
 
     def shares(self, other: Guest) -> bool:
         return isinstance(other, OpenCLGuest) and (self._context, self._device) == (other._context, other._device)
