@@ -134,6 +134,12 @@ class OpenCLProgram:
             )
 
 
+def asks_of(info: DeviceInfo) -> Sequence[str]:
+    """Return the options by which every build on a device says more than it must."""
+    # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
+    return ("-cl-nv-verbose",) if info.vendor_name == "nvidia" else _TELL if drivers.is_pocl(info) else ()
+
+
 class OpenCLSession:
     """A context and an in-order, profiling queue on one device; what its methods do stands in `backend.Session`."""
 
@@ -141,8 +147,7 @@ class OpenCLSession:
         self.info = info
         self.traits = drivers.traits(info)
         self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
-        self._asks = ("-cl-nv-verbose",) if self._nvidia else _TELL if drivers.is_pocl(info) else ()
+        self._asks = asks_of(info)
         with _reported():
             self._device = _devices()[info.index]
             self._context = cl.Context([self._device])

@@ -16,7 +16,7 @@ import numpy as np
 from autotune.devices import drivers, linker
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
-from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, describe, refused
+from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, asks_of, describe, refused
 from autotune.model import DeviceInfo
 
 import pyopencl as cl  # isort: skip  (after opencl.py, which turns its cache off)
@@ -46,6 +46,7 @@ class OpenCLGuest(OpenCLSession):
         self.info = _known(self._device.int_ptr, self._device)
         self.traits = drivers.traits(self.info)
         self._nvidia = self.info.vendor_name == "nvidia"
+        self._asks = asks_of(self.info)
         self._samplers = {}
         if drivers.is_pocl(self.info):
             linker.provide()
