@@ -58,8 +58,9 @@ import os, time
 def waits(a, c):
     if A == 0:
         return
-    if A == -1:  # takes its machine down: the process that the device's worker belongs to
-        os.kill(os.getppid(), 9)
+    if A == -1:  # takes its machine down: what started the prepared process that the device's worker is a fork of
+        with open(f"/proc/{os.getppid()}/stat") as stat:
+            os.kill(int(stat.read().rpartition(")")[2].split()[1]), 9)
         time.sleep(60)
     until = time.perf_counter_ns() + 1000 * (100 + 300 * (A - 7) ** 2 + 200 * abs(B - 3))
     c.view(np.float32)[:] = 2 * a.view(np.float32)

@@ -156,8 +156,9 @@ def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, capsys: pyt
     lock_file(tmp_path).write_text("\x1b[31mroot")
     monkeys = threading.Thread(target=lambda: DeviceLock(H200).release())
     monkeys.start()
-    while "waiting" not in (said := capsys.readouterr().err):
-        pass
+    said = ""
+    while "waiting" not in said:  # in pieces, it may be
+        said += capsys.readouterr().err
     first.release()
     monkeys.join()
     assert "(process unknown)" in said

@@ -4,7 +4,6 @@ The names of library.py are there at once; the others are imported when first us
 the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
-                   defaults.py: what its text offers and begins with
     schema.py      what a file may say; validation.py: what is wrong with one; scope.py: names in expressions
     study.py       Study: its tables read and cross-checked; checks.py: what its author may not have meant
     access.py      what may be read for a study that others sent, and what was read
@@ -23,16 +22,14 @@ the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.study.defaults import (
+from autotune.study.library import (
+    StudyText,
     default_choices,
     default_configuration,
     default_size,
+    find_study,
     offered_choices,
     parameter_values,
-)
-from autotune.study.library import (
-    StudyText,
-    find_study,
     problem_key,
     read_by,
     read_study,

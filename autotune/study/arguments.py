@@ -6,20 +6,13 @@ its tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from autotune.study.argument import BRACES, Argument, Data, Extent, concrete_type, extents, filled
 from autotune.study.buffers import CHANNELS, Buffer, Image, Sampler
 from autotune.study.scalars import Local, Members, Scalar
 
 __all__ = [
     "BRACES", "CHANNELS", "KINDS", "Argument", "Buffer", "Data", "Extent", "Image", "Local", "Members", "Sampler",
-    "Scalar", "buffers_of", "concrete_type", "extents", "filled",
+    "Scalar", "concrete_type", "extents", "filled",
 ]  # fmt: skip
 
 KINDS: tuple[type[Argument], ...] = (Buffer, Image, Sampler, Scalar, Local)
-
-
-def buffers_of(arguments: Iterable[Argument]) -> list[Buffer]:
-    """Return those that lie in global memory."""
-    return [argument for argument in arguments if isinstance(argument, Buffer)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.study.arguments import Argument, Buffer, Extent, buffers_of, extents
+from autotune.study.arguments import Argument, Buffer, Extent, extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Plan:
     @property
     def buffers(self) -> list[Buffer]:
         """The arguments in global memory."""
-        return buffers_of(self.arguments.values())
+        return [argument for argument in self.arguments.values() if isinstance(argument, Buffer)]
 
     @property
     def sequence(self) -> tuple[int, ...]:

@@ -66,9 +66,9 @@ class Scalar(Argument):
         return made
 
     def create(self, session: Session) -> Any:
-        dtype, width = numpy_type(self.type)
-        if isinstance(self.value, tuple) or is_struct(self.type):
+        if isinstance(self.value, tuple):
             return self._filled()
+        dtype, width = numpy_type(self.type)
         return dtype.type(self.value) if width == 1 else np.full(width, self.value, dtype)
 
     @property

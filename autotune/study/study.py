@@ -14,12 +14,11 @@ from autotune.errors import StudyError, UsageError
 from autotune.expression import FUNCTIONS
 from autotune.space import Constraint
 from autotune.study import library, schema
-from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar, buffers_of
+from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
-from autotune.study.defaults import default_size
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
-from autotune.study.library import StudyText
+from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.plan import Launch
 from autotune.study.scope import Scope, definitions
@@ -137,12 +136,12 @@ class Study:
     @property
     def inputs(self) -> list[Buffer]:
         """The buffers whose contents are drawn."""
-        return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.reads]
+        return [buffer for buffer in self.arguments.values() if isinstance(buffer, Buffer) and buffer.reads]
 
     @property
     def outputs(self) -> list[Buffer]:
         """The buffers that are compared, or of which a check compares something."""
-        return [buffer for buffer in buffers_of(self.arguments.values()) if buffer.writes]
+        return [buffer for buffer in self.arguments.values() if isinstance(buffer, Buffer) and buffer.writes]
 
     @property
     def plain_launches(self) -> tuple[Launch, ...]:
