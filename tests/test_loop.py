@@ -19,7 +19,7 @@ from autotune.pool import Settings
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
-from autotune.tuner.start import settings_of
+from autotune.tuner.start import within_budget
 from tests.studies import study
 
 
@@ -384,8 +384,8 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
 def test_a_short_search_starts_fewer_builders_and_samples_for_less(
     problem: Problem, budget: Budget, builders: int | None, trial_s: float
 ) -> None:
-    found = settings_of(Request(problem, budget=budget))
+    found = within_budget(Request(problem, budget=budget))
     assert found.builders == builders
     assert found.rules.trial_s == pytest.approx(trial_s)
     asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
-    assert (settings_of(asked).builders, settings_of(asked).rules.trial_s) == (3, 0.1)
+    assert (within_budget(asked).builders, within_budget(asked).rules.trial_s) == (3, 0.1)

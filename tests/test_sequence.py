@@ -97,13 +97,6 @@ def test_repeats_may_use_parameters_and_be_none() -> None:
     assert len(plan(LAUNCH, {**many, "repeat": 0}).sequence) == 1
 
 
-def test_what_a_program_has_to_do_itself_is_told() -> None:
-    assert [launch.entry for launch in looped(LAUNCH).plain_launches] == ["f"]
-    for more in ({"repeat": 2}, {"offset": [1]}):
-        with pytest.raises(StudyError, match=r"repeats launches, .* autotune best saxpy --format header"):
-            _ = looped({**LAUNCH, **more}).plain_launches
-
-
 @pytest.mark.parametrize(
     ("launch", "message"),
     [

@@ -175,7 +175,7 @@ class Flights:
             if task_here is not None and task_here.cancelling():
                 raise
             return {}  # called back
-        except Exception as error:
+        except Exception as error:  # raised on a worker; what is raised here goes on
             if future is None or future.status != "error":
                 raise
             flight.raised += 1

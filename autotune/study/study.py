@@ -20,7 +20,6 @@ from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
-from autotune.study.plan import Launch
 from autotune.study.scope import Scope, definitions
 from autotune.study.structs import struct_texts
 from autotune.study.tables import (
@@ -142,16 +141,6 @@ class Study:
     def outputs(self) -> list[Buffer]:
         """The buffers that are compared, or of which a check compares something."""
         return [buffer for buffer in self.arguments.values() if isinstance(buffer, Buffer) and buffer.writes]
-
-    @property
-    def plain_launches(self) -> tuple[Launch, ...]:
-        """Its launches, each once and from 0. Raises StudyError where a program has to do more than launch them."""
-        plain = [launch for launch in self.launches if isinstance(launch, Launch) and launch.offset is None]
-        if len(plain) < len(self.launches):
-            what = "repeats launches, or begins them at an offset, which the program itself has to do"
-            hint = f"autotune best {self.name} --format header, defines or json gives it the values"
-            raise StudyError(what, where=f"{self.path}: launch", hint=hint)
-        return tuple(plain)
 
     @property
     def entries(self) -> list[str]:

@@ -49,7 +49,7 @@ def run(
         devices = request.devices or [request.problem.device]
         try:
             opened: DeviceEvaluator | ReplayEvaluator = DeviceEvaluator(
-                request.problem, devices, settings_of(request), stop
+                request.problem, devices, within_budget(request), stop
             )
         except Stopped:  # while another search had the device: nothing will be asked of it
             opened = ReplayEvaluator(())
@@ -57,7 +57,7 @@ def run(
             return _search(request, store, opened, stop, on_progress)
 
 
-def settings_of(request: Request) -> Settings:
+def within_budget(request: Request) -> Settings:
     """No more builders than trials, and no more precision than a search of these seconds can afford."""
     settings, budget = request.settings, request.budget
     if budget.trials is not None and settings.builders is None:
