@@ -136,13 +136,15 @@ def _slug(text: str) -> str:
 class Measurement:
     """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart.
 
-    `verified_runs` counts the runs whose outputs were verified while they were taken, where it was counted.
+    `verified_runs` counts the runs whose outputs were verified while they were taken, where it was counted;
+    `throttled` names what slowed the device down meanwhile, where its sensors said so.
     """
 
     samples_ns: tuple[int, ...]
     warmup_ns: tuple[int, ...] = ()
     cache: str = "warm"
     verified_runs: int = field(default=0, compare=False)
+    throttled: str = field(default="", compare=False)
 
     @property
     def median_ns(self) -> float:
@@ -157,7 +159,7 @@ class Trial:
     `retimed` holds the samples of the final, interleaved timing; `*_s` are seconds of wall time;
     `max_error` is the largest error seen, as a share of the tolerance; `environment` records what
     could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
-    and the work it does (study.problem.made_of), plain data; None where nobody told. `origin` tells of a trial that
+    and the work it does (study.planning.made_of), plain data; None where nobody told. `origin` tells of a trial that
     another tool made: its `format`, the `file` it was in and its `entry` there, JSON text; None for one made here.
     """
 
@@ -201,11 +203,20 @@ class Trial:
         """How many verified runs it has stood among the finalists; 0 where it was not among them."""
         return _verified_runs(self.environment)
 
+    @property
+    def throttled(self) -> str:
+        """What slowed the device down while its time was taken, by name; empty: nothing, as far as is known."""
+        found = self.environment.get(THROTTLED, "")  # may have been imported
+        return found if isinstance(found, str) else ""
+
 
 PACE = "pace"
 """Where a trial's environment says how many times as long as usual everything took when it was timed."""
 
 _MOST_PACE = 100.0
+
+THROTTLED = "throttled"
+"""Where a trial's environment names what slowed the device down when it was timed."""
 
 _VERIFIED_RUNS = "verified_runs"
 
@@ -215,9 +226,11 @@ def _pace(environment: Environment) -> float:
     return found if isinstance(found, float) and 1 / _MOST_PACE < found < _MOST_PACE else 1.0
 
 
-def with_verified(environment: Environment, runs: int) -> dict[str, str | int | float]:
-    """Return a trial's environment with so many verified runs more."""
-    return {**environment, _VERIFIED_RUNS: _verified_runs(environment) + runs}
+def with_retiming(environment: Environment, retimed: Measurement) -> dict[str, str | int | float]:
+    """Return the environment of a trial that was timed again: more verified runs, and throttled as it was then."""
+    runs = _verified_runs(environment) + retimed.verified_runs
+    kept = {name: value for name, value in environment.items() if name != THROTTLED}
+    return {**kept, _VERIFIED_RUNS: runs, **({THROTTLED: retimed.throttled} if retimed.throttled else {})}
 
 
 def _verified_runs(environment: Environment) -> int:

@@ -144,7 +144,7 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     return float(ordered[rank]), float(ordered[n - 1 - rank])
 
 
-def speedup(slow: Sequence[float], fast: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:
     """Return how many times as fast the second is, and the interval of that: times of two that were taken in turns.
 
     Lists of one length hold pairs, taken within the same moments: the median of their ratios, whatever the machine did
@@ -152,8 +152,8 @@ def speedup(slow: Sequence[float], fast: Sequence[float], confidence: float = 0.
     """
     if len(slow) == len(fast):
         ratios = [mine / other for mine, other in zip(slow, fast, strict=True)]
-        return median(ratios), *median_interval(ratios, confidence)
-    (low, high), (fast_low, fast_high) = median_interval(slow, confidence), median_interval(fast, confidence)
+        return median(ratios), *median_interval(ratios)
+    (low, high), (fast_low, fast_high) = median_interval(slow), median_interval(fast)
     return median(slow) / median(fast), low / fast_high, high / fast_low
 
 

@@ -206,7 +206,8 @@ def measure(folder: Path, asked: argparse.Namespace) -> tuple[list[tuple[Any, ..
         grown, note = resident_kib(pid) - before, f"load of the machine before {load:.1f}"
         if search is not None:
             note += f"; {sum(server.find(search)['outcomes'].values())} trials of a search on the same CPU meanwhile"
-            server.stop(search)
+            if server.find(search)["state"] == "running":
+                server.stop(search)
     return rows, note, grown < GROWN_KIB and not any(row[2] for row in rows)
 
 

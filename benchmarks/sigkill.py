@@ -1,6 +1,6 @@
 """Kills searches, their workers, and interrupts them, at random moments: nothing is lost and nothing is left.
 
-    python benchmarks/sigkill.py [--searches 200] [--workers 100] [--interrupts 50] [--seed 1]
+    python benchmarks/sigkill.py [--searches 200] [--workers 100] [--interrupts 50] [--seed 1] [--save]
 
 Every search works on one database and one study of 2,000 configurations on the CPU device; some of them never
 end, and some bring their worker down.
@@ -12,7 +12,8 @@ end, and some bring their worker down.
                  among the finalists: exit 130, or 0 where it had ended
 
 After each: no process of it lives two seconds later, the database passes SQLite's integrity check, and every
-trial that was announced as finished is stored. A last search is left to end by itself.
+trial that was announced as finished is stored; otherwise it stops there. A last search is left to end by itself.
+`--save` writes benchmarks/results/sigkill.json.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import tables
 
 STUDY = """
 name = "victim"
@@ -307,17 +312,21 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--interrupts", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
-    draw = random.Random(options.seed)
+    draw, rows = random.Random(options.seed), list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
         print(f"{'killed':<12}{'count':>6}{'trials':>8}{'gone':>8}     all finished trials stored, no process left")
         if options.searches:
-            print(kill_searches(place, options.searches, draw), flush=True)
+            rows.append(kill_searches(place, options.searches, draw))
+            print(rows[-1], flush=True)
         if options.workers:
-            print(kill_workers(place, options.workers, draw), flush=True)
+            rows.append(kill_workers(place, options.workers, draw))
+            print(rows[-1], flush=True)
         if options.interrupts:
-            print(interrupt(place, options.interrupts, draw), flush=True)
+            rows.append(interrupt(place, options.interrupts, draw))
+            print(rows[-1], flush=True)
         with place.search(f"{os.getpid()}-last", 0, 10) as last:
             said, _ = last.communicate(timeout=600)
             assert last.returncode == 0, said
@@ -325,6 +334,20 @@ def main() -> None:
         folders = list(place.root.glob("autotune-run-*"))
         assert not folders, folders
     print(f"{place.kept} trials stored; last search, left alone: {said.strip().splitlines()[-1]}")
+    if options.save:
+        save(rows, place.kept)
+
+
+def save(rows: Sequence[Row], kept: int) -> None:
+    """Write results/sigkill.json."""
+    tables.save(
+        "sigkill",
+        question="What is lost where searches and their workers are killed, and searches interrupted?",
+        command="python benchmarks/sigkill.py " + " ".join(sys.argv[1:]),
+        columns=["killed", "how often", "trials that had ended", "lost", "gone within, s", "remark"],
+        rows=[[one.what, one.count, one.trials, 0, f"{one.gone_s:.2f}", one.remark] for one in rows],
+        note=f"Of {kept} trials in one database; a loss would have ended it. A last search was left to end by itself.",
+    )
 
 
 if __name__ == "__main__":

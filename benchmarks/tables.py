@@ -1,10 +1,10 @@
-"""The tables of docs/benchmarks.md, from the result files of benchmarks/results/.
+"""The tables of docs/benchmarks.md and docs/reliability.md, from the result files of benchmarks/results/.
 
     python benchmarks/tables.py            # writes them anew between their markers
-    python benchmarks/tables.py --check    # exit code 1 where the page is not what the files say
+    python benchmarks/tables.py --check    # exit code 1 where a page is not what the files say
 
 A result file is JSON: `question`, `command`, `machine`, `date`, `commit`, `asked`, `note`, `columns` and `rows`. A
-benchmark writes its own with `save`; only the newest is kept, what was before is git's. In the page, what stands
+benchmark writes its own with `save`; only the newest is kept, what was before is git's. In a page, what stands
 between `<!-- table NAME -->` and `<!-- end -->` is generated.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "reliability")]
 RESULTS = Path(__file__).parent / "results"
 _TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -80,18 +80,17 @@ def _row(cells: Sequence[Any]) -> str:
 
 
 def main() -> int:
-    """Write the page, or check it; return the exit code."""
+    """Write the pages, or check them; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    before = PAGE.read_text()
-    after = rendered(before)
-    if options.check:
-        if before != after:
-            print("docs/benchmarks.md is not what benchmarks/results/ says: python benchmarks/tables.py")
-        return int(before != after)
-    PAGE.write_text(after)
-    return 0
+    stale = [page for page in PAGES if rendered(page.read_text()) != page.read_text()]
+    for page in stale:
+        if options.check:
+            print(f"docs/{page.name} is not what benchmarks/results/ says: python benchmarks/tables.py")
+        else:
+            page.write_text(rendered(page.read_text()))
+    return int(options.check and bool(stale))
 
 
 if __name__ == "__main__":

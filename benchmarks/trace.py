@@ -29,8 +29,7 @@ import autotune
 from autotune import tuner
 from autotune.__main__ import main as command
 from autotune.bench import messages, serve
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
 from autotune.model import DeviceInfo, Outcome
 from autotune.pool import DeviceEvaluator, Settings, data

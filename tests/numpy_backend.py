@@ -2,7 +2,8 @@
 
 `-DNAME=VALUE` defines a name. A kernel is a function of its arguments: a buffer is given as an array of its bytes
 (`.view(np.float32)`), a scalar as a NumPy number, local memory as a number of bytes. `geometry()` tells it the global
-and the local size. The device is called NumPy, or as NUMPY_DEVICE says: another model.
+and the local size. The device is called NumPy, or as NUMPY_DEVICE says: another model. It has sensors where
+NUMPY_THROTTLED is set: what slows it down, by their account.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import devices
-from autotune.devices import ArgumentError, BackendError, BuildError, KernelLimits, Traits
+from autotune.devices import ArgumentError, BackendError, BuildError, KernelLimits, Reading, Traits
 from autotune.model import DeviceInfo
 
 INFO = DeviceInfo(
@@ -135,6 +136,10 @@ class Session(devices.Session):
 
     def finish(self) -> None:
         pass
+
+    def sense(self) -> Reading | None:
+        throttled = os.environ.get("NUMPY_THROTTLED")
+        return None if throttled is None else Reading(clock_mhz=500, power_w=12.5, throttled=throttled)
 
 
 class NumPy(devices.Backend):

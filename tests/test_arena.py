@@ -7,7 +7,7 @@ import pytest
 
 from autotune.bench.arena import Arena, Guarded
 from autotune.bench.verify import Checker
-from autotune.devices import Session, list_devices, open_session, opencl
+from autotune.devices import Session, list_devices, open_session, opencl_objects
 from autotune.study import Buffer, Plan
 
 pytestmark = pytest.mark.device
@@ -56,7 +56,7 @@ def test_what_fills_a_buffer_leaves_its_guards(session: Session, kind: str, acce
 
 
 def test_a_large_buffer_is_filled_in_parts(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl, "MOST_FILLED", 64)
+    monkeypatch.setattr(opencl_objects, "MOST_FILLED", 64)
     buffer, found = session.allocate(400), np.zeros(100, np.uint32)
     session.fill(buffer, 1, 0, 400)
     session.fill(buffer, 2, 8, 196)

@@ -348,3 +348,14 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
         done = run(app, words)
         assert done.exit_code == 2
         assert said in done.stderr
+
+
+def test_a_size_that_nothing_serves_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("saxpy.toml").write_text(TOML)
+    Path("saxpy.cl").write_text(SOURCE)
+    stored(Path("a.db"), (DEVICE, 1000, at(1)), (DEVICE, 64, at(3)), study=find_study("./saxpy.toml"))
+    done = CliRunner().invoke(app, ["export", "--format", "table", "--study", "./saxpy.toml", "--db", "a.db"])
+    assert done.exit_code == 0
+    assert "left out: 1 of a device and size where no verified configuration of the study is stored" in done.stderr
+    assert "bests of saxpy written: 1" in done.stderr

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from autotune import tuner
-from autotune.bench.report import Limits
+from autotune.bench.timing import Limits
+from autotune.cli import app
 from autotune.devices import diagnose as diagnosis
 from autotune.devices import find_device, list_devices, load_backend
 from autotune.errors import SetupError
@@ -153,6 +156,38 @@ def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path
         outcome, reason = OUTCOMES[str(trial.configuration["VARIANT"])]
         assert trial.outcome is outcome, trial.reason
         assert reason in trial.reason
+
+
+def test_a_search_warns_where_its_best_was_timed_on_a_throttled_device(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMPY_THROTTLED", "hw_slowdown")
+    typed = f"search {problem.study.path} -d numpy:0 --fix VARIANT=GOOD --trials 1 --db {tmp_path / 'a.db'} --json"
+    done = CliRunner().invoke(app, typed.split())
+    assert done.exit_code == 0, done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning:")]
+    assert warning.startswith("warning: the best was timed while the device was throttled (hw_slowdown): ")
+    assert json.loads(done.stdout)["best"]["throttled"] == "hw_slowdown"
+    with Store.open(str(tmp_path / "a.db")) as store:
+        (trial,) = store.trials(problem.key)
+    told = {name: trial.environment[name] for name in ("clock_mhz", "power_w", "throttled")}
+    assert told == {"clock_mhz": 500, "power_w": 12.5, "throttled": "hw_slowdown"}
+    assert trial.retimed is not None
+
+
+def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_device(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMPY_THROTTLED", "hw_slowdown")
+    typed = (
+        f"search {problem.study.path} -d numpy:0 --fix VARIANT=GOOD --trials 2 --sizes 64,128 --db {tmp_path / 'a.db'}"
+    )
+    done = CliRunner().invoke(app, typed.split())
+    assert done.exit_code == 0, done.stderr
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning:")]
+    assert [line.split(" was timed ")[0] for line in warnings] == [
+        "warning: the best of doubles N=64", "warning: the best of doubles N=128",
+    ]  # fmt: skip
 
 
 def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from autotune.errors import UsageError
-from autotune.reports.charts import Bar, Line, Panel, bar_chart, check_path, line_chart, spread
+from autotune.reports.charts import check_path
+from autotune.reports.drawing import Bar, Line, Panel, bar_chart, line_chart, spread
 
 PANELS = [
     Panel("M=N=K=1024", (Bar("NAIVE", 900.0), Bar("TILED", 2400.0), Bar("ALL_OF_B", None, "does not fit into 48 KiB"))),

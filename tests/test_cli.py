@@ -251,6 +251,15 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
     assert "--run-limit" in one_error(run("search", "./saxpy.toml", "--run-limit", "soon", code=2))
 
 
+def test_a_reference_that_takes_too_long_says_what_to_give_it() -> None:
+    kernel = Path("saxpy.cl")
+    kernel.write_text(re.sub(r"\{", "{ while (((volatile global T *)y)[0] < 100);", kernel.read_text(), count=1))
+    change('numpy = { y = "alpha * x + y" }', "configuration = { WPT = 1, WG = 32 }")
+    result = run("check", "./saxpy.toml", "--run-limit", "1s", code=4)
+    assert "the reference does not come to an end: no answer within 1 s" in one_error(result)
+    assert one_error(result).endswith("; ask for a smaller --size, or give a run more time by --run-limit")
+
+
 def test_the_log_is_of_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNE_LOG", "all")
     assert one_error(run("devices", code=2)) == "error: AUTOTUNE_LOG: 'ALL' is no level; set it to debug"

@@ -280,6 +280,20 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     assert body["budget"] == {"trials": 3}
 
 
+@pytest.mark.parametrize("throttled", ["", "hw_slowdown"])
+def test_a_search_on_a_server_warns_of_a_best_timed_on_a_throttled_device(throttled: str) -> None:
+    best = {"configuration": {"WG": 32}, "time_ns": 10.0, "interval_ns": [9.0, 11.0], "runs": 5, "gflops": None}
+    result = {"trials": 3, "elapsed_s": 1.0, "reason": "3 trials", "best": {**best, "throttled": throttled}}
+    end = END.replace(b"null", json.dumps(result).encode())
+    queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + end)) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url, "--size", "N=64"])
+    assert found.exit_code == 0, found.output
+    assert ("warning: the best was timed while the device was throttled (hw_slowdown)" in found.stderr) is bool(
+        throttled
+    )
+
+
 PROGRESS = (
     b'"done": 1, "total": 3, "failures": {"crash": 1}, "elapsed_s": 1, "rate": 1, "left_s": null, "phase": "search",'
     b' "best": {"configuration": {"WG": 32}, "outcome": "ok", "time_ns": 10.0, "reason": ""}'

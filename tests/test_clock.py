@@ -9,8 +9,7 @@ import pytest
 
 from autotune.bench import clock
 from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Session, list_devices, open_session
 from autotune.model import Measurement, Outcome

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from autotune.cli import app
+from autotune.errors import StoreError
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key
@@ -60,6 +61,7 @@ def answers(path: Path) -> list[str]:
     """Run the commands that read; return what went wrong with them."""
     wrong = []
     words = [["history", "--limit", "50"], ["history", "--json"], ["export"]]
+    words += [["export", "--study", STUDY, "--format", "csv"]]
     words += [["best", STUDY, "-d", DEVICE.fingerprint, *more] for more in ([], ["--format", "json"])]
     for line in words:
         result = CliRunner().invoke(app, [*line, "--db", str(path)])
@@ -105,9 +107,21 @@ def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) ->
     assert answers(tmp_path / "x.db") == []
 
 
+@pytest.mark.parametrize("facts", ["x", "[]", "7", "[" * 3000])
+def test_a_device_that_is_none_is_one_line(whole: Path, tmp_path: Path, facts: str) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("UPDATE devices SET facts = ?", (facts,))
+    assert answers(tmp_path / "x.db") == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        "UPDATE trials SET outcome = 'crash'",
+        "UPDATE trials SET driver = 'another'",
+        "UPDATE searches SET problem_id = problem_id + 1",
+        "UPDATE retimings SET trial_id = trial_id + 1",
         "UPDATE standings SET time_ns = 1",
         "UPDATE retimings SET samples_ns = '[1]'",
         """UPDATE trials SET configuration = replace(configuration, '"GROUP_SIZE":64', '"GROUP_SIZE":128')""",
@@ -129,3 +143,22 @@ def test_a_time_is_served_only_with_its_samples_and_its_configuration(tmp_path: 
     result = CliRunner().invoke(app, ask)
     assert result.exit_code == 2, result.output
     assert "damaged" in result.stderr
+
+
+def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(tmp_path: Path) -> None:
+    path, default = tmp_path / "x.db", {"WPT": 1}
+    with Store.open(str(path)) as store:
+        search = put(store, [ok(default, 5, 6, 7)])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE trials SET time_ns = 'x'")
+    with Store.open(str(path)) as store:
+        store.finish(store.begin(search, default), ok(default, 8))
+        store.retime(search, default, Measurement((9,)))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("SELECT time_ns FROM standings").fetchall() == [(9.0,)]
+        connection.execute("UPDATE problems SET study = x'ff'")
+        connection.execute(
+            "INSERT INTO problems SELECT 99, 'a', 'b', study_hash, device, size, choices, 1 FROM problems"
+        )
+    with Store.open(str(path)) as store, pytest.raises(StoreError, match="damaged"):
+        store.counts()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.devices import diagnose, drivers, find_device, find_devices, linker, list_devices, opencl, require_usable
-from autotune.devices.opencl import error_name
+from autotune.devices.opencl_objects import error_name
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
 

@@ -18,7 +18,7 @@ import pytest
 
 from autotune import tuner
 from autotune.bench.messages import Setup
-from autotune.bench.report import Limits
+from autotune.bench.timing import Limits
 from autotune.devices import list_devices
 from autotune.errors import StudyError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from wsgiref.util import setup_testing_defaults
 
 import optuna
 import pytest
@@ -273,9 +274,9 @@ def test_parameters_of_other_names_and_values(folder: Path) -> None:
     done = typed(*words, "--fix", "VW=1", "--fix", "FAST=1")
     assert done.exit_code == 0, done.stderr
     assert "left out: 1 trial with WG=48, no value of the study" in done.stderr
-    assert "left out: 3 trials without the values that --fix names" in done.stderr
+    assert "left out: 8 trials without the values that --fix names" in done.stderr
     assert "set aside, with one value throughout and no parameter of the study: VW=1 KREG=1" in done.stderr
-    assert "2 new trials imported" in done.stderr
+    assert "7 new trials imported" in done.stderr
 
 
 def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None:
@@ -474,6 +475,7 @@ def test_wisdom_is_the_best_of_ours(recording: Recording) -> None:
 def test_optuna_reads_its_database_and_tells_what_matters(folder: Path, recording: Recording) -> None:
     rows = [(wpt, wg, fast) for wpt in (1, 2, 4, 8) for wg in (32, 64) for fast in (0, 1)]
     trials = [ok({"WPT": wpt, "WG": wg, "FAST": fast}, 100_000 * wpt + wg + fast) for wpt, wg, fast in rows]
+    trials.append(Trial({"WPT": 8, "WG": 128, "FAST": 0}, Outcome.OK))  # imported as passed, without a time
     path = folder / "o.db"
     WRITERS["optuna"].write([replace(recording, own=[*trials, *own_trials()[2:]], imported=())], path)
     storage = f"sqlite:///{path}"
@@ -481,12 +483,32 @@ def test_optuna_reads_its_database_and_tells_what_matters(folder: Path, recordin
     assert name == f"saxpy {FINGERPRINT} N=1000 T=float"
     loaded = optuna.load_study(study_name=name, storage=storage)
     states = [trial.state.name for trial in loaded.trials]
-    assert (states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL")) == (16, 1, 2)
+    assert (states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL")) == (16, 1, 3)
     assert loaded.best_params == {"WPT": 1, "WG": 32, "FAST": 0}
     importance = optuna.importance.get_param_importances(
         loaded, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
     )
     assert importance["WPT"] > importance["FAST"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the dashboard and of Optuna, between them
+def test_optunas_dashboard_lists_what_is_written(folder: Path, recording: Recording) -> None:
+    dashboard = pytest.importorskip("optuna_dashboard", reason="pip install '.[dev]'")
+    WRITERS["optuna"].write([recording], folder / "o.db")
+    application = dashboard.wsgi(f"sqlite:///{folder / 'o.db'}")
+
+    def asked(path: str) -> Any:
+        environment: dict[str, Any] = {"PATH_INFO": path, "REQUEST_METHOD": "GET"}
+        setup_testing_defaults(environment)
+        statuses: list[str] = []
+        body = b"".join(application(environment, lambda status, *_: statuses.append(status)))
+        assert statuses == ["200 OK"]
+        return json.loads(body)
+
+    (listed,) = asked("/api/studies")["study_summaries"]
+    assert listed["study_name"] == f"saxpy {FINGERPRINT} N=1000 T=float"
+    told = asked(f"/api/studies/{listed['study_id']}")["trials"]
+    assert len(told) == len(optuna.load_study(study_name=None, storage=f"sqlite:///{folder / 'o.db'}").trials)
 
 
 def test_a_database_is_never_written_over(folder: Path) -> None:

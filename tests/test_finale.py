@@ -255,3 +255,37 @@ def test_what_noise_kept_from_being_ranked_is_timed_anew_by_the_next_search(prob
     evaluator = Finals(ranked(problem))
     result = search(problem, store, evaluator)
     assert (result.trials, len(evaluator.rounds), result.is_ranked) == (0, 1, True)
+
+
+class Throttled(Finals):
+    """Whose device is throttled while the finalists are timed."""
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
+    ) -> Sequence[Measurement | Trial | None]:
+        found = super().retime(configurations)
+        return [
+            replace(one, verified_runs=3, throttled="hw_slowdown") if isinstance(one, Measurement) else one
+            for one in found
+        ]
+
+
+class Cool(Finals):
+    """Whose device is not."""
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
+    ) -> Sequence[Measurement | Trial | None]:
+        found = super().retime(configurations)
+        return [replace(one, verified_runs=3) if isinstance(one, Measurement) else one for one in found]
+
+
+def test_what_a_throttled_device_timed_is_timed_anew_by_the_next_search(problem: Problem, store: Store) -> None:
+    hot = search(problem, store, Throttled(ranked(problem)))
+    assert hot.best is not None
+    assert hot.best.throttled == "hw_slowdown"
+    for rounds in (1, 0):
+        evaluator = Cool(ranked(problem))
+        found = search(problem, store, evaluator)
+        assert found.best is not None
+        assert (found.trials, len(evaluator.rounds), found.best.throttled) == (0, rounds, "")

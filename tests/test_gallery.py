@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from autotune.bench import Limits, Report, Rules
 from autotune.bench.trial import Bench
+from autotune.cli import app
 from autotune.devices import Session, list_devices, open_session
 from autotune.errors import DeviceError
 from autotune.model import Configuration, Outcome
@@ -63,6 +66,18 @@ def test_a_study_of_the_gallery_is_right(session: Session, name: str) -> None:
     assert (FOLDER.parent / "README.md").read_text().count(f"](studies/{name}.toml)") == 1
     (report,) = run(session, study, OTHERS.get(name, {}))
     assert (report.outcome, report.reason) == (Outcome.OK, "")
+
+
+@pytest.mark.gallery
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_of_the_gallery_is_searched(name: str, tmp_path: Path) -> None:
+    words = ["search", str(FOLDER / f"{name}.toml"), "--trials", "3", "--db", str(tmp_path / "a.db"), "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["trials"] == 3
+    assert found["best"]["time_ns"] > 0
+    assert found["failures"] == {}
 
 
 # -- wrong -----------------------------------------------------------------------------------------------

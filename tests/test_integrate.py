@@ -116,6 +116,11 @@ class TestBuilds:
         require("make", "make")
         assert RIGHT in output(scale, environment, "make", "./scale scale.cl")
 
+    def test_one_program_for_many_sizes(self, scale: Path, environment: dict[str, str]) -> None:
+        require("make", "make")
+        assert "right with -DWG=128 -DWPT=4 (exact)" in output(scale, environment, "make many", "./many 65536")
+        assert "right with -DWG=128 -DWPT=4 (nearest size)" in output(scale, environment, "./many 1001")
+
     def test_cmake(self, scale: Path, environment: dict[str, str]) -> None:
         require("cmake", "cmake")
         commands = ("cmake -B build", "cmake --build build", "./build/scale scale.cl")

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 import pytest
 
 from autotune.bench.messages import Job, Setup
-from autotune.bench.report import Limits, Report
-from autotune.bench.timing import Rules
+from autotune.bench.report import Report
+from autotune.bench.timing import Limits, Rules
 from autotune.devices import linker, list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Outcome

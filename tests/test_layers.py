@@ -18,6 +18,7 @@ PACKAGE = ROOT / "autotune"
 
 HOMES = {
     "pyopencl": {"devices"},
+    "pynvml": {"devices"},
     "optuna": {"samplers", "exchange"},  # and its own databases, out
     "sqlalchemy": {"store"},
     "matplotlib": {"reports"},

@@ -125,6 +125,17 @@ def test_what_was_wrong_once_and_other_drivers_teach_nothing(store: Store) -> No
     assert [one.configuration for one in learned.sample(store, 1, "550.1").measured] == [{"A": 2}]
 
 
+def test_what_was_stopped_was_tried_and_did_not_fail(store: Store) -> None:
+    put(
+        store,
+        [ok({"A": 1, "B": 1}, 5), Trial({"A": 1, "B": 2}, Outcome.STOPPED), Trial({"A": 2, "B": 2}, Outcome.STOPPED)],
+    )
+    known, told = lessons(store, {"A": 2, "B": 2})
+    assert learned.varying_of(known, told["importance"]) == ["A", "B"]
+    assert [(row["value"], row["verified"], row["failed"]) for row in told["values"]["B"]] == [(1, 1, 0), (2, 0, 0)]
+    assert told["gain"]["why"] == "the default ended as stopped"
+
+
 def test_a_sample_has_the_fastest_all_the_same(store: Store) -> None:
     put(store, [ok({"A": n, "B": n % 7}, 10_000 - n) for n in range(150)])
     known, told = lessons(store, most=20)

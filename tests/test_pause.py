@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from autotune.bench.messages import Ready, Setup
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
-from autotune.pool.forkserver import Forkserver
+from autotune.pool import forkserver
+from autotune.pool.forkserver import Forkserver, prepare
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 
@@ -51,8 +51,10 @@ def test_members_are_halted_from_the_first_holder_to_the_last() -> None:
 
 
 @pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forkserver]:
-    server = Forkserver(tmp_path_factory.mktemp("forks"), ["opencl"])
+def forks() -> Iterator[Forkserver]:
+    prepare()  # it takes it, once
+    server = Forkserver()
+    assert not forkserver._prepared
     yield server
     server.close()
 
@@ -132,9 +134,11 @@ def test_forks_end_with_the_prepared_process_and_the_next_is_of_another(forks: F
         WorkerProcess("builder", tmp_path, {}, forks.start)
 
 
-def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path) -> None:
-    server = Forkserver(tmp_path, ["nosuch"])
-    with pytest.raises(WorkerDied, match=r"it ended by itself.*no backend 'nosuch' is installed"):
+def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyopencl.py").write_text("raise ImportError('no driver of this kind')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = Forkserver()
+    with pytest.raises(WorkerDied, match=r"it ended by itself.*no driver of this kind"):
         WorkerProcess("builder", tmp_path, {}, server.start)
     server.close()
 
@@ -147,7 +151,7 @@ from autotune.devices.select import list_devices
 from autotune.pool.keeper import Keeper
 from autotune.bench.messages import Setup
 from autotune.pool.pause import Pause
-from autotune.bench.report import Limits
+from autotune.bench.timing import Limits
 from autotune.bench.timing import Rules
 device = next(device for device in list_devices() if device.kind == "cpu")
 setup = Setup("", {}, {}, None, Rules(), Limits())

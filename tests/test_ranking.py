@@ -166,6 +166,14 @@ def test_what_was_wrong_and_passed_when_retried_is_named_by_neither(store: Store
     assert len(tries) == 2, "nothing is learned by trying it again"
 
 
+@pytest.mark.parametrize("forged", [{"WPT": 1.0}, {"WPT": 3}, {"WG": 8192}])
+def test_what_is_none_of_the_study_is_named_by_neither(store: Store, forged: dict[str, int | float]) -> None:
+    problem = problem_of("1")
+    put(store, [ok(at(1) | forged, 1), ok(at(2), 80)], key=problem.key, device=problem.device)
+    result = search(problem, store, Device(problem, {2: 80}))
+    require_agreement(problem, store, result, at(2))
+
+
 def test_another_driver_measures_anew_and_names_its_own_time(store: Store) -> None:
     search(problem_of("1"), store, Device(problem_of("1"), {1: 50, 2: 80}))
     problem = problem_of("2")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.errors import SetupError
 from autotune.pool import Stopped, data, lock
 from autotune.pool.folder import RunFolder

@@ -28,6 +28,7 @@ def test_a_good_table_passes() -> None:
         ({"parameters": {"A": {"values": [1], "default": "1\x1b"}}}, "parameters.A.default: cannot stand in a #define"),
         ({"parameters": {"A": {"values": [1, 2**63]}}}, "parameters.A.values.2: .*64 bits"),
         ({"x\x1b[2J\nerror: y": 1}, r"x\\x1b\[2J error: y: unknown key"),
+        ({"": 1}, '"": unknown key'),
         ({"launch": []}, "launch: "),
         ({"launch": [{"entry": "f", "global": [1], "arguments": [], "locl": [1]}]}, "launch.1.locl: unknown key"),
         ({"arguments": {"x": {"type": "float"}}}, "arguments.x: .*exactly one of shape"),
@@ -51,3 +52,9 @@ def test_all_errors_are_told_at_once() -> None:
     with pytest.raises(StudyError, match="and 1 more") as caught:
         validate(table(launch=[], sizes={"N": 0}), "x.toml")
     assert len(caught.value.detail.splitlines()) == 2
+
+
+def test_many_errors_are_told_by_the_first() -> None:
+    with pytest.raises(StudyError, match="and 2999 more") as caught:
+        validate(table(parameters={"WG": {"values": [[]] * 1000}}), "x.toml")
+    assert len(caught.value.detail.splitlines()) == 21

@@ -14,6 +14,7 @@ from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
+from autotune.service.lookups import Answer, Lookups  # isort: skip
 
 CONFIGURATION = {
     "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
@@ -96,6 +97,28 @@ def test_an_answer_stands_for_as_long_as_it_may(tmp_path: Path) -> None:
         store_one(client, 1000, 1010, 1020)
         assert client.ask(None, "GET", "/v1/best?study=matmul&size=64").json() == first
         assert client.ask(None, "GET", "/v1/best?study=matmul&size=M=64,N=64,K=64").json()["match"] == "exact"
+
+
+def test_an_answer_stands_while_nobody_writes_to_the_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_one(client, 1000, 1010, 1020)
+    asked, looked_up = "/v1/best?study=matmul&size=64", list[str]()
+    look_up = Lookups._look_up
+
+    def noted(lookups: Lookups, query: str) -> Answer:
+        looked_up.append(query)
+        return look_up(lookups, query)
+
+    monkeypatch.setattr(Lookups, "_look_up", noted)
+    monkeypatch.setattr("autotune.service.lookups._TICK_NS", -(10**12))  # as if it had been written long ago
+    first = client.ask(None, "GET", asked).json()
+    assert client.ask(None, "GET", asked).json() == first
+    assert len(looked_up) == 1
+    store_one(client, 500, 510, 520, PAD=1)
+    assert client.ask(None, "GET", asked).json()["configuration"]["PAD"] == 1
+    monkeypatch.setattr("autotune.service.lookups._TICK_NS", 10**18)  # it may just be written again
+    for _ in range(2):
+        client.ask(None, "GET", asked)
+    assert len(looked_up) == 4
 
 
 @pytest.mark.parametrize(

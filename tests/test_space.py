@@ -225,6 +225,7 @@ def test_membership_of_other_things(xgemm: Space) -> None:
     assert all(type(value) is int for value in good.values())
     assert good | {"MWG": 17} not in xgemm
     assert good | {"MWG": "16"} not in xgemm
+    assert good | {"MWG": float(good["MWG"])} not in xgemm
     assert good | {"MORE": 1} not in xgemm
     assert {"MWG": 16} not in xgemm
     assert None not in xgemm

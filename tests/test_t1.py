@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -172,6 +172,8 @@ def test_first_values_are_no_default() -> None:
         ({"a": ("[]", 1)}, "has no value"),
         ({"a": ("['a\\nb']", 1)}, "a.json: TuningParameters.1"),
         ({"a": (7, 1)}, "7 is no list of values"),
+        ({"a": ([[1], [2]], 1)}, "is neither a number nor text"),
+        ({"a": ([{}], 1)}, "is neither a number nor text"),
         ({"a": ("[1", 1)}, "a.json: TuningParameters.1"),
         ({"a b": ("[1]", 1)}, "a.json: TuningParameters.1.Name"),
         ({"PATH": ("[1]", 1)}, "a.json: TuningParameters.1.Name"),
@@ -224,18 +226,46 @@ def test_anything_in_a_description_is_carried_or_told(key: str, value: Any) -> N
     assert "\n" not in said
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["Name", "Type", "Values", "Default"]), JSON)
+@example("Default", [])
+@example("Default", [[1]])
+@example("Values", [1, [2]])
+def test_anything_in_a_parameter_is_carried_or_told(key: str, value: Any) -> None:
+    document = described(FIVE, [])
+    document["ConfigurationSpace"]["TuningParameters"][0][key] = value
+    try:
+        Study(source="", **imported(document).tables)
+        said = ""
+    except AutotuneError as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "fill", [10**400, float("nan"), float("inf"), None], ids=["beyond floats", "nan", "inf", "none"]
+)
+def test_a_fill_that_is_no_number_is_told(fill: Any) -> None:
+    entry = {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": fill}
+    assert "arguments.n.value: the file has none" in imported(described(FIVE, [], Arguments=[entry])).lost
+
+
 def test_the_command_writes_a_study_and_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    document = described(CONVOLUTION, CONVOLUTION_CONDITIONS, Language="CUDA", KernelFile="convolution.cu")
+    document = described(CONVOLUTION, CONVOLUTION_CONDITIONS, Language="CUDA", KernelFile="convolution.cu.hip")
     Path("a.json").write_text(json.dumps(document))
     result = CliRunner().invoke(app, ["import-study", "a.json"])
     assert result.exit_code == 0, result.output
     assert "4,362 valid configurations" in result.stderr
-    assert "convolution.cu: is CUDA: port it to OpenCL C and save it as convolution.cl" in result.stderr
+    assert "convolution.cu.hip: is CUDA: port it to OpenCL C and save it as convolution.cl" in result.stderr
     assert result.stdout == "described.toml\n"
+    early = CliRunner().invoke(app, ["check", "./described.toml", "--no-run"])
+    assert "no file 'convolution.cl'" in early.stderr
     Path("convolution.cl").write_text("kernel void f(global float *out, int n) {}")
     study = Study.load("./described.toml")
     assert len(Problem(study).space) == 4_362
+    stopped = CliRunner().invoke(app, ["check", "./described.toml", "--no-run"])
+    assert "has a TODO" in stopped.stderr
     again = CliRunner().invoke(app, ["import-study", "a.json"])
     assert again.exit_code == 2
     assert "is there already" in again.stderr

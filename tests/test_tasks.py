@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.bench.report import Limits, Report
+from autotune.bench.report import Report
+from autotune.bench.timing import Limits
 from autotune.model import Outcome
 from autotune.pool.tasks import Task, Waiting
 from autotune.pool.way import MakingWay

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
-from autotune.bench.report import Fault, Limits, Report, is_too_large
-from autotune.bench.timing import Rules
+from autotune.bench.report import Fault, Report, is_too_large
+from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
-from autotune.devices.opencl import OpenCLProgram
+from autotune.devices.opencl_objects import OpenCLProgram
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Local, Plan, Scalar, Tolerance, leaves, member_of, numpy_type
 

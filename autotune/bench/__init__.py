@@ -25,8 +25,8 @@ from autotune.bench.messages import (
     Use,
 )
 from autotune.bench.probe import machine_fault, unwritable
-from autotune.bench.report import BUILD_S, FIRST_S, Fault, Limits, Report, first_error, is_too_large
-from autotune.bench.timing import Rules
+from autotune.bench.report import Fault, Report, first_error, is_too_large
+from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
 
 if TYPE_CHECKING:
     from autotune.bench.prepare import Compiled, compile_plan

@@ -46,8 +46,9 @@ _LAUNCH_S = 0.001
 class Finalist:
     """A plan that is timed again: its clock and times, the runs verified, and what went wrong.
 
-    `first_ns` is the time of its first run; `turn` the samples of its last turn; `run_s` what a verified run takes,
-    launches and checks included; 0 while that is not known.
+    `first_ns` is the time of its first run; `turn` the samples of its last turn, `turn_throttled` what slowed the
+    device down at their end, `throttled` the same of all that count; `run_s` what a verified run takes, launches and
+    checks included; 0 while that is not known.
     """
 
     place: int
@@ -56,6 +57,8 @@ class Finalist:
     clock: Clock | None = None
     first_ns: int = 0
     turn: Sequence[int] = ()
+    turn_throttled: str = ""
+    throttled: str = ""
     verified: int = 0
     run_s: float = 0.0
     failure: Report | None = None
@@ -69,12 +72,13 @@ class Finalist:
         """Let the samples of its last turn count."""
         for ns in self.turn:
             self.precise.add(ns)
+        self.throttled = self.turn_throttled or self.throttled
 
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured, sample by sample in the order of the rounds."""
         runs = self.clock.runs if self.clock else 1
         samples = tuple(round(ns / runs) for ns in self.precise.samples)
-        return self.failure or Measurement(samples, (), self.plan.cache, self.verified)
+        return self.failure or Measurement(samples, (), self.plan.cache, self.verified, self.throttled)
 
 
 @dataclass
@@ -83,12 +87,14 @@ class Finals:
 
     Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
     taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
-    slower than usual, as the anchor shows, does not count while there is time for another.
+    slower than usual, as the anchor shows, or its device throttled, does not count while there is time for another; one
+    that is throttled after such a one does.
     """
 
     bench: Bench
     rules: Rules
     _random: random.Random = field(default_factory=lambda: random.Random(0))
+    _again: bool = False  # the last round met throttling, and did not count
 
     def run(self, plans: Sequence[Plan], limit_s: float, budget_s: float) -> list[Measurement | Report]:
         """Go round until each is precise or the seconds are spent; three samples at least. Raises Fault where fatal."""
@@ -105,7 +111,7 @@ class Finals:
                 break
             for finalist in self._random.sample(sound, len(sound)):
                 self._attempt(finalist, self._turn)
-            if time.monotonic() >= deadline or not any(map(self._met_slowness, sound)):
+            if not self._is_spoilt(sound) or time.monotonic() >= deadline:
                 for finalist in sound:
                     finalist.take()
         self._verify(finalists, began + budget_s)
@@ -134,12 +140,18 @@ class Finals:
         # The first sample of a turn still meets what the previous plan left in the caches.
         long = finalist.first_ns >= LONG_NS
         samples = finalist.clock.sample(built, 1) if long else finalist.clock.sample(built, 4)[1:]
+        finalist.turn_throttled = self.bench.throttled()
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
         finalist.verified += 1
         finalist.turn = samples
+
+    def _is_spoilt(self, finalists: Sequence[Finalist]) -> bool:
+        """Say whether a round does not count. A device that is throttled in the next one too may be so for good."""
+        self._again = not self._again and any(finalist.turn_throttled for finalist in finalists)
+        return self._again or any(map(self._met_slowness, finalists))
 
     def _met_slowness(self, finalist: Finalist) -> bool:
         """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise."""

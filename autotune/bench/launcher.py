@@ -11,7 +11,8 @@ from typing import Any
 from autotune.bench.arena import Arena
 from autotune.bench.kernels import Flush
 from autotune.bench.prepare import Built, compiled_apart
-from autotune.bench.report import Fault, Limits
+from autotune.bench.report import Fault
+from autotune.bench.timing import Limits
 from autotune.devices import BackendError, Batch, Event, Kernel, Session
 from autotune.model import Outcome
 from autotune.study import Launch

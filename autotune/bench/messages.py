@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.devices import KernelArgument
 from autotune.study import Plan
 

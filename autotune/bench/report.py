@@ -1,4 +1,4 @@
-"""How a trial ends: the limits it runs under, the report it leaves, the fault that ends it early."""
+"""How a trial ends: the report it leaves, the fault that ends it early."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from dataclasses import dataclass, field
 
 from autotune.errors import AutotuneError
 from autotune.model import Measurement, Outcome
-
-BUILD_S = 60.0
-"""Seconds that a build may take, where nothing else is asked for."""
-
-FIRST_S = 60.0
-"""Seconds that a run may take while no best is known, where nothing else is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor`.
-
-    `first` holds for a run while no best is known.
-    """
-
-    build_s: float = BUILD_S
-    floor_s: float = 2.0
-    first_s: float = FIRST_S
-    multiple: float = 20.0
-
-    def run_s(self, best_ns: float | None) -> float:
-        """Return the limit of one verified run."""
-        return self.first_s if best_ns is None else max(self.floor_s, self.multiple * best_ns * 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

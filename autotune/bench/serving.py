@@ -114,6 +114,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             np.save(expected[name], data)
     bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
     connection.send(Ready(expected))
+    session.sense()  # loads a library, while the first configuration is built
     while True:
         job = _receive(session, connection)
         if isinstance(job, Retime):

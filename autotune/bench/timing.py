@@ -11,8 +11,8 @@ work on any source of run times (a device, a recording):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from autotune.model import Measurement
@@ -31,6 +31,30 @@ _BATCH_NS = 50_000_000
 """Device time of the runs asked for at once: enough to hide the launches, and soon over where one would do."""
 
 
+BUILD_S = 60.0
+"""Seconds that a build may take, where nothing else is asked for."""
+
+FIRST_S = 60.0
+"""Seconds that a run may take while no best is known, where nothing else is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor`.
+
+    `first` holds for a run while no best is known.
+    """
+
+    build_s: float = BUILD_S
+    floor_s: float = 2.0
+    first_s: float = FIRST_S
+    multiple: float = 20.0
+
+    def run_s(self, best_ns: float | None) -> float:
+        """Return the limit of one verified run."""
+        return self.first_s if best_ns is None else max(self.floor_s, self.multiple * best_ns * 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How a configuration is timed. Shares are relative (0.01 is 1 %), times are seconds on the device."""
@@ -42,6 +66,7 @@ class Rules:
     least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
     budget_s: float = 2.0  # of samples of one configuration, at most
     trial_s: float = math.inf  # the same before the finale, where a short search affords less
+    trial_target: float = 0.02  # the target before the finale, which times anew whatever is in doubt
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
     ramp_s: float = 0.5  # a clock has ramped up by then: what runs that long is steady
@@ -175,11 +200,15 @@ class Slower:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Run times and how the sampling ended: `stopped` where the configuration was clearly slower than the best."""
+    """Run times and how the sampling ended: `stopped` where the configuration was clearly slower than the best.
+
+    `facts` is what the device's sensors said at the end, `throttled` among it what slowed it down.
+    """
 
     measurement: Measurement
     stopped: bool
     reason: str = ""
+    facts: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm", runs: int = 1) -> Timed:

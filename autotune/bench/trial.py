@@ -16,12 +16,12 @@ from autotune.bench.finals import Finals
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import Anchor
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
-from autotune.bench.report import Fault, Limits, Report
+from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
-from autotune.bench.timing import Rules, Timed, is_drifting, measure
+from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.verify import Checker, Verdict, is_unwritten
 from autotune.devices import Session
-from autotune.model import PACE, Measurement, Outcome
+from autotune.model import PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan, numpy_type
 
@@ -43,7 +43,9 @@ class Bench:
         self._session = session
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected, inputs)
-        self._rules = replace(rules, budget_s=min(rules.budget_s, rules.trial_s))
+        self._rules = replace(
+            rules, budget_s=min(rules.budget_s, rules.trial_s), target=max(rules.target, rules.trial_target)
+        )
         self._final_rules = rules
         self._limits = limits
         self._announce = announce
@@ -85,7 +87,7 @@ class Bench:
             timed, last = self._timed(built, clock, best_ns, [first_ns] if clock.runs == 1 else [])
             if self.anchor.has_moved():  # so it may have while this was timed
                 timed, last = self._timed(self.build(plan), clock, best_ns, [])
-            environment |= {**clock.facts(), **self._note(plan, clock, timed)}
+            environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
                 max(verdict.max_error, last.max_error), **watch.seconds, busy_s=self._launcher.busy_s(),
@@ -188,6 +190,10 @@ class Bench:
         self._launcher.busy_s()  # lets go of the events
         return verdict
 
+    def throttled(self) -> str:
+        """Name what slows the device down now; empty: nothing, as far as its sensors say."""
+        return str(self._sensed().get(THROTTLED, ""))
+
     def refresh(self) -> None:
         """Forget all buffers: a faulty kernel may have written to any of them."""
         self._arena.clear()
@@ -222,22 +228,36 @@ class Bench:
         return {} if pace == 1 else {PACE: pace}
 
     def _time(self, built: Built, clock: Clock, best_ns: float | None, pending: list[int]) -> Timed:
-        """Time by the rules; times that drift are thrown away once and taken again. `pending` are known runs."""
+        """Time by the rules; spoilt times are thrown away once and taken again. `pending` are known runs."""
 
         def source(count: int) -> Sequence[int]:
             return [pending.pop()] if pending else clock.sample(built, count)
 
         def measured(bound_ns: float | None) -> Timed:
-            return measure(source, self._rules, bound_ns, built.plan.cache, clock.runs)
+            timed = measure(source, self._rules, bound_ns, built.plan.cache, clock.runs)
+            return replace(timed, facts=self._sensed())
 
         timed = measured(best_ns)
-        if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
-            timed = measured(None)
-            again = is_drifting(timed.measurement.samples_ns, self._rules.confidence)
-            found = "and still drifting" if again else "steady then"
-            timed = replace(timed, reason=f"the times drifted (throttling, or a busy machine): measured again, {found}")
+        what, _ = self._spoilt(timed)
+        if what:
+            timed = measured(best_ns if timed.stopped else None)
+            _, still = self._spoilt(timed)
+            said = f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
+            timed = replace(timed, reason="; ".join(filter(None, (timed.reason, said))))
         self.clocks.rest()
         return timed
+
+    def _sensed(self) -> Mapping[str, str | int | float]:
+        reading = self._session.sense()
+        return {} if reading is None else reading.facts()
+
+    def _spoilt(self, timed: Timed) -> tuple[str, str]:
+        """Say why these times are not those of the plan alone, in a clause and in a word; empty: nothing says so."""
+        if names := timed.facts.get(THROTTLED):
+            return f"the device was throttled ({names})", "throttled"
+        if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
+            return "the times drifted (throttling, or a busy machine)", "drifting"
+        return "", ""
 
 
 def _signed(plan: Plan) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from autotune import __version__
+from autotune import __version__, pool
 from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
 from autotune.cli.output import say, write
 from autotune.errors import AutotuneError, OutputError, UsageError
@@ -87,14 +87,25 @@ _COMMANDS = {
 """Where each command is: file and name, a function or a group of commands."""
 
 
+_RUNNING = ("search", "cover", "verify")
+"""Commands that run kernels."""
+
+_NOT_HERE = ("--help", "--on", "--server")
+"""Options with which they do not, or not in processes of this one."""
+
+
 def run(words: Sequence[str]) -> None:
     """Run what was typed."""
-    _app(words[0] if words and words[0] in _COMMANDS else None)(list(words))
+    first, given = next(iter(words), ""), {word.partition("=")[0] for word in words}
+    if first in _RUNNING and given.isdisjoint(_NOT_HERE):
+        pool.prepare()  # two processes import at once
+    names = (first,) if first in _COMMANDS else () if first == "--version" else tuple(_COMMANDS)
+    _app(names)(list(words))
 
 
 @cache
-def _app(only: str | None = None) -> typer.Typer:
-    """All commands, or `only` one of them."""
+def _app(names: Sequence[str]) -> typer.Typer:
+    """These commands; the others are not loaded."""
     made = typer.Typer(
         cls=Commands,
         no_args_is_help=True,
@@ -104,7 +115,7 @@ def _app(only: str | None = None) -> typer.Typer:
         help="Finds the fastest verified parameters of OpenCL kernels and keeps them for every tool to look up.",
     )
     made.callback()(main)
-    for name in [only] if only else _COMMANDS:
+    for name in names:
         file, function = _COMMANDS[name].split(":")
         module = import_module(f"{__name__}.{file}")
         command = getattr(module, function)
@@ -122,4 +133,4 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> typer.Typer:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _app()
+    return _app(tuple(_COMMANDS))

@@ -110,6 +110,10 @@ def _export_bests(
     written = ARTEFACTS[format](catalogue, embed=embed)
     with writing(file) as out:
         out.write(written)
+    if catalogue.without:
+        say(
+            f"left out: {catalogue.without} of a device and size where no verified configuration of the study is stored"
+        )
     say(f"bests of {study.name} written: {len(catalogue.entries)}" + (f", to {file}" if file else ""))
 
 

@@ -15,6 +15,7 @@ from autotune import text
 from autotune.cli import interrupt, progress
 from autotune.cli.options import assignments
 from autotune.cli.output import announce, facts, say, stderr, write, write_json
+from autotune.cli.result import warn_of_throttling
 from autotune.errors import AutotuneError, UsageError
 from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
@@ -59,6 +60,8 @@ def search(server: Server, study: str, asked: Mapping[str, Any], as_json: bool) 
     place = f"; {queued['place']} before it" if queued.get("place") else ""
     announce(f"search {name} of {line(str(queued['study']))} on {line(str(queued['device']))} at {server.url}{place}")
     ended, stopped = _watched(server, name)
+    best = (ended.get("result") or {}).get("best") or {}
+    warn_of_throttling(str(best.get("throttled") or ""))  # an older server does not tell
     if as_json:
         write_json(ended)
     else:

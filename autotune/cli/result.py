@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from autotune import text
 from autotune.cli.options import command
-from autotune.cli.output import facts
+from autotune.cli.output import facts, warn
 from autotune.model import Trial
 from autotune.ranking import median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner import Result
+
+
+def warn_of_throttling(throttled: str, which: str = "the best") -> None:
+    """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
+    if throttled:
+        warn(
+            f"{which} was timed while the device was throttled ({throttled}): let it cool, see to its power, and "
+            "search again, which times the finalists anew"
+        )
 
 
 def print_result(result: Result, study: str, database: str | None, on: str = "") -> None:

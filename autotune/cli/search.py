@@ -13,7 +13,7 @@ import typer
 
 from autotune import cluster, devices, text, tuner
 from autotune.bench import BUILD_S, FIRST_S
-from autotune.cli import interrupt, progress, remote
+from autotune.cli import interrupt, progress
 from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
     ChoiceOption,
@@ -36,7 +36,7 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
-from autotune.cli.result import print_result
+from autotune.cli.result import print_result, warn_of_throttling
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
@@ -121,6 +121,8 @@ def search(
     if server is not None:
         if len(studies) > 1:
             raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
+        from autotune.cli import remote
+
         at = remote.server_at(server, database)
         asked = {
             "device": device,
@@ -186,6 +188,7 @@ def search(
     _announce(problem, len(models[0]))
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = run(request, stop, on_progress=report)
+    warn_of_throttling(result.best.throttled if result.best is not None else "")
     if as_json_:
         write_json(result_json(result))
     else:

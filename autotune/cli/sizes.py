@@ -15,6 +15,7 @@ from autotune import text, tuner
 from autotune.cli import interrupt, progress
 from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
+from autotune.cli.result import warn_of_throttling
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo, Trial
 from autotune.ranking import speedup
@@ -82,6 +83,9 @@ def search(
                 while worker.is_alive():
                     worker.join(_POLL_S)
         interrupted = stop.is_set()
+    for problem, result in (row for part in parts for row in part.rows()):
+        if result is not None and result.best is not None:
+            warn_of_throttling(result.best.throttled, f"the best of {problem.study.name} {text.size(problem.size)}")
     if as_json:
         write_json(
             {"interrupted": interrupted, "sizes": [_json(*row) for part in parts for row in part.rows()]},

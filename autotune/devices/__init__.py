@@ -17,6 +17,7 @@ from autotune.devices.backend import (
 )
 from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.select import (
+    BACKENDS,
     attach,
     choose,
     diagnose,
@@ -29,10 +30,11 @@ from autotune.devices.select import (
     require_usable,
     traits,
 )
+from autotune.devices.sensors import Reading
 
 __all__ = [
-    "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "Guest", "Kernel",
-    "KernelArgument", "KernelLimits", "Memory", "Program", "Run", "Session", "Step", "Traits", "attach", "choose",
-    "diagnose", "environment", "find_device", "find_devices", "list_devices", "load_backend", "open_session",
+    "BACKENDS", "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "Guest", "Kernel",
+    "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits", "attach",
+    "choose", "diagnose", "environment", "find_device", "find_devices", "list_devices", "load_backend", "open_session",
     "require_usable", "traits",
 ]  # fmt: skip

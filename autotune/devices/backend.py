@@ -21,6 +21,7 @@ from autotune.model import DeviceInfo
 
 if TYPE_CHECKING:
     from autotune.devices.guest import Guest
+    from autotune.devices.sensors import Reading
 
 Memory = Any
 """A buffer on a device, or a part of one."""
@@ -251,6 +252,10 @@ class Session(Protocol):
 
     def finish(self) -> None:
         """Wait for everything enqueued."""
+
+    def sense(self) -> Reading | None:
+        """Return what the device's sensors say now, None where it has none; never fails, and waits for nothing."""
+        return None
 
 
 class Backend(Protocol):

@@ -15,10 +15,11 @@ import numpy as np
 
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
-from autotune.devices.opencl import MOST_FILLED, OpenCLProgram, OpenCLSession, describe, refused
+from autotune.devices.opencl import OpenCLSession, describe
+from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
 from autotune.model import DeviceInfo
 
-import pyopencl as cl  # isort: skip  (after opencl.py, which turns its cache off)
+import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
 _ZERO = np.zeros(1, np.uint8)
 _base_data = attrgetter("base_data")

@@ -73,14 +73,18 @@ def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
     """Return a trial as Optuna has it."""
     import optuna
 
-    states = {Outcome.OK: optuna.trial.TrialState.COMPLETE, Outcome.STOPPED: optuna.trial.TrialState.PRUNED}
+    first, state = first_ns(trial), optuna.trial.TrialState.FAIL
+    if trial.outcome is Outcome.STOPPED:
+        state = optuna.trial.TrialState.PRUNED
+    elif trial.outcome is Outcome.OK and math.isfinite(first):  # what others stored as passed may lack its time
+        state = optuna.trial.TrialState.COMPLETE
     told = {"outcome": trial.outcome.value, "reason": trial.reason, "driver": trial.driver}
     told |= {} if trial.retimed is None else {"retimed": text.time(trial.retimed.median_ns)}
     told |= {"origin": trial.origin["format"]} if trial.origin is not None else {}
     bound = trial.outcome is Outcome.STOPPED and math.isfinite(trial.time_ns)
     frozen = optuna.trial.create_trial(
-        state=states.get(trial.outcome, optuna.trial.TrialState.FAIL),
-        value=first_ns(trial) if trial.outcome is Outcome.OK else None,
+        state=state,
+        value=first if state is optuna.trial.TrialState.COMPLETE else None,
         params=dict(trial.configuration),
         distributions={
             name: optuna.distributions.CategoricalDistribution(list(values))

@@ -1,7 +1,6 @@
 """A tuning problem as the AutoTuningAssociation's input schema (T1) describes it, as a study of ours.
 
-Values and conditions there are Python: they are read by an allow-list and computed under bounds, never run. What a
-study cannot say, or the description does not, is listed line by line; the study then has a gap, marked TODO.
+What a study cannot say, or the description does not, is listed line by line; the study then has a gap, marked TODO.
 
 The schema: https://github.com/odgaard/TuningSchema. Published files go beyond it (`Default`, `GridDivX`, `ProblemSize`,
 sizes that are expressions), as Kernel Tuner reads them.
@@ -9,25 +8,24 @@ sizes that are expressions), as Kernel Tuner reads them.
 
 from __future__ import annotations
 
-import ast
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import UsageError
 from autotune.exchange.document import listed, table
-from autotune.exchange.python import Spelt, listed_values
-from autotune.expression import Expression, read
-from autotune.identity import name_fault, value_fault
+from autotune.exchange.t1_space import AXES, Space
+from autotune.identity import name_fault
 from autotune.text import line
 
 MOST_BYTES = 2**22
 _GAP = "TODO"
-_AXES = "XYZ"
+
+_MOST = 1e300
+"""Below it a whole number of any length is a float, too."""
 
 _TYPES = {
     "bool": "uchar", "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
@@ -67,24 +65,22 @@ class _Description:
             what = "has no ConfigurationSpace and KernelSpecification: it is no T1 description"
             raise UsageError(what, hint="autotune import takes files of results")
         self._document = document
-        self._space = table(document["ConfigurationSpace"], "ConfigurationSpace")
+        space = table(document["ConfigurationSpace"], "ConfigurationSpace")
         self._kernel = table(document["KernelSpecification"], "KernelSpecification")
         self._lost: list[str] = []
-        self._sizes: dict[str, int] = {}
-        self._values: dict[str, list[Any]] = {}
+        self._space = Space(space, self._kernel.get("ProblemSize", []), self._lose)
 
     def study(self) -> Imported:
         """Return the tables."""
-        self._read_sizes()
-        parameters = self._parameters()
+        parameters = self._space.parameters()
         arguments, names, outputs = self._arguments()
         found = {
             "name": self._name(),
             "about": "imported from a T1 description",
             "kernel": self._kernel_file(),
-            "sizes": self._sizes,
+            "sizes": self._space.sizes,
             "parameters": parameters,
-            "constraints": self._constraints(),
+            "constraints": self._space.constraints(),
             "options": self._options(),
             "arguments": arguments,
             "launch": [self._launch(names)],
@@ -109,96 +105,13 @@ class _Description:
         language, name = str(self._kernel.get("Language", "")), str(self._kernel.get("KernelFile", ""))
         path = PurePosixPath(name or "kernel.cl")
         if language != "OpenCL":
-            self._lose(f"KernelFile {name}: is {language}: port it to OpenCL C and save it as {path.stem}.cl")
-            return f"{path.stem}.cl"
+            port = f"{path.name.partition('.')[0] or 'kernel'}.cl"
+            self._lose(f"KernelFile {name}: is {language}: port it to OpenCL C and save it as {port}")
+            return port
         if path.is_absolute() or ".." in path.parts:
             self._lose(f"KernelFile {name}: lies outside the file's folder: put {path.name} beside the study")
             return path.name
         return str(path)
-
-    # -- the space ----------------------------------------------------------------------------------
-
-    def _read_sizes(self) -> None:
-        given = self._kernel.get("ProblemSize", [])
-        for axis, value in zip(_AXES, given if isinstance(given, list) else [given], strict=False):
-            if type(value) is int and 1 <= value < 2**31:
-                self._sizes[f"SIZE_{axis}"] = value
-            else:
-                self._lose(f"ProblemSize {axis}: {value!r:.40} is no whole number of at least 1")
-
-    def _parameters(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for number, entry in enumerate(listed(self._space.get("TuningParameters"), "TuningParameters"), 1):
-            where = f"TuningParameters.{number}"
-            entry = table(entry, where)
-            name = entry.get("Name")
-            if not isinstance(name, str) or name_fault(name):
-                raise UsageError(line(f"{name!r:.60} can be no name of a parameter"), where=f"{where}.Name")
-            if name in found:
-                raise UsageError(f"{name} is there twice", where=where)
-            values = self._listed_values(entry.get("Values"), f"{where} ({name})")
-            self._values[name] = values
-            found[name] = {"values": values}
-            default = _plain(entry["Default"][0] if isinstance(entry.get("Default"), list) else entry.get("Default"))
-            if default in values and type(default) is type(values[values.index(default)]):
-                found[name]["default"] = default
-            elif default is not None:
-                self._lose(f"{name}: Default {default!r:.40} is none of its values")
-        if not found:
-            raise UsageError("has no parameter", where="TuningParameters")
-        several = {name: part for name, part in found.items() if len(part["values"]) > 1}
-        if all(part.get("default", part["values"][0]) == part["values"][0] for part in several.values()):
-            self._lose("Default: nobody chose one, each is the first value or none: no result is compared with it")
-            for part in found.values():
-                part.pop("default", None)
-        return found
-
-    def _listed_values(self, text: object, where: str) -> list[Any]:
-        if isinstance(text, list):
-            values = text
-        elif isinstance(text, str):
-            try:
-                values = listed_values(text, where)
-            except AutotuneError as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error.what}"), where=where) from None
-            except (ArithmeticError, ValueError, TypeError) as error:
-                raise UsageError(line(f"{text!r:.80} is no list of values: {error}"), where=where) from None
-        else:
-            raise UsageError(f"{text!r:.40} is no list of values", where=f"{where}.Values")
-        plain = list(dict.fromkeys(map(_plain, values)))
-        if len(plain) != len(values):
-            self._lose(f"{where}: values that are there twice are there once")
-        for value in plain:
-            if fault := value_fault(value):
-                raise UsageError(line(fault), where=f"{where}.Values")
-        if not plain:
-            raise UsageError("has no value", where=f"{where}.Values")
-        return plain
-
-    def _constraints(self) -> list[dict[str, str]]:
-        found = []
-        for number, entry in enumerate(listed(self._space.get("Conditions", []), "Conditions"), 1):
-            text = str(table(entry, f"Conditions.{number}").get("Expression", ""))
-            spelt = self._expression(text, f"Conditions.{number}")
-            if spelt is not None:
-                found.append({"require": spelt, "reason": text[:200]})
-        return found
-
-    def _expression(self, text: object, where: str) -> str | None:
-        """Return an expression in our language; None, and a line, where it is none."""
-        try:
-            tree = read(str(text).strip(), "")
-            spelt = ast.unparse(ast.fix_missing_locations(Spelt(self._sizes, self._values).visit(tree)))
-            unknown = Expression.parse(spelt).names - self._sizes.keys() - self._values.keys()
-        except (AutotuneError, ValueError, RecursionError) as error:
-            self._lose(f"{where}: {error}")
-            return None
-        if unknown:
-            self._lose(f"{where}: {text} names {', '.join(sorted(unknown))}, which is neither a parameter nor a size")
-            return None
-        return spelt
-
-    # -- the kernel ---------------------------------------------------------------------------------
 
     def _options(self) -> list[dict[str, str]]:
         options = self._kernel.get("CompilerOptions") or []
@@ -215,7 +128,7 @@ class _Description:
         if fault := name_fault(entry):
             raise UsageError(line(fault), where="KernelSpecification.KernelName")
         local = self._sized("LocalSize")
-        grouped = any(self._kernel.get(f"GridDiv{axis}") for axis in _AXES) and bool(self._sizes)
+        grouped = any(self._kernel.get(f"GridDiv{axis}") for axis in AXES) and bool(self._space.sizes)
         if grouped:
             whole = self._grid(local)
         else:
@@ -235,15 +148,15 @@ class _Description:
         return {**found, "arguments": list(names)}
 
     def _is_one(self, extent: str) -> bool:
-        return extent == "1" or self._sizes.get(extent) == 1
+        return extent == "1" or self._space.sizes.get(extent) == 1
 
     def _sized(self, name: str) -> list[str]:
         given = table(self._kernel.get(name, {}), name)
         found = []
-        for axis in _AXES:
+        for axis in AXES:
             if axis not in given:
                 break
-            spelt = self._expression(given[axis], f"{name}.{axis}")
+            spelt = self._space.expression(given[axis], f"{name}.{axis}")
             if spelt is None:
                 return []
             found.append(spelt)
@@ -253,9 +166,9 @@ class _Description:
         """Return the work-items as Kernel Tuner counts them: groups are the size over the divisors, rounded up."""
         self._lose("GlobalSize: ProblemSize and GridDiv are followed instead, as Kernel Tuner does")
         found = []
-        for axis, size, one in zip(_AXES, self._sizes, [*local, "1", "1", "1"], strict=False):
+        for axis, size, one in zip(AXES, self._space.sizes, [*local, "1", "1", "1"], strict=False):
             divisors = [str(part) for part in listed(self._kernel.get(f"GridDiv{axis}") or [], f"GridDiv{axis}")]
-            spelt = [self._expression(part, f"GridDiv{axis}") for part in divisors]
+            spelt = [self._space.expression(part, f"GridDiv{axis}") for part in divisors]
             if any(part is None for part in spelt):
                 return []
             product = " * ".join(_factor(str(part)) for part in spelt)
@@ -272,7 +185,7 @@ class _Description:
             name = entry.get("Name") or f"argument_{number}"
             if fault := name_fault(name):
                 raise UsageError(line(fault), where=f"Arguments.{number}.Name")
-            if name in tables or name in self._values or name in self._sizes:
+            if name in tables or name in self._space.values or name in self._space.sizes:
                 raise UsageError(f"{name!r} names two things", where=f"Arguments.{number}")
             tables[name] = self._argument(name, entry)
             if tables[name].get("access") in ("out", "inout"):
@@ -291,7 +204,7 @@ class _Description:
             if not _is_number(fill):
                 self._lose(f"arguments.{name}.value: the file has none")
             return {"type": type_, "value": fill if _is_number(fill) else _GAP}
-        size = self._expression(entry.get("Size", ""), f"arguments.{name}: Size") or _GAP
+        size = self._space.expression(entry.get("Size", ""), f"arguments.{name}: Size") or _GAP
         if memory == "Local":
             return {"type": type_, "local": size}
         if memory != "Vector":
@@ -344,10 +257,5 @@ def _factor(text: str) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
-def _plain(value: Any) -> Any:
-    """Return a flag as a number, as the preprocessor has it."""
-    return int(value) if isinstance(value, bool) else value
-
-
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST

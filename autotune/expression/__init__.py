@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from autotune.errors import ExpressionError
@@ -72,7 +72,7 @@ class Expression:
         ExpressionError, placed at `where`, for what is not part of the language, is too long, too deep or
         has a constant part that cannot be computed (`9**9**9`, `1 / 0`).
         """
-        return cls(text.strip() if isinstance(text, str) else repr(text), where)
+        return _expression(text.strip() if isinstance(text, str) else repr(text), where)
 
     def with_parts(self, parts: Mapping[str, Expression]) -> Expression:
         """Return it with expressions in the place of names. Raises ExpressionError where that leaves the bounds."""
@@ -117,6 +117,12 @@ class Expression:
         shown = ", ".join(f"{n}={v!r}" for n, v in names.items() if not isinstance(v, tuple))
         what = f"`{self.text}` {fault}"
         return ExpressionError(f"{what} ({shown})" if shown else what, where=self.where)
+
+
+@lru_cache(maxsize=1024)
+def _expression(text: str, where: str) -> Expression:
+    """Return the one expression of a text: a server, and a search of several sizes, read each study again and again."""
+    return Expression(text, where)
 
 
 def unknown_name(text: str, name: str, known: Iterable[str], *, where: str = "") -> ExpressionError:

@@ -170,7 +170,7 @@ def _exact(asked: Question, rated: bool) -> Best | None:
         return None
     ranked, trials, _ = asked.records.ranking(problem, asked.driver)
     for place, entry in enumerate(ranked):
-        told = asked.records.told(entry)
+        told = asked.records.told(problem, entry)
         stored = table(told.configuration)
         if misfit(asked.values, stored) or table(told.environment).get("space") != space_hash(asked.text):
             return None
@@ -178,7 +178,7 @@ def _exact(asked: Question, rated: bool) -> Best | None:
         options, flops = built(asked, configuration, told)
         if options is None or (rated and flops is None and "work" in asked.text.table):
             return None
-        best = found(asked, asked.key, Match.EXACT, configuration, told, ranked[place:], trials)
+        best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranked[place:], trials)
         return best._replace(options=options, flops=flops)
     return None
 
@@ -226,6 +226,7 @@ _NUMERIC = dict.fromkeys(map(ord, "_.+-"))
 
 def found(
     asked: Question,
+    problem: int,
     key: ProblemKey,
     match: Match,
     configuration: Mapping[str, Value],
@@ -233,7 +234,7 @@ def found(
     ranked: list[Event],
     trials: int,
 ) -> Best:
-    """Return the answer that the first of `ranked`, stored for the problem `key`, is."""
+    """Return the answer that the first of `ranked`, stored for the problem `key` of this number, is."""
     entry, notes = ranked[0], []
     if digest(configuration) != entry.configuration:
         raise ValueError("a configuration is not the one that it is ranked as")
@@ -246,7 +247,7 @@ def found(
     ties = 0
     if entry.kind == RETIMED:
         rivals = [rival for rival in ranked[1:_CLOSEST] if rival.kind == RETIMED]
-        ties = sum(median_interval(asked.records.told(rival).samples_ns)[0] <= interval[1] for rival in rivals)
+        ties = sum(median_interval(asked.records.told(problem, rival).samples_ns)[0] <= interval[1] for rival in rivals)
     if ties:
         others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
         notes.append(f"a tie: {others} as fast within the interval")

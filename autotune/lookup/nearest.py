@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,12 @@ from autotune.study import default_configuration, space_hash
 if TYPE_CHECKING:
     from autotune.study import Problem
 
+_MOST_SIZES, _LEAST_LOSSES = 8, 2
+"""Of the stored sizes so many, the nearest, say what an answer may lose; fewer losses than that say nothing."""
+
+_UNKNOWN = 0.5
+"""The log loss of what has not passed at a size: not tried there, or stopped for being slow."""
+
 
 class _Candidate(NamedTuple):
     """A stored problem that may answer, and how far it is from the question."""
@@ -29,6 +36,17 @@ class _Candidate(NamedTuple):
     key: ProblemKey
     match: Match
     distance: float
+
+
+class _Known(NamedTuple):
+    """A stored size: the times of its fastest by the digest of their configuration, best first."""
+
+    candidate: _Candidate
+    times: dict[str, float]
+
+    @property
+    def best(self) -> str:
+        return next(iter(self.times))
 
 
 def answer(asked: Question, rated: bool) -> Best:
@@ -57,8 +75,38 @@ class _Nearest:
         exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT, 0.0))
         if exact is not None:
             return exact
-        nearest = (best for candidate in self._candidates() if (best := self._answer(candidate)) is not None)
-        return next(nearest, None) or self._default()
+        candidates, expected = self._by_loss(self._candidates())
+        nearest = (best for candidate in candidates if (best := self._answer(candidate)) is not None)
+        best = next(nearest, None) or self._default()
+        if best.match is Match.NEAREST_SIZE:
+            best = best._replace(notes=(*best.notes, *expected))
+        return best
+
+    def _by_loss(self, candidates: list[_Candidate]) -> tuple[list[_Candidate], tuple[str, ...]]:
+        """Return the candidates with the stored sizes of this device and text in the order of what their bests are
+        expected to lose here, and the note on what that order lost at those sizes, each left out in turn.
+        """
+        text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
+        alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
+        known = [known for one in alike[:_MOST_SIZES] if (known := self._known(one)).times]
+        if len(known) < 2:
+            return candidates, ()
+        first = [one.candidate for one in _ordered(known, self.key.size)]
+        rest = iter(first)
+        places = [next(rest) if one in first else one for one in candidates]
+        losses = []
+        for one in known:
+            chosen = _ordered([other for other in known if other is not one], one.candidate.key.size)[0]
+            losses += [one.times[chosen.best] / one.times[one.best] - 1] if chosen.best in one.times else []
+        if len(losses) < _LEAST_LOSSES:
+            return places, ()
+        middle, worst = (f"{100 * max(0.0, loss):.0f} %" for loss in (statistics.median(losses), max(losses)))
+        at = f"so much was lost at {len(losses)} stored sizes, each left out in turn, {worst} at worst"
+        return places, (f"expect a loss of about {middle}: {at}",)
+
+    def _known(self, candidate: _Candidate) -> _Known:
+        ranked = self.asked.records.ranking(candidate.number, self.asked.driver).entries
+        return _Known(candidate, {event.configuration: event.time_ns for event in ranked})
 
     def _default(self) -> Best:
         """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
@@ -91,12 +139,12 @@ class _Nearest:
                     return None
                 ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
                 continue
-            told = self.asked.records.told(ranked[place])
+            told = self.asked.records.told(candidate.number, ranked[place])
             stored = self._of_study(told)
             if stored is not None and (self._is_known(candidate, told) or self._is_valid(stored)):
                 break
             place += 1
-        best = found(self.asked, candidate.key, candidate.match, stored, told, ranked[place:], trials)
+        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranked[place:], trials)
         best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
         return self._built(best, candidate, told)
 
@@ -221,3 +269,17 @@ def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
 def _distance(here: Size, asked: Size) -> float:
     """Return how far two sizes are apart: the sum of the doublings in each dimension."""
     return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
+
+
+def _ordered(known: list[_Known], asked: Size) -> list[_Known]:
+    """Return stored sizes by the log loss that their bests are expected to have at another size, the least first.
+
+    It is the mean of what is lost at the stored sizes, the nearer the more: benchmarks/sizes.py compares the rules.
+    """
+    weights = [(0.5 + _distance(one.candidate.key.size, asked)) ** -2 for one in known]
+
+    def loss(name: str) -> float:
+        lost = [math.log(at.times[name] / at.times[at.best]) if name in at.times else _UNKNOWN for at in known]
+        return sum(weight * one for weight, one in zip(weights, lost, strict=True))
+
+    return sorted(known, key=lambda one: (loss(one.best), _distance(one.candidate.key.size, asked)))

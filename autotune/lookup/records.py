@@ -78,8 +78,8 @@ class Records(Protocol):
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
         """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
 
-    def told(self, entry: Event) -> Told:
-        """Return what is stored of a ranked time."""
+    def told(self, problem: int, entry: Event) -> Told:
+        """Return what is stored of a ranked time of a problem."""
 
 
 PROBLEM = """
@@ -111,9 +111,13 @@ ORDER BY first_ns LIMIT 1
 """
 TOLD = """
 SELECT t.configuration, t.samples_ns, t.finished, t.made, s.environment, t.environment
-FROM trials t JOIN searches s ON s.id = t.search_id WHERE t.id = :trial
+FROM trials t JOIN searches s ON s.id = t.search_id
+WHERE t.id = :trial AND t.configuration_hash = :configuration AND t.outcome = 'ok' AND t.driver = :driver
+AND s.problem_id = :problem AND s.generation = :generation
 """
-TOLD_AGAIN = "SELECT samples_ns, taken FROM retimings WHERE id = :retiming"
+TOLD_AGAIN = """
+SELECT samples_ns, taken FROM retimings WHERE id = :retiming AND trial_id = :trial AND driver = :driver
+"""
 
 ALL = 2**62
 
@@ -158,12 +162,21 @@ class Database:
         ranked = merged(once, again, bar)
         return Ranking(ranked if whole else ranked[:FEW], trials, whole=whole or len(ranked) <= FEW)
 
-    def told(self, entry: Event) -> Told:
-        """Return what is stored of a ranked time."""
+    def told(self, problem: int, entry: Event) -> Told:
+        """Return what is stored of a ranked time of a problem.
+
+        Raises ValueError where the summary tells another time than the trials, or one that is not this problem's.
+        """
         trial, retiming = entry.order
-        configuration, samples, taken, made, environment, facts = self._rows(TOLD, {"trial": trial})[0]
-        if entry.kind == RETIMED:
-            samples, taken = self._rows(TOLD_AGAIN, {"retiming": retiming})[0]
+        meant = {"trial": trial, "driver": entry.driver}
+        of = {"problem": problem, "generation": entry.generation, "configuration": entry.configuration}
+        found = self._rows(TOLD, meant | of)
+        again = self._rows(TOLD_AGAIN, meant | {"retiming": retiming}) if entry.kind == RETIMED else ()
+        if not found or (entry.kind == RETIMED and not again):
+            raise ValueError("a time is of no trial of its problem")
+        configuration, samples, taken, made, environment, facts = found[0]
+        if again:
+            samples, taken = again[0]
         taken_ns = list(map(int, json.loads(samples)))
         if median(taken_ns) != entry.time_ns:
             raise ValueError("a time is not the median of its samples")

@@ -2,11 +2,12 @@
 
     contract.py    Evaluator and its Settings: what a search needs
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
+    builders.py    those that build ahead: how many begin
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
-    tasks.py       what travels through the threads, and what waits for a device
+    tasks.py       what travels through the threads, what waits for a device, and what trials took
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
+    from autotune.pool.forkserver import prepare as prepare
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
@@ -39,6 +41,7 @@ __getattr__ = lazily(
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
+        "forkserver": "prepare",
         "lock": "Stopped lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders",

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
+from autotune.pool.builders import FIRST, Builders
 from autotune.pool.contract import Evaluator, Settings
 from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
@@ -29,7 +28,7 @@ from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import LONGEST_WAIT_S
 from autotune.pool.sizing import capacity, count_builders, require_room
-from autotune.pool.tasks import Finalists, Task, Waiting, make_trial
+from autotune.pool.tasks import Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
@@ -71,27 +70,28 @@ class DeviceEvaluator:
         self._waiting = Waiting()
         self._way = MakingWay(self._waiting, settings.limits)
         self._first: Task | None = None
-        self._usage = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
+        self._usage = Usage()
         self._turns = threading.Lock()
         self._at_work: dict[Keeper, Task] = {}
         self._failure: AutotuneError | None = None
         self._pause = Pause()
-        self._forks = Forkserver(self._folder.path, [devices[0].backend]) if can_hold() else None
+        self._forks = Forkserver() if can_hold() else None
         self._start = self._forks.start if self._forks is not None else None
         builders = count_builders(devices, settings.builders)
         self.capacity = capacity(builders, len(devices))
-        self._builders_left = builders
-        self._builders = [self._builder(devices[number % len(devices)]) for number in range(builders)]
+        self._builds_ahead = builders > 0
+        self._builders = Builders(
+            [self._builder(devices[number % len(devices)]) for number in range(builders)], FIRST * len(devices)
+        )
         self._runners = [self._runner(device) for device in devices]
-        for keeper in (*self._runners, *self._builders):
+        for keeper in self._runners:
             keeper.start()
+        self._builders.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit(self, configuration: Configuration) -> None:
@@ -99,8 +99,8 @@ class DeviceEvaluator:
         task = Task(configuration)
         if self._first is None and self.best_ns is None:
             self._first = task
-        self._waiting.add(task, ready=not self._builders)
-        if self._builders:
+        self._waiting.add(task, ready=not self._builds_ahead)
+        if self._builds_ahead:
             self._to_build.put(task)
         else:
             self._to_run.put(task)
@@ -117,7 +117,7 @@ class DeviceEvaluator:
         if isinstance(found, AutotuneError):
             raise found
         task, report, trial = found
-        self._count(task, report)
+        self._usage.count(task, report)
         return trial
 
     @property
@@ -157,20 +157,17 @@ class DeviceEvaluator:
 
         `device` is the part in which kernels executed; `built_ahead` the time of the builders, beside all that.
         """
-        now = time.monotonic()
-        verify_s = self._usage["verify"] + self._way.lost_s
-        worked = self._usage["build"] + verify_s + self._usage["time"]
-        there = sum(now - keeper.since for keeper in self._runners if keeper.since is not None)
-        return {**self._usage, "verify": verify_s, "idle": max(0.0, there - worked)}
+        return self._usage.told(self._way.lost_s, (keeper.since for keeper in self._runners))
 
     def close(self) -> None:
         """End every process and thread of this evaluator, remove its files and release its devices."""
-        keepers = (*self._runners, *self._builders)
-        for keeper in keepers:
+        self._builders.close()
+        for keeper in self._runners:
             keeper.close()
+        keepers = (*self._runners, *self._builders.begun)
         for _ in self._runners:
             self._to_run.put(None)
-        for _ in self._builders:
+        for _ in self._builders.begun:
             self._to_build.put(None)
         self._setups.close()
         for keeper in keepers:
@@ -180,14 +177,6 @@ class DeviceEvaluator:
         self._folder.remove()
         for lock in self._locks:
             lock.release()
-
-    def _count(self, task: Task, report: Report) -> None:
-        if task.built is not None:
-            self._usage["built_ahead"] += task.built.build_s
-        if report is not task.built:
-            for step, seconds in (("build", report.build_s), ("verify", report.verify_s), ("time", report.time_s)):
-                self._usage[step] += seconds
-            self._usage["device"] += report.busy_s
 
     def _runner(self, device: DeviceInfo) -> Keeper:
         def run(keeper: Keeper, task: Task | Finalists) -> None:
@@ -235,11 +224,13 @@ class DeviceEvaluator:
 
     def _attempt_build(self, keeper: Keeper, task: Task) -> Report:
         plan = task.plan(self._problem)
-        return plan if isinstance(plan, Report) else keeper.attempt(Job(plan), self._limits.build_s)
+        if isinstance(plan, Report):
+            return plan
+        with self._builders.building():
+            return keeper.attempt(Job(plan), self._limits.build_s)
 
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
-        for builder in self._builders:  # a context in the making disturbs what runs
-            builder.started.wait()
+        self._builders.wait_ready()
         best_ns = self.best_ns
         known = self._way.verdict(task, best_ns)
         report = known or self._attempt(keeper, task, best_ns)
@@ -257,8 +248,8 @@ class DeviceEvaluator:
             return plan
         ahead = task.built is not None
         # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
-        patient = task is self._first and (ahead or not self._builders)
-        asks = self._traits.shares_cores and bool(self._builders)
+        patient = task is self._first and (ahead or not self._builds_ahead)
+        asks = self._traits.shares_cores and self._builds_ahead
         with ExitStack() as turn:
             return keeper.attempt(
                 Job(plan, best_ns, patient=patient, built_ahead=ahead, asks=asks),
@@ -298,9 +289,8 @@ class DeviceEvaluator:
 
     def _fail_builder(self, error: AutotuneError) -> None:
         """A search goes on with the builders that are left, as long as there are any and the machine is sound."""
-        with self._turns:
-            self._builders_left -= 1
-        if not isinstance(error, WorkerError) or self._builders_left == 0:
+        last = self._builders.lose()
+        if last or not isinstance(error, WorkerError):
             self._fail(error)
 
     def _fail(self, error: AutotuneError) -> None:

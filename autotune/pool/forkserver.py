@@ -4,7 +4,7 @@ It has imported what a worker needs and called no driver. It watches the request
 dies with it, and it dies with the search, whatever either is doing. Workers are held by pidfd, so that no signal goes
 to a process that is not theirs.
 
-    python -m autotune.pool.forkserver FD PARENT [BACKEND]...
+    python -m autotune.pool.forkserver FD PARENT
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,9 +29,6 @@ from autotune.pool.worker import main as work
 
 _LONGEST = 2**16
 """Bytes of a message."""
-
-
-_LOG = "forkserver.log"
 
 
 class Forked:
@@ -75,25 +73,30 @@ def can_hold() -> bool:
     return True
 
 
+_prepared: list[_Server] = []
+"""A process that is prepared before it is known what for."""
+
+
+def prepare() -> None:
+    """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports."""
+    if can_hold() and not _prepared:
+        _prepared.append(_Server())
+
+
 class Forkserver:
-    """Starts workers of one search; where the prepared process is lost, with its workers, the next starts another.
+    """Starts workers of one search; where the prepared process is lost, with its workers, the next starts another."""
 
-    `backends`: those whose modules it imports.
-    """
-
-    def __init__(self, folder: Path, backends: Sequence[str]) -> None:
-        self._folder = folder
-        self._backends = backends
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._server = _Server(folder, backends)
+        self._server = _prepared.pop() if _prepared else _Server()
 
     def start(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
         """Start a worker with these descriptors and variables. Raises OSError as `WorkerProcess` takes it."""
         with self._lock:
             if self._server.lost.is_set() and not self._closed:
                 self._server.close()
-                self._server = _Server(self._folder, self._backends)
+                self._server = _Server()
             return self._server.fork(role, connection, log, environment)
 
     def close(self) -> None:
@@ -107,11 +110,10 @@ class Forkserver:
 class _Server(threading.Thread):
     """The search's side of one prepared process. It has a thread because a process dies with the thread it is of."""
 
-    def __init__(self, folder: Path, backends: Sequence[str]) -> None:
+    def __init__(self) -> None:
         super().__init__(name="autotune-forkserver", daemon=True)
         self.lost = threading.Event()
-        self._folder = folder
-        self._backends = backends
+        self._last_words = ""
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._born: SimpleQueue[Forked | None] = SimpleQueue()
         self._alive: dict[int, Forked] = {}
@@ -124,19 +126,23 @@ class _Server(threading.Thread):
         descriptor, ours = str(self._theirs.fileno()), str(os.getpid())
         code = self._code
         try:
-            with self._theirs, (self._folder / _LOG).open("ab") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours, *self._backends],
-                    env={**os.environ, **python_path()},
-                    pass_fds=[self._theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            with suppress(OSError):
-                self._listen()
-            code = self._code = self._process.wait()
+            with tempfile.TemporaryFile() as log:
+                with self._theirs:
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
+                        # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
+                        env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
+                        pass_fds=[self._theirs.fileno()],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                with suppress(OSError):
+                    self._listen()
+                code = self._code = self._process.wait()
+                log.seek(0)
+                self._last_words = log.read().decode(errors="replace").strip().rpartition("\n")[2]
         finally:
             self.lost.set()
             self._born.put(None)
@@ -151,7 +157,7 @@ class _Server(threading.Thread):
         if born is None:
             self._born.put(None)
             if self._code > 0:
-                raise ChildProcessError((self._folder / _LOG).read_text(errors="replace").strip().rpartition("\n")[2])
+                raise ChildProcessError(self._last_words)
             raise ConnectionResetError
         return born
 
@@ -184,7 +190,7 @@ class _Server(threading.Thread):
 # -- in the prepared process -------------------------------------------------------------------------
 
 
-def main(descriptor: int, parent: int, backends: Sequence[str]) -> None:
+def main(descriptor: int, parent: int) -> None:
     """Import what workers need, then fork one for each request until the search closes the channel."""
     die_with(parent)
     os.set_inheritable(descriptor, False)
@@ -193,9 +199,9 @@ def main(descriptor: int, parent: int, backends: Sequence[str]) -> None:
     import gc
 
     from autotune.bench import serve  # noqa: F401  (for the forks)
-    from autotune.devices import load_backend
+    from autotune.devices import BACKENDS, load_backend
 
-    for name in backends:
+    for name in BACKENDS:  # one that another package brings is imported by its workers
         load_backend(name)
     gc.freeze()  # no collection of a worker copies these pages
     woken, waker = socket.socketpair()
@@ -277,4 +283,4 @@ def _become_worker(role: str, environment: Mapping[str, str], connection: int, l
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -21,7 +21,7 @@ from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
-from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess
+from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started
 from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
@@ -32,8 +32,6 @@ _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
-
-_HINT = "what is stored remains; type the same again once the machine has memory to spare"
 
 
 class Closed(Exception):
@@ -144,7 +142,7 @@ class Keeper(threading.Thread):
             except (WorkerDied, WorkerOverran) as error:
                 outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
                 if not outside or delay_s is None:
-                    raise WorkerError(f"the {self.role} worker cannot start: {error}", hint=_HINT) from None
+                    raise not_started(self.role, error) from None
             if self._interrupted.wait(delay_s):
                 raise self._end()
         if isinstance(answer, Report):

@@ -58,6 +58,15 @@ class WorkerOverran(WorkerError):
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
 
 
+def not_started(role: str, error: WorkerDied | WorkerOverran) -> WorkerError:
+    """What is said where a worker does not come to a trial: the only kernel that it runs before is the reference's."""
+    if isinstance(error, WorkerOverran) and error.phase == "run":
+        hint = "ask for a smaller --size, or give a run more time by --run-limit"
+        return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
+    hint = "what is stored remains; type the same again once the machine has memory to spare"
+    return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
+
+
 GivesUp = Callable[[str, float], bool]
 
 

@@ -1,8 +1,9 @@
-"""What travels through the threads of a search, and what of it still waits for a device."""
+"""What travels through the threads of a search, what of it still waits for a device, and what trials took."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -111,3 +112,29 @@ def make_trial(task: Task, report: Report, device: DeviceInfo) -> Trial:
         environment={**report.environment, **built.environment},
         made=task.made,
     )
+
+
+class Usage:
+    """Adds up what the trials of one evaluator took."""
+
+    def __init__(self) -> None:
+        self._spent_s = dict.fromkeys(("build", "verify", "time", "built_ahead", "device"), 0.0)
+
+    def count(self, task: Task, report: Report) -> None:
+        """Add a trial that has ended."""
+        if task.built is not None:
+            self._spent_s["built_ahead"] += task.built.build_s
+        if report is not task.built:
+            for step, seconds in (("build", report.build_s), ("verify", report.verify_s), ("time", report.time_s)):
+                self._spent_s[step] += seconds
+            self._spent_s["device"] += report.busy_s
+
+    def told(self, lost_s: float, ready: Iterable[float | None]) -> Mapping[str, float]:
+        """Return the seconds of each step, and of none. `lost_s` went into runs that made way; `ready`: instants since
+        when the workers were there, None for one that is not.
+        """
+        now = time.monotonic()
+        verify_s = self._spent_s["verify"] + lost_s
+        worked_s = self._spent_s["build"] + verify_s + self._spent_s["time"]
+        there_s = sum(now - since for since in ready if since is not None)
+        return {**self._spent_s, "verify": verify_s, "idle": max(0.0, there_s - worked_s)}

@@ -1,6 +1,7 @@
 """What is told of results, one file each, used as modules: `from autotune.reports import charts`.
 
-    compare.py, sides.py   values and devices side by side;  charts.py draws;  baselines.py: what NumPy needs
+    compare.py, sides.py   values and devices side by side;  charts.py, drawing.py: as charts
+    baselines.py           what NumPy needs for the same
     cover.py               few configurations for many sizes
     verify.py              is the stored best still what it was
     course.py, learned.py  how a search went, and what it taught

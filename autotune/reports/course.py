@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.model import Outcome
-from autotune.store import Store, survey
+from autotune.store import Store, listing, survey
 
 MOST_DOTS = 1000
 """Trials that a chart shows."""
@@ -28,7 +28,7 @@ _FEW = 50
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 
 
-def course(store: Store, searches: Sequence[survey.Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
+def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST_DOTS) -> dict[str, Any]:
     """Return how some searches of one problem went, one after another, as if they had been one.
 
     `outcomes` counts all trials, `running` those that have begun and not ended. `dots` holds lists of one length:
@@ -73,7 +73,7 @@ def course(store: Store, searches: Sequence[survey.Search], *, most: int = MOST_
 class _Clock:
     """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
 
-    def __init__(self, searches: Sequence[survey.Search], now: datetime | None = None) -> None:
+    def __init__(self, searches: Sequence[listing.Search], now: datetime | None = None) -> None:
         self._now = now or datetime.now(UTC)
         self._begun: dict[int, datetime] = {}
         self._before: dict[int, float] = {}

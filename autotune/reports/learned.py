@@ -16,7 +16,7 @@ from autotune.identity import Configuration, Value, canonical
 from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.ranking import median, median_interval, speedup
-from autotune.store import Store, survey
+from autotune.store import Store, listing, survey
 from autotune.text import giga_rate
 
 MOST = 1200
@@ -37,7 +37,7 @@ class Measured(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What is known of a problem: verified configurations, fastest first, and failures per configuration.
+    """What is known of a problem: verified configurations, fastest first, and those without a time.
 
     `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
     `trials` counts all that are stored of the latest generation, `stride` above 1 says that not all were looked at.
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
 
 def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
     """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
-    searches = [search.number for search in survey.latest_generation(store, problem)]
+    searches = [search.number for search in listing.latest_generation(store, problem)]
     total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
     database = records.Database(store.rows)
@@ -74,8 +74,8 @@ def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) ->
         times |= {row.number: row.time_ns for row in latest.values() if row.time_ns is not None and row.time_ns > 0}
     measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
     named = {rows[number].name for number in times}
-    failed = {row.name: row for row in found.rows if row.outcome.failed}
-    others = [row for name, row in failed.items() if name not in named]
+    untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
+    others = [row for name, row in untimed.items() if name not in named]
     shown = [entry.order[0] for entry in ranking.entries]
     return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
 
@@ -138,7 +138,7 @@ def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[
                 _pass(table[one.configuration[name]], one, best)
         for row in known.others:
             if name in row.configuration:
-                table[row.configuration[name]]["failed"] += 1
+                table[row.configuration[name]]["failed"] += row.outcome.failed
         found[name] = list(table.values())
     return found
 
@@ -187,7 +187,7 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
             _pass(entry, one, best)
     for row in known.others:
         if (entry := cell(row.configuration)) is not None:
-            entry["failed"] += 1
+            entry["failed"] += row.outcome.failed
     return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
 
 

@@ -12,7 +12,7 @@ from autotune import text
 from autotune.identity import Choices, Size
 from autotune.lookup import records
 from autotune.reports import learned
-from autotune.store import Store, survey
+from autotune.store import Store, listing
 
 BY_SIZE, BY_DEVICE = "size", "device"
 
@@ -31,12 +31,12 @@ def sides(
     `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored: all of
     them by size, the largest three else; the choices of what was stored last; the device that was searched last.
     """
-    stored = _newest(survey.problems(store, study=study))
+    stored = _newest(listing.problems(store, study=study))
     if choices is None:
         choices = next((problem.key.choices for problem in stored), {})
     fitting = [problem for problem in stored if problem.key.choices == choices]
     if by != BY_DEVICE:
-        order = survey.last_searched(store, [problem.number for problem in fitting])
+        order = listing.last_searched(store, [problem.number for problem in fitting])
         places = {number: place for place, number in enumerate(order)}
         fitting.sort(key=lambda problem: places.get(problem.number, len(places)))
         device = device or next((problem.key.device for problem in fitting), "")
@@ -51,20 +51,20 @@ def sides(
     return cells
 
 
-def _newest(problems: Sequence[survey.Problem]) -> list[survey.Problem]:
+def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
     """Return the problems of the latest text of a study for each device, size and choices."""
-    found: dict[str, survey.Problem] = {}
+    found: dict[str, listing.Problem] = {}
     for problem in problems:  # newest first
         found.setdefault(f"{problem.key._replace(kernel_hash='', study_hash='')}", problem)
     return list(found.values())
 
 
-def _sizes(problems: Sequence[survey.Problem], most: int) -> list[dict[str, int]]:
+def _sizes(problems: Sequence[listing.Problem], most: int) -> list[dict[str, int]]:
     known = {text.size(problem.key.size): dict(problem.key.size) for problem in problems}
     return sorted(known.values(), key=lambda size: list(size.values()))[-most:]
 
 
-def _cells(store: Store, problem: survey.Problem, by: str) -> list[dict[str, Any]]:
+def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:
     key = problem.key
     if by in (BY_SIZE, BY_DEVICE):
         ranking = records.Database(store.rows).ranking(problem.number, "")
@@ -87,7 +87,7 @@ def _tried(one: Mapping[str, Any]) -> int:
 
 
 def _cell(
-    problem: survey.Problem | None,
+    problem: listing.Problem | None,
     size: Size,
     device: str,
     value: str,

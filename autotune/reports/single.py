@@ -11,7 +11,7 @@ from autotune.errors import StudyError, UsageError
 from autotune.identity import Configuration, ProblemKey
 from autotune.reports import learned, page
 from autotune.reports.course import course
-from autotune.store import Store, survey
+from autotune.store import Store, listing
 from autotune.study import Problem, Study, StudyText, default_size, find_study, offered_choices
 from autotune.text import parse_choices, parse_size
 
@@ -45,19 +45,21 @@ def written(store: Store, asked: Asked) -> Written:
     try:
         text_of: StudyText | None = find_study(asked.study)
     except StudyError:
-        if not survey.problems(store, study=asked.study, limit=1):
+        if not listing.problems(store, study=asked.study, limit=1):
             raise
         text_of = None
     name = asked.study if text_of is None else text_of.name
     fitting = [
-        problem for problem in survey.problems(store, study=name, device=asked.device) if _fits(problem, asked, text_of)
+        problem
+        for problem in listing.problems(store, study=name, device=asked.device)
+        if _fits(problem, asked, text_of)
     ]
     if not fitting:
         raise UsageError(
             f"nothing is stored of {name}" + (f" on {asked.device}" if asked.device else "") + _where(asked),
             hint=f"autotune search {asked.study} measures some, autotune history {asked.study} lists what there is",
         )
-    order = survey.last_searched(store, [one.number for one in fitting])
+    order = listing.last_searched(store, [one.number for one in fitting])
     problem = next((one for one in fitting if order[:1] == [one.number]), fitting[0])
     notes = []
     if text_of is None:
@@ -73,7 +75,7 @@ def _where(asked: Asked) -> str:
     return f" at {said}" if said else ""
 
 
-def _fits(problem: survey.Problem, asked: Asked, text_of: StudyText | None) -> bool:
+def _fits(problem: listing.Problem, asked: Asked, text_of: StudyText | None) -> bool:
     """Whether a stored problem has the sizes and choices that were given; the rest is free."""
     size, choices = problem.key.size, problem.key.choices
     known = size if text_of is None else default_size(text_of)
@@ -85,20 +87,20 @@ def _fits(problem: survey.Problem, asked: Asked, text_of: StudyText | None) -> b
     return all(choices.get(name) == value for name, value in given.items() if name in named)
 
 
-def default_of(store: Store, problem: survey.Problem, text_of: StudyText | None) -> Configuration | None:
+def default_of(store: Store, problem: listing.Problem, text_of: StudyText | None) -> Configuration | None:
     """Return the study's default configuration for a problem, moved where it is not valid there; None where unknown."""
     if text_of is None:
         return None
-    device = survey.device(store, problem.key.device)
+    device = listing.device(store, problem.key.device)
     try:
         return Problem(Study.from_text(text_of), problem.key.size, problem.key.choices, device).default
     except UsageError:  # the study is another one today
         return None
 
 
-def report(store: Store, problem: survey.Problem, default: Configuration | None, notes: Sequence[str] = ()) -> str:
+def report(store: Store, problem: listing.Problem, default: Configuration | None, notes: Sequence[str] = ()) -> str:
     """Return the file. `default` is the study's default configuration, where known; `notes` stand at the top."""
-    searches = survey.latest_generation(store, problem.number)
+    searches = listing.latest_generation(store, problem.number)
     known = learned.sample(store, problem.number)
     told = learned.learned(store, problem.number, known, default)
     scripts = [page.static_text(name) for name in ("vendor/uPlot.js", "charts.js")]

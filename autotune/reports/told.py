@@ -57,6 +57,7 @@ def trial_json(problem: Problem, trial: Trial | None) -> dict[str, Any] | None:
         "runs": len(measurement.samples_ns),
         "cache": measurement.cache,
         "verified_runs": trial.verified_runs,
+        "throttled": trial.throttled,
         "gflops": text.giga_rate(problem.flops(trial.configuration), trial.time_ns),
         "gbytes_per_s": text.giga_rate(problem.bytes(trial.configuration), trial.time_ns),
     }

@@ -1,6 +1,7 @@
 """Look-ups over HTTP: `GET /v1/best`, a plain route, since FastAPI would cost more than the answer.
 
-An answer stands for `best_age_s` (a second): whoever asks the same meanwhile is given the same bytes. Its ETag is that
+An answer stands for `best_age_s` (a second), and for half a minute while nobody writes to an SQLite database: whoever
+asks the same meanwhile is given the same bytes. Its ETag is that
 of its bytes, so that a client which has them is told so with 304.
 """
 
@@ -12,6 +13,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -26,7 +28,9 @@ from autotune.service.answers import Refused, answer
 from autotune.service.callers import Caller
 from autotune.service.config import Config
 from autotune.service.machine import Machine
-from autotune.service.studies import Studies
+from autotune.service.studies import Studies, stamp
+from autotune.store import locate
+from autotune.study import StudyText
 from autotune.text import did_you_mean
 
 LABEL = "the server's database"
@@ -36,6 +40,11 @@ MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
 """Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
 
 _KEPT = 4096
+_UNCHANGED_S = 30.0
+"""How long an answer stands at most while database and study are as they were: drivers may be others by then."""
+
+_TICK_NS = 20_000_000
+"""What was written this long ago may be written again without another time of writing."""
 _KEYS = ("study", "device", "size", "choice", "format", "kernel_hash", "study_hash")
 _MOST_QUERY = 4096
 
@@ -45,7 +54,11 @@ class Answer(NamedTuple):
 
     body: bytes
     headers: dict[str, str]
-    until: float
+    asked: float
+    stamps: tuple[tuple[int, int] | None, ...]
+    """Of the database's files when it was asked; none where they tell nothing."""
+    study: tuple[str, StudyText | None]
+    """Its name, and what the server's own study of that name was."""
 
 
 class Lookups:
@@ -57,6 +70,8 @@ class Lookups:
         self._machine = machine
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._asked: dict[str, asyncio.Future[Answer]] = {}
+        path = locate(config.database).path
+        self._files = (Path(path), Path(f"{path}-wal")) if path else ()
 
     async def best(self, request: Request) -> Response:
         """Answer `GET /v1/best`; what it takes and gives stands in routes.py."""
@@ -74,7 +89,7 @@ class Lookups:
 
     async def _answer(self, query: str) -> Answer:
         known = self._kept.get(query)
-        if known is not None and time.monotonic() < known.until:
+        if known is not None and self._stands(known):
             return known
         asked = self._asked.get(query)
         if asked is None:
@@ -87,7 +102,21 @@ class Lookups:
             self._kept.popitem(last=False)
         return found
 
+    def _stands(self, known: Answer) -> bool:
+        age_s = time.monotonic() - known.asked
+        if age_s < self._config.best_age_s:
+            return True
+        name, text = known.study
+        unchanged = age_s < _UNCHANGED_S and known.stamps and known.stamps == self._stamps()
+        return bool(unchanged) and text is not None and self._studies.own(name) is text
+
+    def _stamps(self) -> tuple[tuple[int, int] | None, ...]:
+        found = tuple(map(stamp, self._files))
+        newest = max((one[0] for one in found if one is not None), default=0)
+        return found if 0 < newest < time.time_ns() - _TICK_NS else ()
+
     def _look_up(self, query: str) -> Answer:
+        asked, stamps = time.monotonic(), self._stamps()
         given = _parsed(query)
         format = given["format"][-1] if given["format"] else "json"
         if format not in FORMATS:
@@ -97,8 +126,10 @@ class Lookups:
                 where="format",
                 hint=f"formats: {', '.join(FORMATS)}",
             )
+        study = [DEFAULT_STUDY, *given["study"]][-1]
+        own = self._studies.own(study)
         best, said = self.ask(
-            study=([DEFAULT_STUDY, *given["study"]])[-1],
+            study=study,
             device=next(iter(given["device"]), None),
             size=given["size"],
             choice=given["choice"],
@@ -117,7 +148,7 @@ class Lookups:
         }
         if best.flops is not None:
             headers[FLOPS] = repr(best.flops)
-        return Answer(body, headers, time.monotonic() + self._config.best_age_s)
+        return Answer(body, headers, asked, stamps, (study, own))
 
     def ask(
         self,

@@ -54,7 +54,7 @@ class Studies:
         """
         if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
             raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
-        own = self._own_text(name)
+        own = self.own(name)
         if own is not None and _is(own, kernel_hash, study_hash):
             return own
         for upload in self._store.uploads(name):
@@ -77,12 +77,12 @@ class Studies:
         """Return a study of that name, validated."""
         return self.text(name).study
 
-    def _own_text(self, name: str) -> StudyText | None:
+    def own(self, name: str) -> StudyText | None:
         """Return the server's own study of that name, read again where one of its files has changed."""
         known = self._own.get(name)
         if known is not None and time.monotonic() < known.until:
             return known.text
-        stamps = None if known is None else {path: _stamp(path) for path in known.stamps}
+        stamps = None if known is None else {path: stamp(path) for path in known.stamps}
         if known is None or stamps != known.stamps:
             if name not in study_paths():
                 return None
@@ -90,7 +90,7 @@ class Studies:
                 text = find_study(name)
                 _ = text.study_hash
             hiding = Path("studies") / f"{name}.toml"
-            known = _Own(text, {path: _stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
+            known = _Own(text, {path: stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
 
@@ -119,7 +119,8 @@ def _is(text: StudyText, kernel_hash: str | None, study_hash: str | None) -> boo
         return False
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Return when a file was written, and its bytes; another stamp is another content. None where it is not there."""
     try:
         found = path.stat()
     except OSError:

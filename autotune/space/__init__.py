@@ -125,11 +125,14 @@ class Space:
         return {n: listed[i] for n, listed, i in zip(self.names, self.values, indices, strict=True)}
 
     def row(self, configuration: Configuration) -> int | None:
-        """Return the row of a configuration; None where it is not valid, lacks a name or has another one."""
+        """Return the row of a configuration; None where it is not valid, lacks a name or has another one.
+
+        A value is that of the study and of its type: a stored 1.0 is not its 1, as for look-ups.
+        """
         if set(configuration) != set(self.names):
             return None
         try:
-            position = [listed.index(configuration[n]) for n, listed in zip(self.names, self.values, strict=True)]
+            position = [_index(listed, configuration[n]) for n, listed in zip(self.names, self.values, strict=True)]
         except ValueError:
             return None
         row = int(self.rows(np.array([position], dtype=np.int16))[0])
@@ -186,6 +189,14 @@ class Space:
         name, value = self.names[column], self.values[column][index]
         values = {**dict(zip(self.names, self.values, strict=True)), name: (value,)}
         return why_impossible(values, self.constraints, self.constants, {name: value}, known)
+
+
+def _index(listed: tuple[Value, ...], value: Value) -> int:
+    """Return the place of a value. Raises ValueError where it is none of them, or of another type."""
+    found = listed.index(value)
+    if type(value) is not type(listed[found]):
+        raise ValueError(f"{value!r} is not {listed[found]!r}")
+    return found
 
 
 def _check_values(name: str, listed: tuple[Value, ...]) -> None:

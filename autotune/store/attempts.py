@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, update
 
 from autotune.identity import digest
-from autotune.model import Configuration, Measurement, Outcome, Trial, with_verified
+from autotune.model import Configuration, Measurement, Outcome, Trial, with_retiming
 from autotune.store import queries, standings
 from autotune.store.access import Access
 from autotune.store.fields import trial_columns
@@ -99,7 +99,8 @@ class Attempts(Access):
         """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
 
         Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
-        environment. Raises ValueError where there is no such trial or no sample.
+        environment, which then says how the device was throttled meanwhile. Raises ValueError where there is no such
+        trial or no sample.
         """
         if not measurement.samples_ns:
             raise ValueError("a re-timing needs samples")
@@ -113,7 +114,7 @@ class Attempts(Access):
                 return
             standings.follow(connection, *queries.place(connection, trial.id))
             if measurement.verified_runs:
-                stood = ordered(with_verified(json.loads(trial.environment), measurement.verified_runs))
+                stood = ordered(with_retiming(json.loads(trial.environment), measurement))
                 connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
         self._written(step)

@@ -79,14 +79,10 @@ class Overview(Access):
         device: str | None = None,
         problem: int | None = None,
         names: Sequence[str] = (),
-        submitted: bool = True,
         before: int | None = None,
         limit: int = 50,
     ) -> list[StoredSearch]:
-        """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number.
-
-        Not `submitted`: only those that no server was asked for.
-        """
+        """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number."""
         wanted: list[ColumnElement[bool]] = []
         if study is not None:
             wanted.append(problems.c.study == study)
@@ -96,8 +92,6 @@ class Overview(Access):
             wanted.append(searches.c.problem_id == problem)
         if names:
             wanted.append(searches.c.uuid.in_(names) | searches.c.submission.in_(names))
-        if not submitted:
-            wanted.append(searches.c.submission.is_(None))
         if before is not None:
             wanted.append(searches.c.id < before)
         query = (

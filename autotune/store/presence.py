@@ -30,7 +30,7 @@ def this_process() -> str:
     return ":".join((host, *_boot(), str(os.getpid()), _start(os.getpid())))
 
 
-def is_dead(process: str, started: str, now: datetime | None = None) -> bool:
+def is_dead(process: str, started: str) -> bool:
     """True where the process that `this_process` named, and that began at the instant `started`, is at work no more."""
     here, there = this_process().split(":"), process.split(":")
     if len(there) == len(here) and there[:3] == here[:3]:
@@ -38,7 +38,7 @@ def is_dead(process: str, started: str, now: datetime | None = None) -> bool:
     if len(there) == len(here) and there[0] == here[0] and there[1] != here[1]:
         return True  # this machine has been started since
     try:
-        age = (now or datetime.now(UTC)) - datetime.fromisoformat(started)
+        age = datetime.now(UTC) - datetime.fromisoformat(started)
     except (ValueError, TypeError):
         return True
     return age > PATIENCE

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
@@ -45,7 +45,9 @@ def once(connection: Connection, table: Table, columns: Mapping[str, Any]) -> in
 
 def existing(connection: Connection, table: Table, columns: Mapping[str, Any], unique: Sequence[str] = ()) -> int:
     """Return the number of the row with these `unique` columns (all of them where none is named), made if missing."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    dialect: Any = sqlite
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql as dialect
     connection.execute(dialect.insert(table).values(columns).on_conflict_do_nothing())
     wanted = same(table, {name: columns[name] for name in unique or columns})
     return int(connection.execute(select(table.c.id).where(wanted)).scalar_one())

@@ -83,7 +83,7 @@ def _add(connection: Connection, problem: int, found: list[Any]) -> None:
 def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows of `standings` for one configuration."""
     events = [
-        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2], NAN if time is None else time)
+        Event(_KINDS.get(what, FAILED), name, driver, generation, (trial, *again, 0)[:2], _time(time))
         for name, what, driver, generation, trial, time, *again in group
     ]
     for event, first_ns, latest in standings(events):
@@ -98,3 +98,8 @@ def _rows(problem: int, group: Iterable[Any]) -> Iterator[dict[str, Any]]:
             "time_ns": event.time_ns,
             "first_ns": first_ns,
         }
+
+
+def _time(column: object) -> float:
+    """Return a stored time; NAN, which ranks nothing, where there is none or a damaged file holds what is none."""
+    return column if isinstance(column, int | float) else NAN

@@ -156,8 +156,8 @@ class Store(Attempts):
             rows = connection.execute(select(problems).where(problems.c.study == study).order_by(problems.c.id))
             keys = [key_of(row) for row in rows.mappings()]
             used = connection.execute(select(devices.c.fingerprint, devices.c.facts).order_by(devices.c.id)).all()
-        facts = {row.fingerprint: row.facts for row in used}
-        known = {name: device_of(json.loads(facts[name])) for name in {key.device for key in keys} & facts.keys()}
+            facts = {row.fingerprint: row.facts for row in used}
+            known = {name: device_of(json.loads(facts[name])) for name in {key.device for key in keys} & facts.keys()}
         return [(key, known.get(key.device)) for key in keys]
 
     def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
@@ -221,7 +221,7 @@ class Store(Attempts):
         with self._reading() as connection:
             for row in connection.execute(own.union_all(others)):
                 found[row.study] += row.trials
-        return {study: found[study] for study in sorted(found) if found[study]}
+            return {study: found[study] for study in sorted(found) if found[study]}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
         """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""

@@ -5,17 +5,18 @@ the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
     schema.py      what a file may say; validation.py: what is wrong with one; scope.py: names in expressions
-    study.py       Study: its tables read and cross-checked; checks.py: what its author may not have meant
-    access.py      what may be read for a study that others sent, and what was read
+    study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
                    tables.py: its parameters, options, reference
+    access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device; limits.py: what the device asks of it
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them: argument.py, buffers.py,
                    scalars.py
     types.py       their types; structs.py: C's layout
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     writing.py     a study as TOML; drafting/: one to start from
-    plan.py        Plan: what a worker builds and runs
-    inputs.py      input data, with draw.py, and files.py for what lies beside a study; reads.py: hashed
+    plan.py        Plan: what a worker builds and runs; planning.py: a configuration made concrete as one
+    inputs.py      input data, with draw.py, and file_data.py and files.py for what lies beside a study; reads.py:
+                   hashed
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from autotune.study.includes import inline
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
-    from autotune.study.problem import GENERIC_DEVICE, Problem, made_of
+    from autotune.study.planning import made_of
+    from autotune.study.problem import GENERIC_DEVICE, Problem
     from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Study
@@ -80,7 +82,8 @@ __getattr__ = lazily(
         "includes": "inline",
         "inputs": "PythonCaller check_inputs input_data",
         "plan": "Check Launch Plan Tolerance",
-        "problem": "GENERIC_DEVICE Problem made_of",
+        "planning": "made_of",
+        "problem": "GENERIC_DEVICE Problem",
         "reference": "check_reference expected_data require_numbers",
         "study": "Study",
         "tables": "Parameter",

@@ -120,6 +120,10 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
 
 def header_of(path: Path, part: str | None, kind: str | None) -> Header:
     """Return what a file holds. Raises StudyError, naming it, for what is none of the kinds, or damaged."""
+    if kind is not None and path.suffix in (".npy", ".npz", ".mtx"):
+        raise StudyError("says itself of what type it is", where=str(path), hint=f'leave out type = "{kind}"')
+    if part is not None and path.suffix not in (".npz", ".mtx"):
+        raise StudyError("has no parts", where=str(path), hint=f'leave out part = "{part}"')
     try:
         match path.suffix:
             case ".npy":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import StudyError
-from autotune.study import files, structs
+from autotune.study import structs
 from autotune.study.arguments import Buffer, Data, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
 from autotune.study.draw import check_drawn, draw
+from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.library import find_kernel
 from autotune.study.problem import Problem
@@ -24,9 +24,6 @@ from autotune.study.types import numpy_type
 Arrays = dict[str, NDArray[Any]]
 PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]
 """Runs a function of a file on arrays and numbers by name: file, function, names -> arrays by name."""
-
-_ENTRY_BYTES = 64
-"""Bytes that reading one entry of a matrix takes at most, its places and value and what sorts them; or one row."""
 
 
 def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Callable[[], float] = physical) -> Arrays:
@@ -62,7 +59,7 @@ def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> 
     if _is_drawn(data) and (data.numpy is None or buffer.name in used):
         check_drawn(buffer)
     if data.file is not None:
-        header = _header(problem, data, where)
+        header = header_in(problem, data, where)
         own[buffer.name] = _outlined(header.shape, np.dtype(np.float64), where)
         shape = _shaped(header.shape, buffer) if data.numpy is None else None
     if data.numpy is not None:
@@ -109,66 +106,6 @@ def require_shape(wanted: tuple[int, ...], found: tuple[int, ...], where: str, w
     """Raise StudyError where contents have another shape than what they are for."""
     if found != wanted:
         raise StudyError(f"has shape {found}, the {what} has {wanted}", where=where)
-
-
-def read_array(problem: Problem, file: Data, where: str, room: Callable[[], float]) -> NDArray[Any]:
-    """Return an array of a file beside the study, mapped where it can be. Raises StudyError."""
-    header, path = _header(problem, file, where), files.find_data(str(file.file), problem.study.text.path, where)
-    nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
-    if path.suffix == ".mtx":
-        matrix = files.matrix_of(path)
-        nbytes = (matrix.rows + matrix.entries) * _ENTRY_BYTES
-    if (free := room()) < nbytes:
-        what = f"takes {nbytes / 2**30:.3g} GiB of memory, {free / 2**30:.3g} GiB are free"
-        raise StudyError(what, where=f"{where}: {path.name}")
-    try:
-        return _read(path, file, header)
-    except (*files.DAMAGED, OSError) as error:
-        raise StudyError(f"cannot be read: {error}", where=f"{where}: {path.name}") from None
-
-
-def _header(problem: Problem, file: Data, where: str) -> files.Header:
-    path = files.find_data(str(file.file), problem.study.text.path, where)
-    try:
-        header = files.header_of(path, file.part, file.type)
-    except StudyError as error:
-        raise error.at(where) from None
-    if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
-        raise StudyError(
-            f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"
-        )
-    return header
-
-
-def _read(path: Path, file: Data, header: files.Header) -> NDArray[Any]:
-    match path.suffix:
-        case ".npy":
-            empty = 0 in header.shape  # which cannot be mapped
-            array: NDArray[Any] = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-            return array
-        case ".npz":
-            with zipfile.ZipFile(path) as archive, archive.open(f"{files.member_of(archive, file.part)}.npy") as member:
-                return np.lib.format.read_array(member, allow_pickle=False)
-        case ".mtx":
-            return _matrix_part(path, str(file.part))
-    return np.fromfile(path, header.kind)
-
-
-def _matrix_part(path: Path, part: str) -> NDArray[Any]:
-    from scipy.io import mmread
-
-    matrix, told = mmread(path, spmatrix=False), files.matrix_of(path)
-    if not told.sparse:
-        return np.asarray(matrix)
-    order = np.lexsort((matrix.col, matrix.row))
-    rows, columns = matrix.row[order].astype(np.int64), matrix.col[order].astype(np.int64)
-    if len(rows) != told.entries:
-        raise ValueError(f"it has {len(rows)} entries and says {told.entries}")
-    if ((rows[1:] == rows[:-1]) & (columns[1:] == columns[:-1])).any():
-        raise ValueError("it has an entry twice")
-    if part == "indptr":
-        return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=told.rows))))
-    return {"indices": columns, "row_indices": rows}[part] if part != "values" else np.asarray(matrix.data)[order]
 
 
 def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:

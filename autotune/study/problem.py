@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,15 +13,14 @@ from autotune.errors import SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
-from autotune.study.arguments import Argument, Buffer, Scalar, filled
-from autotune.study.arrays import names_of
-from autotune.study.includes import check_options
+from autotune.study import planning
+from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.library import problem_key
 from autotune.study.limits import limits_of, require_device
 from autotune.study.loops import leaves
-from autotune.study.plan import Check, Launch, Loop, Plan, Tolerance
-from autotune.study.sequence import Unrolled, exchanged
-from autotune.study.study import DEVICE_FACTS, Study
+from autotune.study.plan import Plan, Tolerance
+from autotune.study.scope import DEVICE_FACTS
+from autotune.study.study import Study
 from autotune.text import did_you_mean, require_known
 
 GENERIC_DEVICE = DeviceInfo(
@@ -142,44 +140,14 @@ class Problem:
 
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
-        return self._plan(configuration, self._valid(configuration, self.values))
-
-    def _plan(self, configuration: Configuration, names: Mapping[str, Any]) -> Plan:
-        launches, arguments, order = self._concrete(self.study.launches, names)
-        return Plan(
-            self.study.source,
-            self._options(configuration, names),
-            launches,
-            arguments,
-            outputs=dict.fromkeys(self.outputs, self.tolerance),
-            cache=self.study.timing.cache,
-            local_memory=int(self.constants["local_memory"]) if "local_memory" in self.study.device else None,
-            order=order,
-            checks=self._checks(arguments, configuration),
-        )
+        return planning.plan_of(self, configuration, self.valid(configuration, self.values))
 
     def reference_plan(self) -> Plan | None:
         """Return the plan of the reference kernel; None where the reference is no kernel.
 
         Raises StudyError where it is a configuration that is not valid here.
         """
-        reference = self.study.reference
-        if reference.configuration is not None:
-            try:
-                names = self._valid(reference.configuration, _fixed(self.study, {}))
-            except SpaceError as error:
-                hint = "name one that is valid at every size, on every device"
-                where = f"{self.study.path}: reference.configuration"
-                raise StudyError(error.what, where=where, hint=hint) from None
-            plan = self._plan(reference.configuration, names)
-            return replace(plan, outputs=dict.fromkeys(self.outputs, Tolerance()))
-        if reference.source is None:
-            return None
-        options = tuple(f"-D{name}={value}" for name, value in self.choices.items())
-        names = {**self.constants, **self.default}
-        launches, arguments, order = self._concrete(reference.launches, names, padded=False)
-        outputs, checks = dict.fromkeys(self.outputs, Tolerance()), self._checks(arguments, self.default)
-        return Plan(reference.source, options, launches, arguments, outputs, order=order, checks=checks)
+        return planning.reference_plan_of(self)
 
     def flops(self, configuration: Configuration) -> float | None:
         """Return the floating-point (or integer) operations of one run; None where the study gives none."""
@@ -198,7 +166,7 @@ class Problem:
             raise StudyError(f"gives the text {found!r}, not a number", where=f"{self.study.path}: {where}")
         return float(found)
 
-    def _valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
+    def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
         for name in configuration:
             if name not in values:
@@ -212,83 +180,6 @@ class Problem:
             if not constraint.require.holds(names):
                 raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
         return names
-
-    def _options(self, configuration: Configuration, names: Mapping[str, Any]) -> tuple[str, ...]:
-        defined: dict[str, Any] = {**self.choices, **configuration}
-        for name, expression in self.study.defines.items():
-            value = expression.evaluate(names)
-            defined[name] = int(value) if isinstance(value, bool) else value
-        options = [f"-D{name}={value}" for name, value in defined.items()]
-        for option in self.study.options:
-            if option.when.evaluate(names):
-                options.append(filled(option.flag, names))
-        check_options(options, f"{self.study.path}: options")
-        return tuple(options)
-
-    def _concrete(
-        self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
-    ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
-        """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
-        try:
-            return self._unrolled(launches, names, padded=padded)
-        except StudyError as error:
-            raise error.at(self.study.path) from None
-
-    def _unrolled(
-        self, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool
-    ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
-        unrolled = Unrolled(names, self.arguments, self.study.steps)
-        unrolled.run(launches, {})
-        if not unrolled.order:
-            raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
-        swapped, outputs = unrolled.swapped, [buffer.name for buffer in self.study.outputs]
-        used = {**unrolled.used, **{name: self.arguments[name] for name in (*swapped, *outputs)}}
-        # A scalar that counts with its loop is concrete already.
-        made = {
-            name: argument.concrete(names, padded=padded) if argument is self.arguments[name] else argument
-            for name, argument in used.items()
-        }
-        if swapped:
-            buffers = {name: argument for name, argument in made.items() if isinstance(argument, Buffer)}
-            made |= exchanged(buffers, unrolled.ends, swapped, outputs)
-        order = tuple(unrolled.order)
-        return unrolled.launches, made, () if order == tuple(range(len(order))) else order
-
-    def _checks(self, arguments: Mapping[str, Argument], configuration: Configuration) -> dict[str, Check]:
-        """Return the checks of a plan, with the numbers that they may name."""
-        scalars = {name: argument.value for name, argument in arguments.items() if isinstance(argument, Scalar)}
-        known = {**configuration, **self.defined, **self.size, **scalars}
-        found = {}
-        for name, text in self.study.checks.items():
-            used = names_of(text, f"check.{name}") & known.keys()
-            numbers = tuple((each, known[each]) for each in sorted(used) if isinstance(known[each], int | float))
-            found[name] = Check(text, self.tolerance, numbers)
-        return found
-
-
-def made_of(problem: Problem, plan: Plan, configuration: Configuration) -> dict[str, Any]:
-    """Return what a trial is built and launched as and the work of one run, as plain data to be stored with it.
-
-    `options`: the build options, computed defines among them. `launches`: entry, global and local size of each (None:
-    the driver's choice); where loops repeat some, `times` has how often each is run, and `offsets` their offsets where
-    any has one. `flops`, `bytes`: None where the study gives none. `work`: the formulas that these are of.
-    """
-    work, more = problem.study.text.table.get("work", {}), dict[str, Any]()
-    if plan.order:
-        counts = Counter(plan.order)
-        more["times"] = [counts[place] for place in range(len(plan.launches))]
-    if any(launch.offset for launch in plan.launches):
-        more["offsets"] = [list(launch.offset or ()) for launch in plan.launches]
-    return more | {
-        "options": list(plan.options),
-        "launches": [
-            [launch.entry, list(launch.global_size), None if launch.local_size is None else list(launch.local_size)]
-            for launch in plan.launches
-        ],
-        "flops": problem.flops(configuration),
-        "bytes": problem.bytes(configuration),
-        "work": {name: str(formula) for name, formula in work.items()},
-    }
 
 
 def _generic(study: Study) -> DeviceInfo:

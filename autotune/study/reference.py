@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
+from autotune.study.file_data import read_array
 from autotune.study.function import ALONE, call
 from autotune.study.inputs import (
     Arrays,
@@ -21,7 +22,6 @@ from autotune.study.inputs import (
     fitted,
     outline,
     outlines,
-    read_array,
     require_shape,
     widened,
 )

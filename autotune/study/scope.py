@@ -12,6 +12,13 @@ from autotune.text import did_you_mean
 GAP = "TODO"
 """What a draft has where its author is to write."""
 
+DEVICE_FACTS = (
+    "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
+    "constant_memory", "sub_group_size",
+)  # fmt: skip
+"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
+bytes, work-items (0 where the driver does not tell)."""
+
 
 class Scope:
     """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors.

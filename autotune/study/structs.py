@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autotune.errors import StudyError
-from autotune.study.types import SCALAR_TYPES, scalar_type
+from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 from autotune.text import did_you_mean
 
 MAX_BYTES = 2**20
@@ -92,7 +92,7 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
     texts: dict[str, str] = {}
     for name, members in tables.items():
         where = f"structs.{name}"
-        if name in SCALAR_TYPES or _is_plain(name):
+        if is_plain(name):
             raise StudyError(f"{name!r} is already an OpenCL type", where=where, hint="choose another name")
         later = [other for other in tables if other not in texts]
         parts = [_member(member, texts, choices, f"{where}.{n}", later) for n, member in enumerate(members, 1)]
@@ -123,21 +123,13 @@ def _member(
         hint = "write [structs] so that each stands before those that hold it"
         raise StudyError(f"the struct {kind} does not stand before it", where=where, hint=hint)
     elif not re.search(r"\{\w+\}", kind):
-        if not _is_plain(kind) and did_you_mean(kind, known):
+        if not is_plain(kind) and did_you_mean(kind, known):
             raise StudyError(f"no struct {kind!r} before it{did_you_mean(kind, known)}", where=where)
         try:
             scalar_type(kind)
         except StudyError as error:
             raise error.at(where) from None
     return f"{kind} {name}{dimensions};", name
-
-
-def _is_plain(name: str) -> bool:
-    try:
-        scalar_type(name)
-    except StudyError:
-        return False
-    return True
 
 
 @cache

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError, UsageError
-from autotune.expression import FUNCTIONS
 from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
+from autotune.study.crosschecks import check_names, check_outputs, check_steps
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText, default_size
-from autotune.study.loops import Declared, leaves, loops_of, steps_of
-from autotune.study.scope import Scope, definitions
+from autotune.study.loops import Declared, leaves, steps_of
+from autotune.study.scope import DEVICE_FACTS, Scope, definitions
 from autotune.study.structs import struct_texts
 from autotune.study.tables import (
     Reference,
@@ -29,17 +29,8 @@ from autotune.study.tables import (
     parameter,
     reference_configuration,
 )
-from autotune.study.types import SCALAR_TYPES
 from autotune.study.validation import validate
 from autotune.study.writing import toml, write_new
-from autotune.text import did_you_mean
-
-DEVICE_FACTS = (
-    "local_memory", "max_work_group_size", "compute_units", "vendor", "device_kind", "compute_capability", "extensions",
-    "constant_memory", "sub_group_size",
-)  # fmt: skip
-"""Names of device facts in expressions: bytes, work-items, count, one word, `gpu` or `cpu`, NVIDIA's number, names,
-bytes, work-items (0 where the driver does not tell)."""
 
 
 class Study:
@@ -179,9 +170,9 @@ class Study:
         self.timing = table.timing
         try:
             self.parameters = {name: parameter(name, entry) for name, entry in table.parameters.items()}
-            self._check_names()
+            check_names(self)
             self._build_rules(table, function)
-            self._check_outputs()
+            check_outputs(self)
         except UsageError as error:  # an expression's error too
             raise error.at(self.path) from None
 
@@ -193,7 +184,7 @@ class Study:
         facts = Scope({*DEVICE_FACTS, *self.choices})
         self.definitions = given.definitions  # those that no configuration decides
         self.steps = frozenset(steps_of([*table.launch, *(table.reference.launch or ())]))
-        self._check_steps(defined)
+        check_steps(self, defined)
         self.device = {name: facts.expression(text, f"device.{name}") for name, text in table.device.items()}
         self.constraints = tuple(
             Constraint(tuned.expression(entry.require, f"constraints.{n}.require"), entry.reason or str(entry.require))
@@ -245,56 +236,9 @@ class Study:
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
 
-    def _check_names(self) -> None:
-        seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
-        seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
-        seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
-        for table in ("sizes", "choices", "parameters"):
-            for name in getattr(self, table):
-                if name in seen:
-                    raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
-                seen[name] = f"in [{table}]"
-        for list_name, sizes in self.size_lists.items():
-            for name in {name for size in sizes for name in size} - set(self.sizes):
-                raise StudyError(f"no size named {name!r}", where=f"size_lists.{list_name}", hint="add it to [sizes]")
-        for name in self.text.table.get("device", {}):
-            if name not in DEVICE_FACTS:
-                raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
-
     def _names_checked(self) -> set[str]:
         """Return the names in all checks."""
         return {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
-
-    def _check_steps(self, defined: Mapping[str, Any]) -> None:
-        for name in sorted(self.steps):
-            if name in defined or name in (*self.sizes, *self.choices, *self.parameters, *DEVICE_FACTS, *FUNCTIONS):
-                what, hint = f"the step {name!r} has another meaning already", "choose another name"
-                raise StudyError(what, where="launch", hint=hint)
-
-    def _check_outputs(self) -> None:
-        outputs = sorted(buffer.name for buffer in self.outputs)
-        if not outputs:
-            raise StudyError(
-                'no argument has access = "out" or "inout"',
-                where="arguments",
-                hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
-            )
-        launched = {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
-        launched |= {name for loop in loops_of(self.launches) for group in loop.swap for name in group}
-        for name in outputs:
-            if name not in launched:
-                what, hint = "is an output that no launch takes", "name it in a launch's arguments"
-                raise StudyError(what, where=f"arguments.{name}", hint=hint)
-        for key, text in self.checks.items():
-            if key in self.arguments or key in self.sizes:
-                raise StudyError("is an argument or a size: a check needs a name of its own", where=f"check.{key}")
-            if not names_of(text) & set(outputs):
-                raise StudyError(f"names no output: {', '.join(outputs)}", where=f"check.{key}")
-        wanted = sorted({*outputs, *self.checks} - self.checked)
-        for kind, given in (("numpy", self.reference.numpy), ("file", self.reference.files)):
-            if given is not None and sorted(given) != wanted:
-                what = "must give every output and nothing else" if not self.checks else "must give exactly"
-                raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -55,6 +55,11 @@ def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
     return np.dtype(SCALAR_TYPES[found[1]]), found[1], int(found[2] or 1)
 
 
+def is_plain(name: str) -> bool:
+    """Whether a name is one of OpenCL's types for numbers."""
+    return _NAME.fullmatch(name) is not None
+
+
 def _suggestion(name: str) -> str:
     """Return ` (did you mean 'uint'?)` for C's `unsigned int` and the like, else for what is spelt nearly so."""
     words = [word for word in name.split() if word not in ("signed", "const", "__global", "global")]

@@ -29,15 +29,19 @@ from autotune.study.schema import (
 )
 from autotune.text import did_you_mean, line
 
+_MOST_LINES = 20
+"""How many of a file's errors are told: a list may hold thousands of the same."""
+
 
 def validate(table: Mapping[str, Any], where: str) -> StudyTable:
-    """Return the validated table. Raises StudyError: the first error in one line, all of them as its detail."""
+    """Return the validated table. Raises StudyError: the first error in one line, the first few as its detail."""
     try:
         return StudyTable.model_validate(table)
     except ValidationError as error:
         lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        detail = "\n".join(lines) if more else ""
+        shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
+        detail = "\n".join(shown) if more else ""
         raise StudyError(
             lines[0] + more, where=where, hint="docs/studies-reference.md has every key", detail=detail
         ) from error
@@ -46,7 +50,7 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
 def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
     path = [part for part in item["loc"] if not _is_branch(part)]
-    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+    place = ".".join(str(part + 1) if isinstance(part, int) else part or '""' for part in path)
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":

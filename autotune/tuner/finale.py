@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.identity import digest
-from autotune.model import Identity, Measurement, Outcome, Trial, identity, with_verified
+from autotune.model import Identity, Measurement, Outcome, Trial, identity, with_retiming
 from autotune.ranking import (
     FAILED,
     FINALIST_MARGIN,
@@ -65,8 +65,9 @@ class Finale:
         best = self.ledger.best()
         due = chosen if not self._retimed or best is None else [best]
         known = all(trial.retimed is not None or identity(trial.configuration) in self._retimed for trial in due)
-        # What an earlier search could not rank for noise is timed anew, once.
-        if known and (self._retimed or is_ranked(best, self.ledger.passed())):
+        # What an earlier search could not rank for noise, or timed on a throttled device, is timed anew, once.
+        throttled = best is not None and best.throttled
+        if known and (self._retimed or (is_ranked(best, self.ledger.passed()) and not throttled)):
             return False
         self.report("re-timing the finalists")
         self._retimed.update(identity(trial.configuration) for trial in chosen)
@@ -79,7 +80,7 @@ class Finale:
                 self.ledger.begin(trial.configuration)
                 self.ledger.end(answer)
             elif answer is not None:
-                stood = with_verified(trial.environment, answer.verified_runs)
+                stood = with_retiming(trial.environment, answer)
                 self.ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
         return True
 

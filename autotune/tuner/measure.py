@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from autotune.model import Configuration, Identity, Measurement, Trial, identity, with_verified
+from autotune.model import Configuration, Identity, Measurement, Trial, identity, with_retiming
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.store import Store
 from autotune.study import Problem, space_hash
@@ -129,5 +129,5 @@ def _time_all(
             ledger.begin(trial.configuration)
             ledger.end(answer)
         elif isinstance(answer, Measurement):
-            stood = with_verified(trial.environment, answer.verified_runs)
+            stood = with_retiming(trial.environment, answer)
             ledger.retime(replace(trial, retimed=answer, environment=stood), answer)

@@ -79,7 +79,8 @@ class Search:
     def _time(self, index: int) -> Timed:
         best = min(self.medians.values(), default=None)
         bound = None if best is None else best * self.pace.now
-        return measure(lambda count: self._samples(index, count), self.rules, bound, runs=RUNS)
+        rules = replace(self.rules, target=self.rules.trial_target)
+        return measure(lambda count: self._samples(index, count), rules, bound, runs=RUNS)
 
     def _turns(self, chosen: set[int]) -> dict[int, list[float]]:
         rules, deadline = replace(self.rules, least_s=LEAST_S), self.device.now + RETIME_S * 2 / 3

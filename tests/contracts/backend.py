@@ -7,18 +7,19 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autotune.bench import trial
-from autotune.bench.report import Limits
-from autotune.bench.timing import Rules
+from autotune.bench.timing import Limits, Rules
 from autotune.devices import (
     ArgumentError,
     BackendError,
     BuildError,
+    Reading,
     Session,
     environment,
     find_device,
@@ -161,6 +162,12 @@ class BackendContract:
             with pytest.raises(BackendError, match="has no images of 2 dimensions"):
                 session.image(shape, order, "int", False)
         assert session.sampler("clamp_to_edge", "linear", True) is not None
+
+    def test_sensors_tell_what_a_trial_may_keep(self, session: Session) -> None:
+        found = session.sense()
+        facts = found.facts() if found is not None else {}
+        assert all(isinstance(value, str | int | float) and value == value for value in facts.values())
+        assert set(facts) <= {field.name for field in fields(Reading)}
 
     def test_signatures_are_told_or_are_not(self, session: Session) -> None:
         told = session.signatures(self.ADD, ["-DSTEP=3"])

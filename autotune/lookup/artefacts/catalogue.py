@@ -31,12 +31,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A study with some choices: its entries by device and size, and its default where that is valid."""
+    """A study with some choices: its entries by device and size, and its default where that is valid.
+
+    `without` counts the devices and sizes at which nothing stored can serve: none passed, or none is the study's.
+    """
 
     study: Study
     choices: Choices
     entries: tuple[Entry, ...]
     default: Entry | None
+    without: int = 0
 
     @property
     def all(self) -> tuple[Entry, ...]:
@@ -78,7 +82,7 @@ def collect(
             entries.append(Entry(best._replace(device_name=name), problem, plan, alike))
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
-    return Catalogue(study, choices, tuple(entries), _default(study, choices))
+    return Catalogue(study, choices, tuple(entries), _default(study, choices), len(wanted) - len(entries))
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:

@@ -9,7 +9,7 @@ from typing import Any
 from autotune.identity import Configuration
 from autotune.reports import course, learned
 from autotune.service.state import Service
-from autotune.store import survey
+from autotune.store import listing, survey
 from autotune.study import StudyText, default_configuration
 
 _KEPT = 32
@@ -28,7 +28,7 @@ class Lessons:
 
     def of(self, service: Service, problem: int, text: StudyText | None) -> _Lesson:
         """Return the sample of a problem and what it teaches."""
-        searches = survey.latest_generation(service.store, problem)
+        searches = listing.latest_generation(service.store, problem)
         trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
         ended = sum(search.ended is not None for search in searches)
         name = (problem, trials, ended, text is not None)
@@ -52,5 +52,5 @@ def default_of(text: StudyText | None) -> Configuration | None:
 
 def course_of(service: Service, numbers: list[int], *, live: bool = False) -> dict[str, Any]:
     """Return how these searches went."""
-    searches = [one for number in sorted(numbers) if (one := survey.search(service.store, number)) is not None]
+    searches = [one for number in sorted(numbers) if (one := listing.search(service.store, number)) is not None]
     return course.course(service.store, searches, most=LIVE_DOTS if live else course.MOST_DOTS)

@@ -17,7 +17,7 @@ from autotune.service.pages import snippets
 from autotune.service.pages.common import Before, Opened, Reader, Word, show
 from autotune.service.pages.lessons import Lessons, default_of
 from autotune.service.state import Service
-from autotune.store import locate, survey
+from autotune.store import listing, locate
 from autotune.study import StudyText, default_size, parameter_values
 from autotune.text import line
 from autotune.text import size as shown_size
@@ -46,7 +46,7 @@ def best(
     request: Request, service: Opened, caller: Reader, study: Word = "", device: Word = "", before: Before = None
 ) -> Response:
     """The best configuration of every stored problem: study, device, size, match, time, ties, age, driver."""
-    problems = survey.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
+    problems = listing.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
     rows: list[dict[str, Any]] = []
     seen: set[str] = set()
     texts: dict[str, StudyText] = {}
@@ -60,13 +60,13 @@ def best(
             if name not in seen:  # of several texts of a study the newest speaks for all
                 seen.add(name)
                 rows.append(_row(service, records, problem, texts))
-    studies, devices = survey.names(service.store)
+    studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     return show(request, "best.html", data)
 
 
-def _row(service: Service, records: Records, problem: survey.Problem, texts: dict[str, StudyText]) -> dict[str, Any]:
+def _row(service: Service, records: Records, problem: listing.Problem, texts: dict[str, StudyText]) -> dict[str, Any]:
     key = problem.key
     row: dict[str, Any] = {
         "problem": problem.number,
@@ -167,7 +167,7 @@ def compare(
     sizes: Annotated[str, Query(max_length=2000)] = "",
 ) -> Response:
     """The best per value of a parameter, per size or per device, of what is stored: table and chart."""
-    names, devices = survey.names(service.store)
+    names, devices = listing.names(service.store)
     study = study or next(iter(names), "")
     data: dict[str, Any] = {
         "study": study, "by": by or "size", "device": device, "sizes": sizes, "studies": names, "devices": devices,
@@ -191,8 +191,8 @@ def _compared(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
     return {"parameters": list(parameter_values(text)), "cells": cells, "device": device, "chart": drawn}
 
 
-def _problem(service: Service, number: int) -> survey.Problem:
-    found = survey.problem(service.store, number)
+def _problem(service: Service, number: int) -> listing.Problem:
+    found = listing.problem(service.store, number)
     if found is None:
         raise Refused(404, f"no problem {number}", hint="/best lists them")
     return found

@@ -13,7 +13,7 @@ from autotune.service import views
 from autotune.service.pages.common import Before, Opened, Reader, Submitter, Word, go, show
 from autotune.service.pages.lessons import course_of
 from autotune.service.state import Service
-from autotune.store import survey
+from autotune.store import listing
 
 router = APIRouter()
 
@@ -29,7 +29,7 @@ def searches(
     told = views.searches(service, study=study or None, device=device or None, before=before, limit=PAGE)
     open_ = {one["id"] for one in told["open"]}
     told["searches"] = [one for one in told["searches"] if one["id"] not in open_]
-    studies, devices = survey.names(service.store)
+    studies, devices = listing.names(service.store)
     return show(
         request, "searches.html", told | {"study": study, "chosen": device, "studies": studies, "devices": devices}
     )
@@ -59,7 +59,7 @@ def _told(service: Service, id: str) -> dict[str, Any]:
     ended = views.has_ended(told)
     problem = None
     if told["searches"]:
-        found = survey.search(service.store, told["searches"][-1])
+        found = listing.search(service.store, told["searches"][-1])
         problem = None if found is None else found.problem
     return {
         "search": told,
@@ -85,7 +85,7 @@ def trials(
         service, study=study or None, device=device or None, outcomes=[outcome] if outcome else [],
         search=search or None, before=before, limit=PAGE,
     )  # fmt: skip
-    studies, devices = survey.names(service.store)
+    studies, devices = listing.names(service.store)
     asked = {"study": study, "chosen": device, "search": search, "outcome": outcome}
     outcomes = [one.value for one in Outcome]
     return show(request, "trials.html", told | asked, studies=studies, devices=devices, outcomes=outcomes)

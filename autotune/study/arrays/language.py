@@ -27,6 +27,7 @@ from autotune.study.arrays.bounds import (
     physical,
     shape_of_value,
 )  # fmt: skip
+from autotune.study.scope import GAP
 from autotune.text import did_you_mean
 
 _SHARED: dict[Callable[..., Size], str] = {
@@ -98,6 +99,8 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             known: Mapping[str, Any] = FUNCTIONS if id(node) in called else names
+            if node.id == GAP:
+                raise StudyError(f"has a {GAP}: write what belongs there", where=where)
             if node.id not in known:
                 raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
 

@@ -4,12 +4,12 @@ What the compiler tells (arguments, what macros stand for) is taken as it is. Th
 guards and names; what is no more than a guess says so: nothing here decides a result.
 
     scanning.py    kernels, macros and structs of a text, where no compiler tells
-    syntax.py      C as far as index arithmetic goes
+    syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches
     terms.py       sums of products of names
     statements.py  a walk through a kernel, with values.py for its expressions, to what reading.py holds: which
                    places of which argument, and what bounds the variables
     shapes.py      extents and launches from that
-    proposal.py    what is proposed of each argument, parameter and launch
+    proposal.py    what is proposed of parameters, choices and work-groups; uses.py: of each argument
     writer.py      the text of the study
 """
 

@@ -8,21 +8,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
+from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
 from autotune.study.drafting.scanning import KERNEL, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
-from autotune.study.drafting.syntax import NotRead, preprocessed
+from autotune.study.drafting.syntax import NotRead
 from autotune.study.includes import without_comments
-from autotune.study.study import DEVICE_FACTS
-from autotune.study.types import SCALAR_TYPES, scalar_type
+from autotune.study.scope import DEVICE_FACTS
+from autotune.study.types import SCALAR_TYPES, is_plain
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 _LOCAL_NAME = re.compile(
     r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|^(WX|WY|WZ|BX|BY|BZ|LX|LY|LZ)$|DIM", re.IGNORECASE
 )
+_WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
+_TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
+"""Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
 _SMALL_NAME = re.compile(
     r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|offset|halo|.*stride|alpha|beta)$", re.IGNORECASE
 )
@@ -52,6 +55,8 @@ class Proposal:
         self.text = without_comments(sketch.source)
         self.parameters: dict[str, int] = {}
         self.choices: dict[str, str] = {}
+        self.tasks: dict[str, int] = {}
+        """Numbers that decide what is computed, with their defaults: choices, not parameters."""
         self.words: dict[str, list[str]] = {}
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
@@ -67,7 +72,21 @@ class Proposal:
     @property
     def whole(self) -> list[str]:
         """The arguments that are whole numbers and may be sizes."""
-        return [one.name for one in self.arguments.values() if one.address == "private" and self._is_whole(one)]
+        alone = [one.name for one in self.arguments.values() if one.address == "private" and self._is_whole(one)]
+        return [*alone, *self.members.values()]
+
+    @cached_property
+    def members(self) -> dict[str, str]:
+        """Whole numbers in structs by value, as the kernel writes them (`world.count`), with what a size is called."""
+        found: dict[str, str] = {}
+        taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *FUNCTIONS, *DEVICE_FACTS}
+        for one in self.arguments.values():
+            for member in self.structs.get(self.kind(one.type_name), []) if one.address == "private" else ():
+                kind, _, name = member.rpartition(" ")
+                if kind in _WHOLE_TYPES and name.isidentifier():
+                    found[f"{one.name}.{name}"] = f"{one.name}_{name}" if name in taken else name
+                    taken.add(name)
+        return found
 
     def is_small(self, name: str) -> bool:
         """Whether a whole number is one of those that hardly are a size, by its name."""
@@ -96,7 +115,7 @@ class Proposal:
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
-        return [self.shapes[entry].kinds(name) for entry in taking]
+        return [self.shapes[entry].reading.kinds(name) for entry in taking]
 
     # -- macros -----------------------------------------------------------------------------------
 
@@ -112,7 +131,7 @@ class Proposal:
                 self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
-                self.parameters[name] = number
+                (self.tasks if _TASK_NAME.match(name) else self.parameters)[name] = number
             elif text in SCALAR_TYPES or value in SCALAR_TYPES:
                 self.choices[name] = value or text
 
@@ -137,7 +156,7 @@ class Proposal:
 
     def _is_whole(self, one: KernelArgument) -> bool:
         reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
-        return one.type_name in ("int", "uint", "long", "ulong", "size_t") and not reserved
+        return one.type_name in _WHOLE_TYPES and not reserved
 
     # -- work-groups ------------------------------------------------------------------------------
 
@@ -149,11 +168,13 @@ class Proposal:
         named = [name for name in self.parameters if _LOCAL_NAME.search(name)]
         if len(named) >= dimensions > 1:
             return sorted(named, key=_axis)[:dimensions]
-        if dimensions == 1 and named:
-            return named[:1]
+        if dimensions == 1 and (several := [name for name in named if self.parameters[name] > 1]):
+            return several[:1]
         reading = self._reading(entry, tuned=True)
         if reading is not None and len(found := reading.groups()) == dimensions:
             return [str(found[axis]) for axis in range(dimensions)]
+        if len(idle := [name for name in self.parameters if self._is_idle(name)]) == dimensions:
+            return sorted(idle, key=_axis)
         if dimensions == 1:
             self.extra["WG"] = 64
             return ["WG"]
@@ -162,6 +183,11 @@ class Proposal:
         names = [f"W{axis}" for axis in "XYZ"[:dimensions]]
         self.extra |= dict.fromkeys(names, 16 if dimensions == 2 else 4)
         return names
+
+    def _is_idle(self, name: str) -> bool:
+        """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
+        own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{name}\b.*$"
+        return re.search(rf"\b{name}\b", re.sub(own, "", self.text, flags=re.MULTILINE)) is None
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
@@ -202,10 +228,11 @@ class Proposal:
         local = self.locals[entry]
         if not tuned:
             local = [self._default_of(extent) for extent in local]
-        taken = [*self.arguments, *self.parameters, *self.choices, *self.extra]
+        taken = [*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.extra, *self.members.values()]
+        members = set(self.members.values())
         return Shapes(
-            self._reading(entry, tuned=tuned) or Reading(),
-            {name: self.is_small(name) for name in self.whole},
+            self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
+            {name: name in members or self.is_small(name) for name in self.whole},
             local,
             taken,
             self.made,
@@ -222,8 +249,8 @@ class Proposal:
     def _reading(self, entry: str, *, tuned: bool) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
         stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
-        kept = [name for name in self.parameters if name not in self.words] if tuned else []
-        known = [*self.whole, *kept]
+        kept = [*self.tasks, *(name for name in self.parameters if tuned and name not in self.words)]
+        known = {name: name for name in (*self.whole, *kept)} | self.members
         pointers = [
             one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name
         ]
@@ -232,15 +259,6 @@ class Proposal:
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name is one of OpenCL's types for numbers."""
-    try:
-        scalar_type(name)
-    except StudyError:
-        return False
-    return True
 
 
 def proposed(default: int) -> list[int]:

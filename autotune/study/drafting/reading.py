@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autotune.study.drafting.syntax import closing, split
-from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.terms import Sum, quotient
 
 EXTENT = "image extent "
 """How the extent of an image along an axis is called until it has a name."""
@@ -58,6 +58,43 @@ class Reading:
                 if extent is not None and extent.names and not (axis in found and found[axis] != extent):
                     found[axis] = extent
         return found
+
+    def of(self, name: str) -> list[Mention]:
+        """Return where a buffer is read and written."""
+        return [mention for mention in self.mentions if mention.name == name and len(mention.places) == 1]
+
+    @property
+    def offsets(self) -> set[str]:
+        """Arrays that say where the rows of others begin."""
+        return set(self.between.values())
+
+    def places_in(self, name: str, shapes: Mapping[str, Sequence[Sum]]) -> Sum | None:
+        """Return the number of places that an array's contents index; None where they are no indices."""
+        for mention in self.mentions:
+            for index in mention.places:
+                for variable in index.names & self.contents.keys():
+                    factor = index.factor_of(variable)
+                    if self.contents[variable][0] == name and mention.name in shapes and factor.known:
+                        return quotient(shapes[mention.name][0], factor)
+        return None
+
+    def indexed(self, name: str) -> bool:
+        """Whether places of an argument are contents of another."""
+        read = self.contents.keys()
+        places = [index for mention in self.of(name) for index in mention.places]
+        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
+
+    def stencil_of(self, written: str) -> str | None:
+        """Return the buffer whose neighbours decide what is written where, if a program may let them change places."""
+        for name in {mention.name for mention in self.mentions} - {written}:
+            numbers = {index.terms.get((), 0) for mention in self.of(name) for index in mention.places}
+            if len(numbers) > 1 and min(numbers) < 0 < max(numbers):
+                return name
+        return None
+
+    def kinds(self, name: str) -> set[str]:
+        """How an argument is used: read, write, both."""
+        return {mention.kind for mention in self.mentions if mention.name == name}
 
 
 class Function(NamedTuple):

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from autotune.study.drafting.reading import EXTENT, Mention, Reading
-from autotune.study.drafting.terms import Product, Sum, plain, quotient
+from autotune.study.drafting.reading import EXTENT, Reading
+from autotune.study.drafting.terms import Product, Sum, plain
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
@@ -50,7 +50,7 @@ class Shapes:
         taken: Iterable[str],
         made: dict[str, str],
     ) -> None:
-        self._reading, self._sizes = reading, sizes
+        self.reading, self._sizes = reading, sizes
         self._local, self._taken, self.made = local, set(taken), made
         self._small = {name for name, small in sizes.items() if small}
         self.axes: dict[int, Sum] = {}
@@ -59,13 +59,18 @@ class Shapes:
             if (extent := self._axis(axis)) is not None:
                 self.axes[axis] = extent
 
+    def each_with_each(self) -> bool:
+        """Whether every work-item walks over what the launch counts."""
+        alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]
+        return any(extent in alone for extent in self.axes.values())
+
     # -- the launch -------------------------------------------------------------------------------
 
     def _started(self, value: Sum) -> Sum:
         """With the variables of loops where they begin."""
         for _ in range(4):
-            for name in value.names & self._reading.loops.keys():
-                value = value.with_value(name, self._reading.loops[name][0])
+            for name in value.names & self.reading.loops.keys():
+                value = value.with_value(name, self.reading.loops[name][0])
         return value
 
     def _ids(self, value: Sum) -> set[int]:
@@ -76,7 +81,7 @@ class Shapes:
         """The guards that bound what an axis of the launch counts, the plainest first."""
         found = [
             (varying, limit)
-            for varying, limit in self._reading.guards
+            for varying, limit in self.reading.guards
             if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
         ]
         return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
@@ -85,10 +90,10 @@ class Shapes:
         words = {word for name in value.names for word in _words(name)}
         return bool(words & self._sizes.keys()) or any(EXTENT in name for name in value.names)
 
-    def used(self, axis: int) -> bool:
+    def _used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
-        sums = [each for mention in self._reading.mentions for each in mention.places]
-        sums += [varying for varying, _ in self._reading.guards]
+        sums = [each for mention in self.reading.mentions for each in mention.places]
+        sums += [varying for varying, _ in self.reading.guards]
         return any(axis in self._ids(self._started(each)) for each in sums)
 
     def _axis(self, axis: int) -> Sum | None:
@@ -96,7 +101,7 @@ class Shapes:
         for varying, limit in self._guards(axis):
             if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
                 return self._named(limit)
-        indices = [self._started(each) for mention in self._reading.mentions for each in mention.places]
+        indices = [self._started(each) for mention in self.reading.mentions for each in mention.places]
         indices = [each for each in indices if f"gid#{axis}" in each.names]
         if not indices:
             return None
@@ -105,22 +110,22 @@ class Shapes:
             rows = self._rows(index)
             if rows is not None and rows[1] and f"gid#{axis}" not in rows[0].names and len(rows[1]) == 1:
                 return rows[1][0]
-        for mention in self._reading.mentions:  # in an array whose places something else counts
-            others = {each.places[0] for each in self._of(mention.name)} if len(mention.places) == 1 else set()
+        for mention in self.reading.mentions:  # in an array whose places something else counts
+            others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
-        bounded = {word for _, limit in self._reading.guards for name in limit.names for word in _words(name)}
+        bounded = {word for _, limit in self.reading.guards for name in limit.names for word in _words(name)}
         bounded |= {word for index in indices for name in index.names if "#" not in name for word in _words(name)}
         left = [size for size in self._sizes if size not in bounded and size not in self._small]
         taken = {str(extent) for extent in self.axes.values()}
         left = [size for size in left if size not in taken]
-        written = any(mention.name for mention in self._reading.mentions if len(mention.places) > 1)
-        names = IMAGE_NAMES if written else AXIS_NAMES[3 if self.used(2) else 2 if self.used(1) else 1]
+        written = any(mention.name for mention in self.reading.mentions if len(mention.places) > 1)
+        names = IMAGE_NAMES if written else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         return Sum.of(left[0] if left else self._new(names[axis]))
 
     def _counted(self, index: Sum) -> Sum | None:
         """The limit of an index that stands in a guard as it is."""
-        found = [limit for varying, limit in self._reading.guards if varying == index and self._sized(limit)]
+        found = [limit for varying, limit in self.reading.guards if varying == index and self._sized(limit)]
         return self._named(found[0]) if found else None
 
     def _new(self, name: str) -> str:
@@ -144,7 +149,7 @@ class Shapes:
         )
         for varying, limit in self._guards(axis):
             extent = self._named(limit)
-            steps = [self._reading.loops[name] for name in varying.names & self._reading.loops.keys()]
+            steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
             for start, step in steps:
                 plain_step = step is not None and step.known and f"gid#{axis}" in self._started(start).names
                 if plain_step and step is not None and step.names and self._started(start) == Sum.of(f"gid#{axis}"):
@@ -165,7 +170,7 @@ class Shapes:
                 return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
         if axis in self.axes:
             return _rounded(str(self.axes[axis]), local)
-        return None if axis in self._reading.spread else plain(local)
+        return None if axis in self.reading.spread else plain(local)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
@@ -186,11 +191,11 @@ class Shapes:
             return self._named(value) + 1
         if depth > 5:
             return None
-        stated = [limit + rest for varying, limit in self._reading.guards if (rest := value - varying).known]
+        stated = [limit + rest for varying, limit in self.reading.guards if (rest := value - varying).known]
         if stated:
             stated.sort(key=lambda each: (not self._sized(each), len(each.terms), each.terms.get((), 0)))
             return self._named(stated[0])
-        if value.names & self._reading.between.keys():
+        if value.names & self.reading.between.keys():
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many places the rows hold in all"
             return Sum.of(name)
@@ -215,17 +220,17 @@ class Shapes:
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
-        guarded = any(varying == Sum.of(name) for varying, _ in self._reading.guards)
-        return self.upper(Sum.of(name), depth + 1) if guarded or name in self._reading.between else None
+        guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
+        return self.upper(Sum.of(name), depth + 1) if guarded or name in self.reading.between else None
 
     # -- shapes -----------------------------------------------------------------------------------
 
     def shape(self, name: str, *, written: bool) -> list[Sum] | None:
         """Return the extents of a buffer, row by row; None where its indices do not tell."""
         found: list[tuple[list[Sum], Sum, int]] = []
-        for mention in self._of(name):
+        for mention in self.reading.of(name):
             (index,) = mention.places
-            whole = any((index - varying).known for varying, _ in self._reading.guards)
+            whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
             rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
@@ -247,9 +252,6 @@ class Shapes:
 
     def _strided(self, index: Sum) -> bool:
         return any("gsz#" in name for name in index.names)
-
-    def _of(self, name: str) -> list[Mention]:
-        return [mention for mention in self._reading.mentions if mention.name == name and len(mention.places) == 1]
 
     def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
         """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
@@ -282,7 +284,7 @@ class Shapes:
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image, as NumPy counts them."""
         found: list[Sum | None] = [None] * dimensions
-        for mention in self._reading.mentions:
+        for mention in self.reading.mentions:
             if mention.name != name:
                 continue
             for place, coordinate in enumerate(mention.places[:dimensions]):
@@ -291,38 +293,3 @@ class Shapes:
                 found[place] = found[place] or extent
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None
-
-    # -- what is read decides what is read ----------------------------------------------------------
-
-    @property
-    def offsets(self) -> set[str]:
-        """Arrays that say where the rows of others begin."""
-        return set(self._reading.between.values())
-
-    def places_in(self, name: str, shapes: Mapping[str, Sequence[Sum]]) -> Sum | None:
-        """Return the number of places that an array's contents index; None where they are no indices."""
-        for mention in self._reading.mentions:
-            for index in mention.places:
-                for variable in index.names & self._reading.contents.keys():
-                    factor = index.factor_of(variable)
-                    if self._reading.contents[variable][0] == name and mention.name in shapes and factor.known:
-                        return quotient(shapes[mention.name][0], factor)
-        return None
-
-    def indexed(self, name: str) -> bool:
-        """Whether places of an argument are contents of another."""
-        read = self._reading.contents.keys()
-        places = [index for mention in self._of(name) for index in mention.places]
-        return any(index.factor_of(variable).known for index in places for variable in index.names & read)
-
-    def stencil_of(self, written: str) -> str | None:
-        """Return the buffer whose neighbours decide what is written where, if a program may let them change places."""
-        for name in {mention.name for mention in self._reading.mentions} - {written}:
-            numbers = {index.terms.get((), 0) for mention in self._of(name) for index in mention.places}
-            if len(numbers) > 1 and min(numbers) < 0 < max(numbers):
-                return name
-        return None
-
-    def kinds(self, name: str) -> set[str]:
-        """How an argument is used: read, write, both."""
-        return {mention.kind for mention in self._reading.mentions if mention.name == name}

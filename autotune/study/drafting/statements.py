@@ -21,8 +21,8 @@ _FARTHEST = 4000
 _MODIFIED = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 
 
-def read(functions: Mapping[str, Function], entry: str, pointers: Collection[str], known: Collection[str]) -> Reading:
-    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: names that stay as they are."""
+def read(functions: Mapping[str, Function], entry: str, pointers: Collection[str], known: Mapping[str, str]) -> Reading:
+    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for."""
     walk = _Walk(functions, known)
     function = functions[entry]
     given: dict[str, Any] = {name: Pointer(name, Sum()) for name in function.takes if name in pointers}

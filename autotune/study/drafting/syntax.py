@@ -1,4 +1,4 @@
-"""C as far as index arithmetic goes: macros put in, branches of #if taken, expressions as trees.
+"""C as far as index arithmetic goes: tokens, brackets, expressions as trees.
 
 A modest reader: what it does not understand it skips, and it raises nothing but NotRead, which ends a statement.
 """
@@ -6,10 +6,8 @@ A modest reader: what it does not understand it skips, and it raises nothing but
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
-
-from autotune.study.includes import without_comments
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 Tree = tuple[Any, ...]
 """An operator, or `name`, `number`, `call`, `index`, `member`, with what belongs to it."""
@@ -18,7 +16,6 @@ _TOKEN = re.compile(
     r"[A-Za-z_]\w*|0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
     r"|<<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|##|\S"
 )
-_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^()]*)\))?(.*)", re.DOTALL)
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
     ("*", "/", "%"),
@@ -29,97 +26,15 @@ QUALIFIERS = frozenset({
     "const", "restrict", "volatile", "global", "constant", "local", "private", "unsigned", "signed", "struct", "static",
     "inline", "read_only", "write_only", "read_write", "register", "kernel", "__const",
 })  # fmt: skip
-_MOST_TOKENS = 200_000
 
 
 class NotRead(Exception):
     """Beyond what is understood here."""
 
 
-class Macro(NamedTuple):
-    """A #define: its parameters, None where it takes none, and its text in tokens."""
-
-    takes: tuple[str, ...] | None
-    body: tuple[str, ...]
-
-
 def tokens_of(text: str) -> list[str]:
     """Return the tokens of a text; `__global` is `global`."""
     return [re.sub(r"^__(?=[a-z]+$)", "", token) for token in _TOKEN.findall(text)]
-
-
-def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) -> list[str]:
-    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names.
-
-    A branch is taken where its condition is true with what is known; where that cannot be told, all are.
-    """
-    macros = {name: Macro(None, tuple(tokens_of(value))) for name, value in stated.items()}
-    found: list[str] = []
-    taken: list[list[bool | None]] = []  # of each #if around: whether a branch is taken, and each one before
-    for line in without_comments(source).replace("\\\n", " ").split("\n"):
-        directive = re.match(r"[ \t]*#[ \t]*(\w+)(.*)", line)
-        on = all(branches[-1] is not False for branches in taken)
-        if directive is None:
-            if on:
-                found += _expanded(tokens_of(line), macros, kept)
-            if len(found) > _MOST_TOKENS:
-                raise NotRead
-            continue
-        word, rest = directive.groups()
-        if word in ("if", "ifdef", "ifndef"):
-            taken.append([_holds(word, rest, macros, kept)])
-        elif word in ("elif", "else") and taken:
-            before = taken[-1]
-            taken[-1] = [*before, False if True in before else _holds(word, rest, macros, kept)]
-        elif word == "endif" and taken:
-            taken.pop()
-        elif on and (define := _DEFINE.match(line)) and define[1] not in stated:
-            takes = None if define[2] is None else tuple(part.strip() for part in define[3].split(","))
-            macros[define[1]] = Macro(takes, tuple(tokens_of(define[4])))
-        elif on and word == "undef":
-            macros.pop(rest.strip(), None)
-    return found
-
-
-def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[str]) -> bool | None:
-    """Say whether a branch is taken; None where that is not known."""
-    name = rest.strip().split(" ")[0]
-    if word == "else":
-        return True
-    if word != "if" and word != "elif":
-        return (name in macros or name in kept) == (word == "ifdef")
-    text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
-    try:
-        value = folded(expression(_expanded(tokens_of(text), macros, ())))
-    except NotRead:
-        return None
-    return None if value is None else value != 0
-
-
-def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collection[str], depth: int = 0) -> list[str]:
-    found: list[str] = []
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        macro = macros.get(token) if depth < 12 and token not in kept else None
-        at += 1
-        if macro is None:
-            found.append(token)
-            continue
-        body: Sequence[str] = macro.body
-        if macro.takes is not None:
-            if tokens[at : at + 1] != ["("]:
-                found.append(token)
-                continue
-            end = closing(tokens, at)
-            given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
-            body = [part for word in body for part in (given.get(word, [word]))]
-            at = end + 1
-        if "##" in body or len(found) > _MOST_TOKENS:
-            found.append(token)
-            continue
-        found += _expanded(body, macros, kept, depth + 1)
-    return found
 
 
 def closing(tokens: Sequence[str], at: int) -> int:

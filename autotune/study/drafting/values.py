@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
@@ -28,12 +28,13 @@ _DEEPEST = 5
 class Values(ABC):
     """Expressions within the scopes of a walk through statements."""
 
-    def __init__(self, functions: Mapping[str, Function], known: Collection[str]) -> None:
+    def __init__(self, functions: Mapping[str, Function], known: Mapping[str, str]) -> None:
         self.found = Reading()
         self._functions, self._known = functions, known
         self._scopes: list[dict[str, Any]] = [{}]
         self._rest: Sequence[str] = ()  # of the block, from the statement on
         self._minima: dict[str, list[Sum]] = {}
+        self._quotients: dict[str, tuple[Sum, Sum]] = {}
         self._returned: list[Any] = []
         self._count = self._steps = self._depth = 0
 
@@ -64,7 +65,7 @@ class Values(ABC):
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        return Sum.of(name) if name in self._known else None
+        return Sum.of(self._known[name]) if name in self._known else None
 
     def _of(self, tree: Tree, bound: bool = False) -> Any:
         self._steps += 1
@@ -103,6 +104,8 @@ class Values(ABC):
         value = self._of(parts[0])
         if isinstance(value, Pointer):
             return self._at(value, Sum())
+        if value is None and (size := self._known.get(f"{parts[0][1]}.{parts[1]}")):
+            return Sum.of(size)
         place = "xyzw".find(str(parts[1]))
         return value[place] if type(value) is tuple and 0 <= place < len(value) else None
 
@@ -179,7 +182,7 @@ class Values(ABC):
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
             if operator in ("/", "%"):
-                found = quotient(left, right) if operator == "/" else remainder(left, right)
+                found = self._quotient(left, right) if operator == "/" else remainder(left, right)
                 if operator == "%" and not found.known:
                     self.found.guards.append((found, right))
                 return found
@@ -188,9 +191,15 @@ class Values(ABC):
                 self.found.guards.append((masked, right + 1))
                 return masked
             if power is not None:
-                return quotient(left, power) if operator == ">>" else left * power
+                return self._quotient(left, power) if operator == ">>" else left * power
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
         return self._unread(left, right) if made is None else made(right)
+
+    def _quotient(self, value: Sum, by: Sum) -> Sum:
+        found = quotient(value, by)
+        if len(found.names) == 1 and not found.known:
+            self._quotients[min(found.names)] = (value, by)
+        return found
 
     def _unread(self, *parts: Sum) -> Sum:
         """A variable of which no more is known than whose work it is."""
@@ -223,6 +232,10 @@ class Values(ABC):
                     self.found.between[name] = array
         elif varying and all(factor > 0 for factor in varying.terms.values()) and (rest.names or plain_number):
             self.found.guards.append((varying, rest))
+            name = min(varying.names)
+            if name in self._quotients and varying == Sum.of(name):  # a // b < n is a < n * b
+                value, by = self._quotients[name]
+                self._guard(value - rest * by, plain_number=False)
 
     def _of_call(self, _: str, parts: Any, bound: bool) -> Any:
         name = str(parts[0][1]) if parts[0][0] == "name" else ""

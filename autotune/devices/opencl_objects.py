@@ -1,0 +1,229 @@
+"""What an OpenCL session is made of: its memory, its programs, and what the library refuses as errors of ours.
+
+The library's own build cache is off: a killed worker would leave a stale lock there that stalls the next one for a
+minute.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.devices import drivers
+from autotune.devices.backend import BackendError, KernelArgument, KernelLimits
+from autotune.model import DeviceInfo
+
+os.environ["PYOPENCL_NO_CACHE"] = "1"
+import pyopencl as cl
+
+MOST_FILLED = 2**28
+"""Bytes filled by one command: on an H200 one of several GB never came back."""
+
+
+class OpenCLMemory:
+    """What a session does with memory; what its methods do stands in `backend.Session`."""
+
+    info: DeviceInfo
+    _context: cl.Context
+    _queue: cl.CommandQueue
+    _samplers: dict[tuple[str, str, bool], cl.Sampler]
+
+    def allocate(self, nbytes: int) -> cl.Buffer:
+        with reported():
+            return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
+
+    def region(self, buffer: cl.Buffer, offset: int, nbytes: int) -> cl.Buffer:
+        with reported():
+            return buffer.get_sub_region(offset, nbytes, 0)
+
+    def fill(self, buffer: cl.Buffer, word: int, offset: int, nbytes: int) -> None:
+        pattern, words = np.array([word], np.uint32), nbytes - nbytes % 4
+        with reported():
+            for begin in range(0, words, MOST_FILLED):
+                part = min(MOST_FILLED, words - begin)
+                cl.enqueue_fill(self._queue, buffer, pattern, part, offset=offset + begin)
+            for place in range(words, nbytes):
+                byte = pattern.view(np.uint8)[place % 4 : place % 4 + 1]
+                cl.enqueue_fill(self._queue, buffer, byte, 1, offset=offset + place)
+
+    def image(self, shape: Sequence[int], order: str, channel: str, normalized: bool) -> cl.Image:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no images")
+        extents = tuple(reversed(shape))
+        made = cl.ImageFormat(getattr(cl.channel_order, order), _channel_type(channel, normalized))
+        kind = getattr(cl.mem_object_type, f"IMAGE{len(extents)}D")
+        dimensions = f"{len(extents)} dimension{'s' * (len(extents) > 1)}"
+        said = f"images of {dimensions}, order {order} and type {channel}{' normalized' * normalized}"
+        with reported():
+            offered = cl.get_supported_image_formats(self._context, cl.mem_flags.READ_WRITE, kind)
+            if made not in offered:
+                raise BackendError(f"{self.info.name} has no {said}", name="CL_IMAGE_FORMAT_NOT_SUPPORTED")
+        try:
+            return cl.create_image(self._context, cl.mem_flags.READ_WRITE, made, shape=extents)
+        except cl.Error as error:
+            what = (
+                f"{self.info.name} has no {said} and {' x '.join(map(str, extents))} pixels: {error_name(error.code)}"
+            )
+            raise BackendError(what, name=error_name(error.code)) from None
+
+    def sampler(self, addressing: str, filtering: str, normalized: bool) -> cl.Sampler:
+        if not self.info.images:
+            raise BackendError(f"{self.info.name} has no samplers")
+        key = addressing, filtering, normalized
+        if key not in self._samplers:  # kept: a kernel holds its sampler by no reference on some drivers
+            mode, filter_ = getattr(cl.addressing_mode, addressing.upper()), getattr(cl.filter_mode, filtering.upper())
+            with reported():
+                self._samplers[key] = cl.Sampler(self._context, normalized, mode, filter_)
+        return self._samplers[key]
+
+    def write(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        plain = _plain(np.ascontiguousarray(data))
+        with reported():
+            if isinstance(buffer, cl.Image):
+                cl._cl._enqueue_write_image(self._queue, buffer, *_whole(buffer), plain, is_blocking=True)
+            else:
+                cl.enqueue_copy(self._queue, buffer, plain, dst_offset=offset, is_blocking=True)
+
+    def read(self, buffer: cl.Buffer, data: NDArray[Any], offset: int = 0) -> None:
+        with reported():
+            if isinstance(buffer, cl.Image):
+                cl._cl._enqueue_read_image(self._queue, buffer, *_whole(buffer), _plain(data), is_blocking=True)
+            else:
+                cl.enqueue_copy(self._queue, _plain(data), buffer, src_offset=offset, is_blocking=True)
+
+    def copy(self, source: cl.Buffer, target: cl.Buffer, nbytes: int, source_offset: int, target_offset: int) -> None:
+        queue = self._queue
+        with reported():
+            if isinstance(source, cl.Image):
+                cl._cl._enqueue_copy_image_to_buffer(queue, source, target, *_whole(source), target_offset)
+            elif isinstance(target, cl.Image):
+                cl._cl._enqueue_copy_buffer_to_image(queue, source, target, source_offset, *_whole(target))
+            else:
+                cl.enqueue_copy(
+                    queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
+                )
+
+
+def _channel_type(channel: str, normalized: bool) -> int:
+    """Return OpenCL's constant: `uchar` is UNSIGNED_INT8, or UNORM_INT8 where it is normalized."""
+    if channel in ("half", "float"):
+        return int(getattr(cl.channel_type, {"half": "HALF_FLOAT", "float": "FLOAT"}[channel]))
+    bits = {"char": 8, "short": 16, "int": 32}[channel.removeprefix("u")]
+    sign = ("UNORM" if channel[0] == "u" else "SNORM") if normalized else "UNSIGNED" if channel[0] == "u" else "SIGNED"
+    return int(getattr(cl.channel_type, f"{sign}_INT{bits}"))
+
+
+def _plain(data: NDArray[Any]) -> NDArray[Any]:
+    """Return structs as their bytes, which OpenCL copies; other arrays as they are."""
+    return data.reshape(-1).view(np.uint8) if data.dtype.names else data
+
+
+def _whole(image: cl.Image) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return origin and region of all pixels, for the functions that cl.enqueue_copy calls.
+
+    It does not call them for an image of one dimension (pyopencl 2026.1): `invalid dest mem object type`. What it
+    offers in their place, enqueue_map_image, waits: a queue that is held until a batch is complete does so for ever.
+    """
+    return (0, 0, 0), (image.width, max(1, image.height), max(1, image.depth))
+
+
+_CONST = cl.kernel_arg_type_qualifier.CONST
+_ADDRESSES = {
+    getattr(cl.kernel_arg_address_qualifier, name.upper()): name for name in ("global", "local", "constant", "private")
+}
+_ACCESSES = {
+    getattr(cl.kernel_arg_access_qualifier, name.upper()): name for name in ("read_only", "write_only", "read_write")
+}
+
+
+class OpenCLProgram:
+    """A built program: its kernels, log and binary, which is PTX on NVIDIA."""
+
+    def __init__(self, program: cl.Program, device: cl.Device, binary_suffix: str = "bin") -> None:
+        self._program = program
+        self._device = device
+        self.binary_suffix = binary_suffix
+        self.log = ""
+        with suppress(cl.Error):
+            ask: Any = program
+            self.log = str(ask.get_build_info(device, cl.program_build_info.LOG)).strip("\0 \n")
+        found = {name: [int(number) for number in pattern.findall(self.log)] for name, pattern in drivers.FACTS.items()}
+        self.resources = {name: max(numbers) for name, numbers in found.items() if numbers}
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of its kernels."""
+        with reported():
+            return str(self._program.get_info(cl.program_info.KERNEL_NAMES)).strip("\0").split(";")
+
+    @property
+    def binary(self) -> bytes:
+        """The device's binary. PoCL compiles once more to answer this."""
+        with reported():
+            return cast("list[bytes]", self._program.get_info(cl.program_info.BINARIES))[0]
+
+    def kernel(self, entry: str) -> cl.Kernel:
+        """Return a new kernel object. Raises BackendError where the program has no such entry."""
+        with reported():
+            return cl.Kernel(self._program, entry)
+
+    def limits(self, kernel: cl.Kernel) -> KernelLimits:
+        """Return the limits of one of its kernels."""
+        ask = cl.kernel_work_group_info
+        with reported():
+            return KernelLimits(
+                math.prod(kernel.get_work_group_info(ask.COMPILE_WORK_GROUP_SIZE, self._device)),
+                kernel.get_work_group_info(ask.WORK_GROUP_SIZE, self._device),
+                kernel.get_work_group_info(ask.LOCAL_MEM_SIZE, self._device),
+                kernel.get_work_group_info(ask.PRIVATE_MEM_SIZE, self._device),
+            )
+
+
+def signature(kernel: cl.Kernel) -> list[KernelArgument]:
+    """Return the arguments of a kernel. Raises BackendError where the driver tells nothing of them."""
+    ask, found = cl.kernel_arg_info, []
+    for position in range(kernel.num_args):
+        address = kernel.get_arg_info(position, ask.ADDRESS_QUALIFIER)
+        access = kernel.get_arg_info(position, ask.ACCESS_QUALIFIER)
+        qualifiers: Any = kernel.get_arg_info(position, ask.TYPE_QUALIFIER)
+        kind = str(kernel.get_arg_info(position, ask.TYPE_NAME)).strip("\0")
+        name = str(kernel.get_arg_info(position, ask.NAME)).strip("\0")
+        if not kind or not name:
+            raise BackendError("the driver tells nothing of a kernel's arguments")
+        found.append(
+            KernelArgument(name, kind, _ADDRESSES[address], _ACCESSES.get(access, ""), bool(qualifiers & _CONST))
+        )
+    return found
+
+
+def error_name(code: int) -> str:
+    """Return the name of an OpenCL error: -36 is CL_INVALID_COMMAND_QUEUE."""
+    if code == -9999:  # undocumented, and what NVIDIA's driver says of an illegal read or write
+        return "NVIDIA's illegal memory access"
+    names = {value: name for name, value in vars(cl.status_code).items() if isinstance(value, int)}
+    return f"CL_{names[code]}" if code in names else "unknown error"
+
+
+def failed(call: str, code: int) -> str:
+    """Return what is said of a call that failed: `clSetKernelArg failed: CL_INVALID_ARG_SIZE (-51)`."""
+    return f"{call} failed: {error_name(code)} ({code})"
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Raise BackendError for what OpenCL refuses inside."""
+    try:
+        yield
+    except cl.Error as error:
+        raise refused(error) from None
+
+
+def refused(error: cl.Error) -> BackendError:
+    """Return what OpenCL says as an error of ours."""
+    return BackendError(failed(error.routine or "OpenCL", error.code), name=error_name(error.code))

@@ -1,0 +1,69 @@
+"""Whether the tables of a study fit together: its names, the steps of its loops, its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import StudyError
+from autotune.expression import FUNCTIONS
+from autotune.study.arrays import names_of
+from autotune.study.loops import loops_of
+from autotune.study.scope import DEVICE_FACTS
+from autotune.study.types import SCALAR_TYPES
+from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.study.study import Study
+
+
+def check_names(study: Study) -> None:
+    """Raise StudyError where a name has two meanings, or a list of sizes or `[device]` names what is not there."""
+    seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
+    seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+    seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
+    for table in ("sizes", "choices", "parameters"):
+        for name in getattr(study, table):
+            if name in seen:
+                raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
+            seen[name] = f"in [{table}]"
+    for list_name, sizes in study.size_lists.items():
+        for name in {name for size in sizes for name in size} - set(study.sizes):
+            raise StudyError(f"no size named {name!r}", where=f"size_lists.{list_name}", hint="add it to [sizes]")
+    for name in study.text.table.get("device", {}):
+        if name not in DEVICE_FACTS:
+            raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+
+
+def check_steps(study: Study, defined: Mapping[str, Any]) -> None:
+    """Raise StudyError where the step of a loop has the name of something else; `defined` are those of `[defines]`."""
+    for name in sorted(study.steps):
+        if name in defined or name in (*study.sizes, *study.choices, *study.parameters, *DEVICE_FACTS, *FUNCTIONS):
+            what, hint = f"the step {name!r} has another meaning already", "choose another name"
+            raise StudyError(what, where="launch", hint=hint)
+
+
+def check_outputs(study: Study) -> None:
+    """Raise StudyError where no launch writes an output, or checks and reference are not those of the outputs."""
+    outputs = sorted(buffer.name for buffer in study.outputs)
+    if not outputs:
+        raise StudyError(
+            'no argument has access = "out" or "inout"',
+            where="arguments",
+            hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
+        )
+    launched = study.launched | {name for loop in loops_of(study.launches) for group in loop.swap for name in group}
+    for name in outputs:
+        if name not in launched:
+            what, hint = "is an output that no launch takes", "name it in a launch's arguments"
+            raise StudyError(what, where=f"arguments.{name}", hint=hint)
+    for key, text in study.checks.items():
+        if key in study.arguments or key in study.sizes:
+            raise StudyError("is an argument or a size: a check needs a name of its own", where=f"check.{key}")
+        if not names_of(text) & set(outputs):
+            raise StudyError(f"names no output: {', '.join(outputs)}", where=f"check.{key}")
+    wanted = sorted({*outputs, *study.checks} - study.checked)
+    for kind, given in (("numpy", study.reference.numpy), ("file", study.reference.files)):
+        if given is not None and sorted(given) != wanted:
+            what = "must give every output and nothing else" if not study.checks else "must give exactly"
+            raise StudyError(f"{what}: {', '.join(wanted)}", where=f"reference.{kind}")

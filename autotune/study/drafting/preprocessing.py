@@ -1,0 +1,94 @@
+"""What is left of a C text once it is preprocessed: macros put in, branches of #if taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from autotune.study.drafting.syntax import NotRead, closing, expression, folded, split, tokens_of
+from autotune.study.includes import without_comments
+
+_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^()]*)\))?(.*)", re.DOTALL)
+_MOST_TOKENS = 200_000
+
+
+class Macro(NamedTuple):
+    """A #define: its parameters, None where it takes none, and its text in tokens."""
+
+    takes: tuple[str, ...] | None
+    body: tuple[str, ...]
+
+
+def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) -> list[str]:
+    """Return the tokens of a source without its directives. `stated`: macros given from outside; `kept` stay names.
+
+    A branch is taken where its condition is true with what is known; where that cannot be told, all are.
+    """
+    macros = {name: Macro(None, tuple(tokens_of(value))) for name, value in stated.items()}
+    found: list[str] = []
+    taken: list[list[bool | None]] = []  # of each #if around: whether a branch is taken, and each one before
+    for line in without_comments(source).replace("\\\n", " ").split("\n"):
+        directive = re.match(r"[ \t]*#[ \t]*(\w+)(.*)", line)
+        on = all(branches[-1] is not False for branches in taken)
+        if directive is None:
+            if on:
+                found += _expanded(tokens_of(line), macros, kept)
+            if len(found) > _MOST_TOKENS:
+                raise NotRead
+            continue
+        word, rest = directive.groups()
+        if word in ("if", "ifdef", "ifndef"):
+            taken.append([_holds(word, rest, macros, kept)])
+        elif word in ("elif", "else") and taken:
+            before = taken[-1]
+            taken[-1] = [*before, False if True in before else _holds(word, rest, macros, kept)]
+        elif word == "endif" and taken:
+            taken.pop()
+        elif on and (define := _DEFINE.match(line)) and define[1] not in stated:
+            takes = None if define[2] is None else tuple(part.strip() for part in define[3].split(","))
+            macros[define[1]] = Macro(takes, tuple(tokens_of(define[4])))
+        elif on and word == "undef":
+            macros.pop(rest.strip(), None)
+    return found
+
+
+def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[str]) -> bool | None:
+    """Say whether a branch is taken; None where that is not known."""
+    name = rest.strip().split(" ")[0]
+    if word == "else":
+        return True
+    if word != "if" and word != "elif":
+        return (name in macros or name in kept) == (word == "ifdef")
+    text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
+    try:
+        value = folded(expression(_expanded(tokens_of(text), macros, ())))
+    except NotRead:
+        return None
+    return None if value is None else value != 0
+
+
+def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collection[str], depth: int = 0) -> list[str]:
+    found: list[str] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        macro = macros.get(token) if depth < 12 and token not in kept else None
+        at += 1
+        if macro is None:
+            found.append(token)
+            continue
+        body: Sequence[str] = macro.body
+        if macro.takes is not None:
+            if tokens[at : at + 1] != ["("]:
+                found.append(token)
+                continue
+            end = closing(tokens, at)
+            given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
+            body = [part for word in body for part in (given.get(word, [word]))]
+            at = end + 1
+        if "##" in body or len(found) > _MOST_TOKENS:
+            found.append(token)
+            continue
+        found += _expanded(body, macros, kept, depth + 1)
+    return found

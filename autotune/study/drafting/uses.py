@@ -1,0 +1,156 @@
+"""What is proposed of each argument: its extents, how the kernels use it, its data or value, the structs it is of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from autotune.devices import KernelArgument
+from autotune.errors import StudyError
+from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.terms import Sum
+from autotune.study.types import is_plain, scalar_type
+
+_REAL = ("half", "float", "double")
+
+
+class Uses:
+    """The uses of all arguments; `shapes` are the extents of those whose indices tell, by name."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        self._of = proposal
+        self.shapes: dict[str, list[Sum]] = {}
+        for one in proposal.arguments.values():
+            if (shape := self._shape_read(one)) is not None:
+                self.shapes[one.name] = shape
+        self.indexed: set[str] = set()
+        """Buffers whose places are contents of another, so that nothing says how many there are."""
+        for name in proposal.arguments:
+            if name not in self.shapes and (extent := self._indexed(name)) is not None:
+                self.shapes[name] = [extent]
+                self.indexed.add(name)
+        self.rimmed = self._widened()
+        """Grids whose rim the kernels leave alone."""
+
+    def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
+        """What indices say of an argument's extents: of scratch and local memory in terms of parameters."""
+        image = re.fullmatch(r"image([123])d_t", one.type_name)
+        if one.address == "private" and image is None:
+            return None
+        own = self.access(one) == "scratch" or one.address == "local"
+        written = self.access(one) in ("out", "inout")
+        found = None
+        for shapes in (self._of.tuned if own else self._of.shapes).values():
+            shape = shapes.image(one.name, int(image[1])) if image else shapes.shape(one.name, written=written)
+            if shape is not None and (found is None or len(shape) > len(found)):
+                found = shape
+        return found
+
+    def access(self, one: KernelArgument) -> str:
+        """How the kernels use an argument; `scratch` where one writes what a later one reads."""
+        if one.access:
+            return {"read_only": "in", "write_only": "out"}.get(one.access, "inout")
+        if one.const or one.address == "constant":
+            return "in"
+        kinds = [each for each in self._of.kinds(one.name) if each]
+        if len(kinds) > 1 and kinds[0] == {"write"} and kinds[-1] == {"read"}:
+            return "scratch"
+        if not kinds:
+            return self._written(one.name)
+        return {frozenset({"write"}): "out", frozenset({"read"}): "in"}.get(frozenset().union(*kinds), "inout")
+
+    def _written(self, name: str) -> str:
+        """`out` where every mention in a body stores to an element, else `inout`."""
+        bodies = self._of.text[self._of.text.find("{") :]
+        mentions = re.findall(rf"\b{name}\b(?!\s*[,)])", bodies)
+        stores = re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", bodies)
+        return "out" if stores and len(stores) == len(mentions) else "inout"
+
+    def _indexed(self, name: str) -> Sum | None:
+        """The length of a buffer whose places are contents of another: as many as there are rows, or work-items."""
+        for shapes in self._of.shapes.values():
+            if shapes.reading.indexed(name) and 0 in shapes.axes:
+                rows = (self.shapes[other][0] - 1 for other in shapes.reading.offsets if other in self.shapes)
+                return next(rows, shapes.axes[0]) + (name in shapes.reading.offsets)
+        return None
+
+    def _widened(self) -> set[str]:
+        """Give grids that differ by rows the extents of the largest; return which have grown."""
+        grown = set()
+        for name, shape in self.shapes.items():
+            for other in self.shapes.values():
+                more = (other[0] - shape[0]).number
+                if len(shape) > 1 and other[1:] == shape[1:] and more is not None and more > 0:
+                    self.shapes[name] = shape = other
+                    grown.add(name)
+        return grown
+
+    def data(self, one: KernelArgument, kind: str) -> tuple[str, str]:
+        """Return the key for an input's data, and what is said of it; empty: drawn as all are."""
+        if not is_whole(kind):
+            return "", ""
+        for each in (*self._of.tuned.values(), *self._of.shapes.values()):
+            if one.name in each.reading.offsets and one.name in self.shapes:
+                rows = self.shapes[one.name][0] - 1
+                steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
+                real = 'rows of equal length; of a real matrix { file = "FILE.mtx", part = "indptr" }'
+                return f', data = {{ numpy = "{steps}" }}', real
+            places = each.reading.places_in(one.name, self.shapes)
+            if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra}:
+                largest = {"uchar": 255, "char": 127}.get(kind)
+                high = f"{places - 1}" if largest is None else f"min({places - 1}, {largest})"
+                real = "places at random"
+                if any("ENTRIES" in str(extent) for extent in self.shapes.get(one.name, [])):
+                    real += '; of a real matrix { file = "FILE.mtx", part = "indices" }'
+                return f', data = {{ low = 0, high = "{high}" }}', real
+        if self._of.kinds(one.name) and set().union(*self._of.kinds(one.name)) == {"both"}:
+            return ', data = { distribution = "constant", value = 0 }', "what is added to begins at 0"
+        return ", data = { low = 0, high = 100 }", "its data"
+
+    def value(self, kind: str, argument: str, sizes: Collection[str]) -> str:
+        """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
+        bodies = self._of.structs
+        if kind not in bodies:
+            return '"1"'
+        parts = (member.split() for member in bodies[kind])
+        values = []
+        for member in parts:
+            name = re.sub(r"\[.*", "", member[-1])
+            size = self._of.members.get(f"{argument}.{name}", "")
+            value = self.value(member[0], "", ()) if member[0] in bodies else f'"{size if size in sizes else 1}"'
+            values.append(f"{name} = {value}")
+        return "{ " + ", ".join(values) + " }"
+
+    def structs(self) -> list[str]:
+        """Return the rows of the structs that arguments are of, the inner ones first."""
+        bodies, lines = self._of.structs, dict[str, str]()
+
+        def add(name: str) -> None:
+            if name in lines or name not in bodies:
+                return
+            for member in bodies[name]:
+                add(member.split()[0])
+            listed = ", ".join(f'"{member}"' for member in bodies[name])
+            lines[name] = f"{name} = [{listed}]"
+
+        for one in self._of.arguments.values():
+            add(one.type_name.removesuffix("*").removeprefix("struct ").strip())
+        return list(lines.values())
+
+
+def is_whole(kind: str) -> bool:
+    """Whether a type is one of whole numbers."""
+    return is_plain(kind) and scalar_type(kind)[1] not in _REAL
+
+
+def is_real(one: KernelArgument) -> bool:
+    """Whether an argument is of floating-point numbers; so is what is no type of OpenCL's."""
+    try:
+        return scalar_type(one.type_name.removesuffix("*"))[1] in _REAL
+    except StudyError:
+        return True
+
+
+def words(text: str) -> set[str]:
+    """Return the names in a text."""
+    return set(re.findall(r"[A-Za-z_]\w*", text))

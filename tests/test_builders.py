@@ -1,0 +1,78 @@
+"""Which builders begin, and when the others do."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from autotune.model import Outcome
+from autotune.pool import DeviceEvaluator, Settings, builders
+from autotune.pool.builders import Builders
+from autotune.pool.keeper import Keeper
+from autotune.study import Problem
+
+
+class Noted:
+    """Notes what a keeper is told."""
+
+    def __init__(self) -> None:
+        self.started, self.begun, self.closed = threading.Event(), threading.Event(), False
+
+    def start(self) -> None:
+        self.begun.set()
+        self.started.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def made(count: int, first: int) -> tuple[Builders, list[Noted]]:
+    keepers = [Noted() for _ in range(count)]
+    crew = Builders(cast("list[Keeper]", keepers), first)
+    crew.start()
+    return crew, keepers
+
+
+def begun(keepers: list[Noted]) -> int:
+    return sum(keeper.begun.is_set() for keeper in keepers)
+
+
+def test_a_build_that_takes_long_brings_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    crew, keepers = made(5, 2)
+    with crew.building():
+        pass
+    assert begun(keepers) == 2
+    monkeypatch.setattr(builders, "SHORT_S", 0.0)
+    with crew.building():
+        assert keepers[-1].begun.wait(60.0)
+    crew.wait_ready()
+    assert len(crew.begun) == 5
+
+
+def test_others_do_what_one_that_is_lost_would_have_done_until_none_is_left() -> None:
+    crew, keepers = made(3, 1)
+    assert crew.lose() is False
+    assert begun(keepers) == 3
+    assert [crew.lose(), crew.lose()] == [False, True]
+
+
+def test_none_begins_once_they_are_closed() -> None:
+    crew, keepers = made(3, 1)
+    crew.close()
+    crew.complete()
+    assert begun(keepers) == 1
+    assert keepers[0].closed
+
+
+@pytest.mark.device
+def test_on_a_device_the_others_join_in_and_all_end(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.pool.evaluator.FIRST", 1)
+    monkeypatch.setattr(builders, "SHORT_S", 0.0)
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=3)) as runs:
+        runs.submit(problem.default)
+        assert runs.collect().outcome is Outcome.OK
+        crew: Any = runs._builders
+        assert len(crew.begun) == 3
+    assert not any(keeper.is_alive() for keeper in crew.begun)

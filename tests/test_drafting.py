@@ -1,0 +1,188 @@
+"""What `autotune new` reads of kernels as strangers write them: guards that divide, structs, rims, unused macros."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from autotune.cli import app
+from autotune.devices import KernelArgument
+from autotune.errors import StudyError
+from autotune.study import Sketch, draft, scanned
+
+LANES = """
+#ifndef LANES
+#define LANES 4
+#endif
+#ifndef WG
+#define WG 64
+#endif
+__kernel void spmv(int rows, __global const int *starts, __global const int *cols, __global const float *vals,
+                   __global const float *x, __global float *y)
+{
+    __local float part[WG];
+    const int l = get_local_id(0), row = get_global_id(0) / LANES, lane = l % LANES;
+    float sum = 0;
+    if (row < rows)
+        for (int k = starts[row] + lane; k < starts[row + 1]; k += LANES) sum += vals[k] * x[cols[k]];
+    part[l] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane == 0 && row < rows) {
+        for (int i = 1; i < LANES; ++i) sum += part[l + i];
+        y[row] = sum;
+    }
+}
+"""
+
+RIM = """
+#ifndef TX
+#define TX 16
+#endif
+#ifndef TY
+#define TY 4
+#endif
+#ifndef ROWS
+#define ROWS 1
+#endif
+kernel void sweep(const uint nx, const uint ny, global const float *u, global float *v, global const float *f)
+{
+    const uint x = get_global_id(0), first = get_global_id(1) * ROWS;
+    for (uint r = 0; r < ROWS; r++) {
+        const uint y = first + r;
+        if (x == 0 || y == 0 || x >= nx - 1 || y >= ny - 1) continue;
+        const size_t i = y * nx + x;
+        v[i] = 0.25f * (u[i - 1] + u[i + 1] + u[i - nx] + u[i + nx] + f[i]);
+    }
+}
+"""
+
+BODIES = """
+#ifndef BLOCK
+#define BLOCK 64
+#endif
+typedef struct { float4 place; float3 speed; float mass; int id; } Body;
+typedef struct { float step; int count; int WG; } World;
+kernel void move(const World world, global const Body *in, global Body *out)
+{
+    local float4 cache[BLOCK];
+    const int i = get_global_id(0), l = get_local_id(0), n = world.count;
+    float3 pull = 0.0f;
+    const float3 here = in[min(i, n - 1)].place.xyz;
+    for (int t = 0; t < n; t += BLOCK) {
+        const int j = t + l;
+        cache[l] = j < n ? (float4)(in[j].place.xyz, in[j].mass) : (float4)(0.0f);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < BLOCK; ++k) pull += (cache[k].xyz - here) * cache[k].w;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (i < n) {
+        Body b = in[i];
+        b.speed += pull * world.step;
+        out[i] = b;
+    }
+}
+"""
+
+BLUR = """
+#ifndef RADIUS
+#define RADIUS 2
+#endif
+#ifndef PX
+#define PX 1
+#endif
+kernel void blur(read_only image2d_t from, write_only image2d_t to, sampler_t how, global float *weights)
+{
+    const int w = get_image_width(from), h = get_image_height(from), y = get_global_id(1);
+    for (int p = 0; p < PX; ++p) {
+        const int x = get_global_id(0) * PX + p;
+        if (x >= w || y >= h) return;
+        float4 sum = 0.0f;
+        for (int d = 0; d < 2 * RADIUS + 1; ++d) sum += weights[d] * read_imagef(from, how, (int2)(x + d - RADIUS, y));
+        write_imagef(to, (int2)(x, y), sum);
+    }
+}
+"""
+
+KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR}
+
+
+def drafted(source: str) -> tuple[Sketch, list[str]]:
+    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    return sketch, draft(sketch).splitlines()
+
+
+@pytest.mark.device
+@pytest.mark.gallery
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.cl").write_text(KERNELS[name])
+    made = CliRunner().invoke(app, ["new", str(tmp_path / f"{name}.cl")])
+    assert made.exit_code == 0, made.output
+    assert "0 lines to be written" in made.output
+    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64"}[name]
+    done = CliRunner().invoke(app, ["check", str(tmp_path / f"{name}.toml"), "--size", size])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_guard_of_a_quotient_bounds_what_is_divided() -> None:
+    sketch, lines = drafted(LANES)
+    assert 'global = ["round_up(LANES * rows, WG)"]' in lines
+    assert any(line.startswith('x = { type = "float", shape = ["rows"], access = "in" }  # guess') for line in lines)
+    assert any(line.startswith("cols = ") and 'high = "rows - 1"' in line for line in lines)
+    assert sketch.gaps == []
+
+
+def test_macros_that_nothing_asks_for_are_the_work_group() -> None:
+    _, lines = drafted(RIM)
+    assert 'local = ["TX", "TY"]' in lines
+    assert 'global = ["round_up(nx - 1, TX)", "round_up(ceil_div(ny - 1, ROWS), TY)"]' in lines
+    _, lines = drafted(RIM.replace("kernel void", "#define FLAT (TX * TY)\nkernel void"))
+    assert 'local = ["WX", "WY"]' in lines
+
+
+def test_grids_of_one_width_are_as_high_as_the_highest() -> None:
+    _, lines = drafted(RIM)
+    for name, access in (("u", "in"), ("v", "out"), ("f", "in")):
+        assert f'{name} = {{ type = "float", shape = ["ny", "nx"], access = "{access}" }}' in lines
+    assert '# access = "inout" for u, for v too with data = { numpy = "u" }: u is compared at the end.' in lines
+
+
+def test_members_of_structs_are_sizes_where_they_bound_something() -> None:
+    _, lines = drafted(BODIES)
+    assert "count = 4096" in lines  # each with each
+    assert any(line.startswith("world = ") and 'count = "count", WG = "1"' in line for line in lines)
+    assert 'in = { type = "Body", shape = ["count"], access = "in" }' in lines
+    assert 'global = ["round_up(count, BLOCK)"]' in lines
+    _, lines = drafted(BODIES.replace("int count", "float count"))
+    assert not any(line.startswith("count = ") for line in lines)
+
+
+def test_what_the_result_depends_on_is_no_parameter() -> None:
+    _, lines = drafted(BLUR)
+    assert any(line.startswith("RADIUS = [2]  # guess: the result depends on it") for line in lines)
+    assert any(line.startswith("weights = ") and 'shape = ["2 * RADIUS + 1"]' in line for line in lines)
+    assert "[parameters.RADIUS]" not in lines
+
+
+def test_a_work_group_of_one_is_none() -> None:
+    _, lines = drafted(
+        "#ifndef GROUP_M\n#define GROUP_M 1\n#endif\n"
+        "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = GROUP_M; }"
+    )
+    assert 'local = ["WG"]' in lines
+
+
+def test_a_kernel_that_was_not_read_leaves_its_launch_to_the_author() -> None:
+    sketch = Sketch("a", "a.cl", "kernel void f(global int *x) { }", {"g": scanned("kernel void g(int n) {}")["g"]}, {})
+    assert any(line.startswith('global = ["TODO"]') for line in draft(sketch).splitlines())
+
+
+def test_a_kernel_that_a_builtin_hides_is_refused() -> None:
+    argument = KernelArgument("x", "int*", "global", "", False)
+    hidden = Sketch("a", "a.cl", "kernel void step(global int *x) { }", {"_cl_step": (argument,)}, {})
+    with pytest.raises(
+        StudyError, match="no kernel 'step': OpenCL C has a function of that name, which hides it; rename"
+    ):
+        draft(hidden)

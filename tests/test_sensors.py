@@ -1,0 +1,284 @@
+"""NVIDIA's sensors: what is read of a made-up library, and what becomes of times taken on a throttled device."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.bench.timing import Limits, Rules
+from autotune.bench.trial import Bench
+from autotune.devices import Reading
+from autotune.devices.sensors import Sensors, sensors_of
+from autotune.model import THROTTLED, Measurement, Outcome, Trial, with_retiming
+from autotune.study import Buffer, Launch, Plan, Tolerance
+from tests import numpy_backend
+
+H200 = replace(numpy_backend.INFO, name="NVIDIA H200", vendor="NVIDIA Corporation", pci="0000:3b:00.0")
+
+APPLICATION_CLOCKS, POWER_CAP, HW_SLOWDOWN, HW_THERMAL = 0x02, 0x04, 0x08, 0x40
+
+
+class NVMLError(Exception):
+    """What the library raises."""
+
+
+class Nvml(ModuleType):
+    """A made-up `pynvml` with one GPU, throttled by `reasons` in turn. The functions in `refused` raise."""
+
+    NVMLError = NVMLError
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+    FUNCTIONS = (
+        "nvmlInit",
+        "nvmlDeviceGetHandleByPciBusId",
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetTemperatureV",
+        "nvmlDeviceGetTemperature",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+    )
+
+    def __init__(self, reasons: Iterable[int] = ()) -> None:
+        super().__init__("pynvml")
+        self.reasons: Iterator[int] = itertools.chain(reasons, itertools.repeat(0))
+        self.refused: set[str] = set()
+        self.asked: list[str] = []
+        for name in self.FUNCTIONS:
+            setattr(self, name, lambda *taken, name=name: self._answer(name, *taken))
+
+    def _answer(self, name: str, *taken: Any) -> Any:
+        self.asked.append(name)
+        if name in self.refused:
+            raise NVMLError(name)
+        if name == "nvmlDeviceGetClockInfo":
+            return {1: 1980, 2: 3201}[taken[1]]
+        if "Reasons" in name:
+            return next(self.reasons)
+        return {"nvmlDeviceGetHandleByPciBusId": taken, "nvmlDeviceGetPowerUsage": 345_678}.get(name, 61)
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    """The library, installed."""
+    made = Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", made)
+    return made
+
+
+def gpu() -> Sensors:
+    """The GPU's sensors; it must have some."""
+    found = sensors_of(H200)
+    assert found is not None
+    return found
+
+
+# The library ----------------------------------------------------------------------------------------------
+
+
+def test_a_reading_tells_all_that_the_gpu_does(nvml: Nvml) -> None:
+    nvml.reasons = iter([1 | POWER_CAP | HW_SLOWDOWN | HW_THERMAL])
+    found = gpu().read()
+    assert found == Reading(1980, 3201, 61, 345.7, "hw_slowdown, hw_thermal_slowdown", "sw_power_cap")
+    assert list(found.facts()) == [
+        "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "throttled", "clock_limits",
+    ]  # fmt: skip
+
+
+def test_the_gpu_is_found_where_it_is_plugged_in(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles: list[Any] = []
+    monkeypatch.setattr(nvml, "nvmlDeviceGetHandleByPciBusId", handles.append)
+    sensors_of(H200)
+    assert handles == [b"00000000:3b:00.0"]
+
+
+@pytest.mark.parametrize("device", [replace(H200, vendor="Advanced Micro Devices, Inc."), replace(H200, pci="")])
+def test_other_devices_ask_for_no_library(nvml: Nvml, device: Any) -> None:
+    assert sensors_of(device) is None
+    assert not nvml.asked
+
+
+def test_without_the_package_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert sensors_of(H200) is None
+
+
+@pytest.mark.parametrize("refused", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
+def test_without_the_library_or_the_gpu_nothing_is_read(nvml: Nvml, refused: str) -> None:
+    nvml.refused = {refused}
+    assert sensors_of(H200) is None
+    assert nvml.asked[-1] == refused
+
+
+def test_what_a_gpu_does_not_tell_is_asked_once(nvml: Nvml) -> None:
+    nvml.refused = {"nvmlDeviceGetPowerUsage"}
+    sensors = gpu()
+    assert [sensors.read() for _ in range(3)] == [Reading(1980, 3201, 61)] * 3
+    assert nvml.asked.count("nvmlDeviceGetPowerUsage") == 1
+
+
+@pytest.mark.parametrize("newer", ["nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons"])
+@pytest.mark.parametrize("lacks", ["driver", "package"])
+def test_older_drivers_and_packages_are_asked_by_older_names(nvml: Nvml, newer: str, lacks: str) -> None:
+    nvml.reasons = iter([HW_SLOWDOWN])
+    if lacks == "driver":
+        nvml.refused = {newer}
+    else:
+        delattr(nvml, newer)
+    assert gpu().read() == Reading(1980, 3201, 61, 345.7, "hw_slowdown")
+
+
+def test_a_gpu_that_is_lost_says_no_more(nvml: Nvml) -> None:
+    sensors = gpu()
+    assert sensors.read().clock_mhz == 1980
+    nvml.refused = set(Nvml.FUNCTIONS)
+    assert sensors.read() == Reading()
+    nvml.asked.clear()
+    assert sensors.read() == Reading()
+    assert not nvml.asked
+
+
+def test_the_made_up_library_is_like_the_real_one() -> None:
+    real = pytest.importorskip("pynvml", reason="pip install '.[nvml]'")
+    assert all(callable(getattr(real, name)) for name in Nvml.FUNCTIONS)
+    for name in ("NVML_TEMPERATURE_GPU", "NVML_CLOCK_SM", "NVML_CLOCK_MEM"):
+        assert getattr(real, name) == getattr(Nvml, name)
+    told = {
+        "HwSlowdown": Reading(throttled="hw_slowdown"),
+        "SwThermalSlowdown": Reading(throttled="sw_thermal_slowdown"),
+        "HwThermalSlowdown": Reading(throttled="hw_thermal_slowdown"),
+        "HwPowerBrakeSlowdown": Reading(throttled="hw_power_brake_slowdown"),
+        "ApplicationsClocksSetting": Reading(clock_limits="applications_clocks_setting"),
+        "SwPowerCap": Reading(clock_limits="sw_power_cap"),
+        "SyncBoost": Reading(clock_limits="sync_boost"),
+        "DisplayClockSetting": Reading(clock_limits="display_clock_setting"),
+        "GpuIdle": Reading(),
+    }
+    for name, reading in told.items():
+        nvml = Nvml([getattr(real, f"nvmlClocksEventReason{name}")])
+        found = Sensors(nvml, None).read()
+        assert (found.throttled, found.clock_limits) == (reading.throttled, reading.clock_limits)
+    assert issubclass(real.NVMLError_GpuIsLost, real.NVMLError)
+
+
+# Trials ---------------------------------------------------------------------------------------------------
+
+COPY = "def copy(source, target):\n    target.view(np.int32)[:] = source.view(np.int32)\n"
+
+
+class Session(numpy_backend.Session):
+    """The NumPy device with NVIDIA's sensors."""
+
+    def __init__(self, nvml: Nvml) -> None:
+        super().__init__(numpy_backend.INFO)
+        self._sensors = Sensors(nvml, None)
+
+    def sense(self) -> Reading:
+        return self._sensors.read()
+
+
+def bench_of(nvml: Nvml) -> Bench:
+    data = np.arange(1, 101, dtype=np.int32)
+    # So few samples that none are seen to drift.
+    rules = Rules(maximum=5, warmup=3, least_s=0.0)
+    return Bench(Session(nvml), {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
+
+
+def copying() -> Plan:
+    arguments = {
+        "source": Buffer("source", "int", (100,), (100,)),
+        "target": Buffer("target", "int", (100,), (100,), "out"),
+    }
+    return Plan(COPY, (), (Launch("copy", (1,), (1,), tuple(arguments)),), arguments, {"target": Tolerance()})
+
+
+def readings(nvml: Nvml) -> int:
+    return nvml.asked.count("nvmlDeviceGetPowerUsage")
+
+
+def test_a_trial_keeps_the_readings_and_what_limits_its_clocks_spoils_nothing() -> None:
+    nvml = Nvml(itertools.repeat(POWER_CAP | APPLICATION_CLOCKS))
+    report = bench_of(nvml).run(copying(), None)
+    assert (report.outcome, report.reason) == (Outcome.OK, "")
+    facts = Reading(1980, 3201, 61, 345.7, "", "applications_clocks_setting, sw_power_cap").facts()
+    assert {name: report.environment.get(name) for name in facts} == facts
+    assert THROTTLED not in report.environment
+    assert readings(nvml) == 1
+
+
+def test_throttled_times_are_taken_again() -> None:
+    nvml = Nvml([HW_SLOWDOWN])
+    report = bench_of(nvml).run(copying(), None)
+    assert report.outcome is Outcome.OK
+    assert report.reason == "the device was throttled (hw_slowdown): measured again, steady then"
+    assert THROTTLED not in report.environment
+    assert readings(nvml) == 2
+
+
+def test_a_trial_of_a_device_that_stays_throttled_keeps_its_times_and_says_so() -> None:
+    nvml = Nvml(itertools.repeat(HW_THERMAL))
+    report = bench_of(nvml).run(copying(), None)
+    assert report.outcome is Outcome.OK
+    assert report.measurement is not None
+    assert report.reason == "the device was throttled (hw_thermal_slowdown): measured again, and still throttled"
+    assert report.environment[THROTTLED] == "hw_thermal_slowdown"
+    assert readings(nvml) == 2
+
+
+def test_nothing_is_stopped_for_what_throttling_made_slow() -> None:
+    nvml = Nvml([HW_SLOWDOWN])
+    report = bench_of(nvml).run(copying(), 0.01)
+    assert report.outcome is Outcome.STOPPED
+    assert report.reason.startswith("clearly slower than the best: ")
+    assert report.reason.endswith("; the device was throttled (hw_slowdown): measured again, steady then")
+    assert readings(nvml) == 2
+
+
+def test_a_gpu_lost_among_the_trials_costs_none() -> None:
+    nvml = Nvml()
+    bench = bench_of(nvml)
+    assert bench.run(copying(), None).environment["clock_mhz"] == 1980
+    nvml.refused = set(Nvml.FUNCTIONS)
+    report = bench.run(copying(), None)
+    assert report.outcome is Outcome.OK
+    assert "clock_mhz" not in report.environment
+
+
+# Finalists ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reasons", "budget_s", "throttled"),
+    [
+        ([HW_SLOWDOWN], 60.0, ""),  # the round did not count
+        ([HW_SLOWDOWN, HW_THERMAL], 60.0, "hw_thermal_slowdown"),  # the next did
+        (itertools.repeat(HW_SLOWDOWN), 60.0, "hw_slowdown"),
+        ([HW_SLOWDOWN], 0.0, "hw_slowdown"),  # there was time for no other
+        ([], 60.0, ""),
+    ],
+)
+def test_a_throttled_round_of_the_finalists_does_not_count_once(
+    reasons: Iterable[int], budget_s: float, throttled: str
+) -> None:
+    (found,) = bench_of(Nvml(reasons)).retime([copying()], None, budget_s)
+    assert isinstance(found, Measurement)
+    assert len(found.samples_ns) >= 3
+    assert found.throttled == throttled
+
+
+def test_a_retimed_trial_was_throttled_as_it_was_last() -> None:
+    before = {THROTTLED: "hw_slowdown", "verified_runs": 2, "clock": "queue"}
+    cool, hot = Measurement((9,), verified_runs=3), Measurement((9,), throttled="sw_thermal_slowdown")
+    assert with_retiming(before, cool) == {"verified_runs": 5, "clock": "queue"}
+    assert with_retiming(before, hot)[THROTTLED] == "sw_thermal_slowdown"
+
+
+@pytest.mark.parametrize("forged", [True, 1, 0.5, None])
+def test_what_names_nothing_throttles_nothing(forged: Any) -> None:
+    assert Trial({}, Outcome.OK, environment={THROTTLED: forged}).throttled == ""
