@@ -67,6 +67,7 @@ def test_nobody_who_wrote_to_the_database_runs_code_or_moves_a_cursor(place: str
     stored = json.dumps(default_configuration(TEXT) | {f"A=1;touch {pwned};B": 1})
     connection = sqlite3.connect(place)
     connection.execute("UPDATE trials SET configuration = ?, driver = ?", (stored, nasty))
+    connection.execute("UPDATE standings SET driver = ?", (nasty,))
     connection.execute("UPDATE devices SET name = ?, driver = ?", (nasty, nasty))
     connection.commit()
     done = python("-m", "autotune", "best", "matmul", "-d", DEVICE.fingerprint, "--db", place, "--format", "shell")
