@@ -7,11 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from autotune.devices import list_devices
 from autotune.model import Outcome
 from autotune.pool import DeviceEvaluator, Settings, builders
 from autotune.pool.builders import Builders
 from autotune.pool.keeper import Keeper
 from autotune.study import Problem
+from tests.studies import study
 
 
 class Noted:
@@ -67,7 +69,8 @@ def test_none_begins_once_they_are_closed() -> None:
 
 
 @pytest.mark.device
-def test_on_a_device_the_others_join_in_and_all_end(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_device_the_others_join_in_and_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(study(), device=next(device for device in list_devices() if device.kind == "cpu"))
     monkeypatch.setattr("autotune.pool.evaluator.FIRST", 1)
     monkeypatch.setattr(builders, "SHORT_S", 0.0)
     with DeviceEvaluator(problem, [problem.device], Settings(builders=3)) as runs:

@@ -110,7 +110,12 @@ def traits(info: DeviceInfo) -> Traits:
 
 def is_pocl(device: DeviceInfo) -> bool:
     """Say whether PoCL drives the device."""
-    return re.search("pocl|portable computing", device.platform, re.IGNORECASE) is not None
+    return names_pocl(device.platform)
+
+
+def names_pocl(platform: str) -> bool:
+    """Say whether a platform of this name is PoCL's."""
+    return re.search("pocl|portable computing", platform, re.IGNORECASE) is not None
 
 
 def version(device: DeviceInfo) -> list[int]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autotune.devices import drivers, linker
+from autotune.devices import drivers, linker, processor
 from autotune.devices.backend import (
     ArgumentError,
     BackendError,
@@ -45,7 +45,11 @@ def _devices() -> list[cl.Device]:
     with suppress(cl.Error):
         for platform in cl.get_platforms():
             with suppress(cl.Error):
-                devices += platform.get_devices()
+                found = platform.get_devices()
+                devices += found
+                if drivers.names_pocl(platform.name):
+                    for device in found:
+                        processor.name(device.int_ptr)
     return devices
 
 

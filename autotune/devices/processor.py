@@ -1,0 +1,78 @@
+"""The processor that PoCL compiles for, where it is newer than PoCL's compiler.
+
+LLVM has no name for an AMD family that came after it: it says "generic", which its own C compiler then refuses, so that
+no kernel builds at all (pip's newest PoCL on Zen 5). PoCL has no option for the name. It keeps it in its description of
+the device, right after the target's triplet, and reads it there at each build; so a name that the compiler knows is put
+there, of the processor that PoCL's own library for these instructions was compiled for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+_UNNAMED = b"generic"
+_FIELDS = 256
+"""Pointers of a device's description that are looked at: in PoCL 3.0 the triplet is the 80th."""
+
+_LONGEST = 64
+"""Bytes of a name at most."""
+
+# As PoCL chooses its library: the first whose instructions the processor has.
+_NAMES = (
+    (b"skylake-avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    (b"haswell", {"avx2", "bmi2", "fma"}),
+    (b"sandybridge", {"avx"}),
+    (b"nehalem", {"sse4_2"}),
+)
+
+
+def name(device: int) -> None:
+    """Have PoCL's device, a cl_device_id, compile for a processor that its compiler knows, where it knows none."""
+    with suppress(OSError):  # not everywhere may a process read itself like this: PoCL then says what it lacks
+        field, now = processor_of(device)
+        known = _alike(_instructions())
+        if now == _UNNAMED and known:
+            ctypes.c_void_p.from_address(field).value = _kept(known)
+
+
+def processor_of(device: int) -> tuple[int, bytes]:
+    """Return the processor's name that a device of PoCL compiles for, after the address of the pointer to it.
+
+    0 and empty where the description tells of none, or not of an x86-64. Raises OSError where this process may not
+    look at its own memory, which is read through a file because that answers where there is none.
+    """
+    with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+        words = struct.unpack(f"={_FIELDS}Q", os.pread(memory.fileno(), 8 * _FIELDS, device))
+        for place, word in enumerate(words[:-1]):
+            if _text(memory.fileno(), word).startswith(b"x86_64-"):
+                return device + 8 * (place + 1), _text(memory.fileno(), words[place + 1])
+    return 0, b""
+
+
+def _text(memory: int, address: int) -> bytes:
+    """The text at an address, empty where nothing is."""
+    try:
+        return os.pread(memory, _LONGEST, address).partition(b"\0")[0]
+    except (OSError, OverflowError):
+        return b""
+
+
+def _kept(text: bytes) -> int:
+    """The address of a text that PoCL may free, as it made its own."""
+    copy = ctypes.CDLL(None).strdup
+    copy.restype = ctypes.c_void_p
+    return int(copy(text))
+
+
+def _instructions() -> set[str]:
+    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+def _alike(instructions: set[str]) -> bytes:
+    """The newest of the known processors that these instructions suffice for; empty: none."""
+    return next((known for known, needed in _NAMES if needed <= instructions), b"")
