@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
-import pyopencl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ from autotune.lookup.artefacts.header import prefix_of
 from autotune.model import DeviceInfo, Value
 from autotune.store import Store
 from autotune.study import StudyText, find_study, problem_key
+from tests import pocl
 from tests.stored import DEVICE, ok, put
 from tests.studies import SOURCE, table
 
@@ -73,19 +73,10 @@ def compiled(folder: Path, program: str, language: str = "c", libraries: Sequenc
     return folder / "host"
 
 
-def printed(program: Path, *words: str) -> list[str]:
-    done = subprocess.run([program, *words], capture_output=True, text=True, env=os.environ | pocl(program.parent))
+def printed(program: Path, *words: str, **variables: str) -> list[str]:
+    done = subprocess.run([program, *words], capture_output=True, text=True, env=os.environ | variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
-
-
-def pocl(folder: Path) -> dict[str, str]:
-    """What tells the system's OpenCL loader of the driver that pyopencl's wheel brings, where it brings one."""
-    found = [*Path(pyopencl.__file__).parent.glob(".libs/libpocl*.so")]
-    if not found:
-        return {}
-    (folder / "pocl.icd").write_text(f"{found[0]}\n")
-    return {"OCL_ICD_VENDORS": str(folder)}
 
 
 # What is collected ----------------------------------------------------------------------------------------
@@ -296,11 +287,12 @@ def test_a_host_program_runs_the_tuned_kernel(tmp_path: Path, language: str) -> 
     done = CliRunner().invoke(app, [*words, "--db", str(place)])
     assert done.exit_code == 0, done.output
     host = compiled(tmp_path, HOST.read_text(), language, ["-lOpenCL"])
+    drivers = pocl.environment(tmp_path / "drivers")
     for asked, match, wpt in ((1000, "exact", 4), (901, "nearest size", 4), (10, "nearest size", 2)):
-        said = printed(host, str(asked))
+        said = printed(host, str(asked), **drivers)
         assert (said[0], said[-1]) == (match, "right"), said
         assert f"-DWPT={wpt} " in said[1]
-    assert printed(host, "77", "an unknown device")[0] == "default"
+    assert printed(host, "77", "an unknown device", **drivers)[0] == "default"
     alike = architecture(here.fingerprint)
     assert artefacts.collect(study, CHOICES, database=str(place)).entries[0].architecture == alike
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from autotune.devices import find_device
 from autotune.exchange import READERS, WRITERS
 from autotune.store import Store
 from autotune.study import Problem, Study
+from tests import pocl
 from tests.stored import ok, put
 
 ROOT = Path(__file__).parent.parent
@@ -57,23 +57,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
     require("cc", "gcc libc6-dev")
     if not Path("/usr/include/CL/cl.h").exists():
         pytest.skip("needs OpenCL's headers and loader: apt-get install ocl-icd-opencl-dev")
-    programs, drivers = tmp_path / "bin", tmp_path / "drivers"
-    programs.mkdir()
-    drivers.mkdir()
-    (programs / "autotune").write_text(f'#!/bin/sh\nexec env -u OCL_ICD_VENDORS {sys.executable} -m autotune "$@"\n')
-    (programs / "autotune").chmod(0o755)
-    spec = find_spec("pyopencl")
-    assert spec is not None
-    assert spec.origin is not None
-    libraries = [*(Path(spec.origin).parent / ".libs").glob("libpocl*"), *Path("/usr/lib").rglob("libpocl.so")]
-    if not libraries:
+    if pocl.driver() is None:
         pytest.skip("needs PoCL: pip install pocl-binary-distribution")
-    (drivers / "pocl.icd").write_text(f"{libraries[0]}\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "autotune").write_text(
+        f'#!/bin/sh\nexec env -u OCL_ICD_VENDORS -u LD_PRELOAD {sys.executable} -m autotune "$@"\n'
+    )
+    (programs / "autotune").chmod(0o755)
     return {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "OCL_ICD_VENDORS": str(drivers),
+        **pocl.environment(tmp_path / "drivers"),
         "AUTOTUNE_DB": str(tmp_path / "a.db"),
     }
 
@@ -150,11 +146,11 @@ class TestBuilds:
         assert not (scale / "scale_tuned.h").exists()
 
     def test_pyopencl(self, scale: Path, environment: dict[str, str]) -> None:
-        own = {name: value for name, value in environment.items() if name != "OCL_ICD_VENDORS"}
+        own = {name: value for name, value in environment.items() if name not in pocl.VARIABLES}
         assert f"{RIGHT} (exact)" in output(scale, own, f"{sys.executable} program.py")
 
     def test_a_ci_job(self, scale: Path, environment: dict[str, str]) -> None:
-        own = {name: value for name, value in environment.items() if name != "OCL_ICD_VENDORS"}
+        own = {name: value for name, value in environment.items() if name not in pocl.VARIABLES}
         output(scale, own, "sh ci.sh")
         assert len((scale / "trials.jsonl").read_text().splitlines()) >= 5
         assert "run: sh ci.sh" in (scale / ".github" / "workflows" / "tune.yml").read_text()
@@ -174,5 +170,5 @@ class TestBuilds:
         told = output(folder, environment, "make SIZE=64", "./gemm 64")
         assert re.fullmatch(r"CLBlast's own parameters +[\d.]+ ms\nautotune's +[\d.]+ ms  \([\d.]+ x as fast\)\n", told)
         assert "#define MWG   16" in (folder / "xgemm_tuned.h").read_text()
-        checked = output(folder, environment, "env -u OCL_ICD_VENDORS autotune check ./xgemm.toml --size 64")
+        checked = output(folder, environment, "autotune check ./xgemm.toml --size 64")
         assert "verified against the reference" in checked
