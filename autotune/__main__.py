@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -40,6 +41,8 @@ def main() -> None:
         code = code or error.exit_code
     except KeyboardInterrupt:  # while a module is imported: the command line itself catches what comes later
         code = 130
+    # All is said and stored. Python, on its way out, would let an interrupt kill it as if it were not.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 

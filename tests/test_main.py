@@ -110,6 +110,15 @@ def test_an_interrupt_while_modules_load_is_no_traceback(command: str, module: s
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_an_interrupt_as_python_ends_changes_nothing() -> None:
+    code = (
+        "import atexit, os, signal, sys\nfrom autotune.__main__ import main\nsys.argv = ['autotune', '--version']\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\nmain()"
+    )
+    done = python("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_help_and_mistakes_are_typers() -> None:
     done = python("-m", "autotune", "best", "--help")
     assert done.returncode == 0
