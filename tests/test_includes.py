@@ -97,6 +97,20 @@ def test_what_cannot_be_followed_is_refused(folder: Path, kernel: str, message: 
         text_of(kernel)
 
 
+@pytest.mark.parametrize("blank", ["\u00a0", "\x1f", "\u2003", "\x85"])
+def test_a_backslash_before_what_only_python_calls_a_blank_joins_no_lines(folder: Path, blank: str) -> None:
+    """What follows is an `#include` to a compiler, however the line above reads here."""
+    assert "own" in text_of(f'// said \\{blank}\n#include "own.h"\n')
+    assert '#include "own.h"' in text_of('// said \\ \t\n#include "own.h"\n')
+
+
+def test_a_long_chain_of_includes_is_no_circle(folder: Path) -> None:
+    for level in range(25):
+        (folder / f"chain{level}.h").write_text(f'#include "chain{level + 1}.h"\n')
+    with pytest.raises(StudyError, match=r"chain19\.h: is included over 20 files deep"):
+        text_of('#include "chain0.h"\n')
+
+
 def test_an_include_bomb_stops_while_it_expands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for level in range(18):
         (folder / f"bomb{level}.h").write_text(f'#include "bomb{level + 1}.h"\n' * 8)

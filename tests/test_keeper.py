@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def start(keeper: Keeper, kills: int) -> int:
 @pytest.fixture
 def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_START_DELAYS_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(module, "_DOUBTS_S", (0.0, 0.0))
 
 
 def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_delays: None) -> None:
@@ -124,7 +126,7 @@ def plan(body: str) -> Plan:
     return Plan(f"kernel void some(global int *out) {{\n{body}\n}}", (), (launch,), {"out": out}, {"out": Tolerance()})
 
 
-def test_a_machine_that_runs_no_kernel_is_said_before_any_trial(tmp_path: Path) -> None:
+def test_a_machine_that_runs_no_kernel_is_said_before_any_trial(tmp_path: Path, no_delays: None) -> None:
     with (
         closing(kept(tmp_path, "device", NO_LINKER)) as keeper,
         pytest.raises(SetupError, match="a kernel known to be good fails on this machine: the worker died while it"),
@@ -132,7 +134,9 @@ def test_a_machine_that_runs_no_kernel_is_said_before_any_trial(tmp_path: Path) 
         keeper._set_up(keeper)
 
 
-def test_a_folder_that_takes_no_files_is_the_machines_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_files_is_the_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_delays: None
+) -> None:
     keeper = kept(tmp_path, "device", {})
     probe = keeper._probe
 
@@ -148,7 +152,7 @@ def test_a_folder_that_takes_no_files_is_the_machines_fault(tmp_path: Path, monk
 LOST = "__builtin_trap();"
 
 
-def test_a_build_that_is_lost_on_a_broken_machine_is_no_trial(tmp_path: Path) -> None:
+def test_a_build_that_is_lost_on_a_broken_machine_is_no_trial(tmp_path: Path, no_delays: None) -> None:
     with (
         closing(kept(tmp_path, "builder", {}, NO_LINKER)) as keeper,
         pytest.raises(SetupError, match="a kernel known to be good fails"),
@@ -159,6 +163,24 @@ def test_a_build_that_is_lost_on_a_broken_machine_is_no_trial(tmp_path: Path) ->
 def test_a_build_that_is_lost_on_a_sound_machine_is_a_crash(tmp_path: Path) -> None:
     with closing(kept(tmp_path, "builder", {}, {})) as keeper:
         assert keeper.attempt(Job(plan(LOST)), 60.0).outcome is Outcome.CRASH
+        assert keeper.attempt(Job(plan("out[get_global_id(0)] = 1;")), 60.0).outcome is Outcome.OK
+
+
+KILLED_TWICE = """#!/bin/sh
+mkdir "{0}/once" 2>/dev/null && kill -9 $$
+mkdir "{0}/twice" 2>/dev/null && kill -9 $$
+exec {1} "$@"
+"""
+
+
+def test_a_fault_that_passes_is_no_verdict_on_the_machine(tmp_path: Path, no_delays: None) -> None:
+    linking = tmp_path / "bin"
+    linking.mkdir()
+    (linking / "ld").write_text(KILLED_TWICE.format(tmp_path, shutil.which("ld") or Path(linker._OURS) / "ld"))
+    (linking / "ld").chmod(0o755)
+    with closing(kept(tmp_path, "device", {"PATH": f"{linking}{os.pathsep}{os.environ['PATH']}"})) as keeper:
+        keeper._set_up(keeper)
+        assert (tmp_path / "twice").exists()
         assert keeper.attempt(Job(plan("out[get_global_id(0)] = 1;")), 60.0).outcome is Outcome.OK
 
 

@@ -333,7 +333,7 @@ def spoilt(**changes: Any) -> str:
         (lambda line: line.replace('"samples_ns":[6]', '"samples_ns":[0]'), "line 2: samples_ns: no kernel runs"),
         (lambda line: line.replace('"seed":1', f'"seed":{2**63}'), "line 2: search.seed:"),
         (lambda line: line.replace('"seed":1', '"seed":1' + "0" * 5000), "line 2: is no JSON:"),
-        (lambda line: line.replace('"generation":0', f'"generation":{2**31}'), "line 2: search.generation:"),
+        (lambda line: line.replace('"generation":0', '"generation":1000001'), "line 2: search.generation:"),
         (lambda line: line.replace('"build_s":0.0', '"build_s":NaN'), "line 2: build_s:"),
         (lambda line: line.replace('"choices":{"T":"float"}', '"choices":' + "[" * 10**5), "line 2: is no JSON:"),
         (lambda line: line.replace('{"A":2}', '{"A=1;touch pwned;B":2}'), "line 2: configuration.A=1;touch pwned;B"),

@@ -12,13 +12,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
-from autotune.errors import AutotuneError, WorkerError
+from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started
@@ -26,6 +25,9 @@ from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
 """Pauses before another try to start a worker that something ends from outside: a loaded machine frees memory so."""
+
+_DOUBTS_S = (0.5, 2.0)
+"""Pauses before a machine that failed at a kernel known to be good is asked again: its linker may have been killed."""
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Signals that others send: what is out of memory, who shuts down. A worker's own fault is another."""
@@ -137,7 +139,7 @@ class Keeper(threading.Thread):
 
         for delay_s in (*_START_DELAYS_S, None):
             try:
-                answer = start()
+                answer = self._surely(start)
                 break
             except (WorkerDied, WorkerOverran) as error:
                 outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
@@ -150,6 +152,19 @@ class Keeper(threading.Thread):
         assert isinstance(answer, Ready)
         self.since = self.since or time.monotonic()  # not again where a worker is replaced
         return answer
+
+    def _surely(self, start: Callable[[], Any]) -> Any:
+        """Start again, and once more, where the machine failed: a fault that passes is no verdict."""
+        for delay_s in _DOUBTS_S:
+            try:
+                return start()
+            except SetupError:
+                self._drop()
+                if unwritable(self._folder):
+                    raise
+            if self._interrupted.wait(delay_s):
+                raise self._end()
+        return start()
 
     def ask(
         self,
@@ -206,8 +221,13 @@ class Keeper(threading.Thread):
         if self._worker is None:
             self._set_up(self)
         else:
-            with suppress(WorkerDied, WorkerOverran):  # ended from outside: no verdict
+            try:
                 self._probe(self._worker)
+            except (WorkerDied, WorkerOverran):  # ended from outside: no verdict
+                pass
+            except SetupError:  # it may pass: another worker is asked again
+                self._drop()
+                self._set_up(self)
 
     def _probe(self, worker: WorkerProcess) -> None:
         try:

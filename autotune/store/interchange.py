@@ -45,11 +45,15 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+Generation = Annotated[Count, Field(le=1_000_000)]
+"""How often a problem was started over: far from what a column can count, since `--fresh` adds one."""
+
+
 class Search(_Table):
     """The search that a trial is of, with its devices as OpenCL described them."""
 
     uuid: Word
-    generation: Count
+    generation: Generation
     sampler: Text
     seed: Number | None
     environment: Facts

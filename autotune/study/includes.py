@@ -17,7 +17,7 @@ from autotune.errors import StudyError
 from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
-_SPLICE = re.compile(r"(?:\\|\?\?/)[^\S\n]*\n")
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes for a blank, compilers do not
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
@@ -105,8 +105,11 @@ class _Inliner:
         self._size = 0
 
     def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
-        if path in above or len(above) >= _MAX_DEPTH:
+        if path in above:
             raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
+        if len(above) >= _MAX_DEPTH:
+            what = f"is included over {_MAX_DEPTH} files deep"
+            raise StudyError(what, where=str(path), hint="include it from a file nearer to the kernel")
         if text is None:
             text = self._texts[path] = self._texts.get(path) or read_text(path)
         self._count(len(text), path)

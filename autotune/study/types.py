@@ -49,7 +49,7 @@ def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
     found = _NAME.fullmatch(name)
     if found is None:
         raise StudyError(
-            f"unknown type {name!r}{_suggestion(name)}",
+            f"unknown type {name!r:.60}{_suggestion(name)}",
             hint=f"use one of {', '.join(SCALAR_TYPES)}, a vector of them such as float4, or a name of [structs]",
         )
     return np.dtype(SCALAR_TYPES[found[1]]), found[1], int(found[2] or 1)
