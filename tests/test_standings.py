@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from autotune.identity import ProblemKey
+from autotune.identity import ProblemKey, digest
 from autotune.lookup import records as sql
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
@@ -155,6 +158,55 @@ def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store
     with closing(sqlite3.connect(store.where)) as connection:
         after = [sorted(connection.execute(query)) for query in ("SELECT * FROM standings", "SELECT * FROM problems")]
     assert after == before
+
+
+def steps_of(store: Store, problem: int, configurations: Collection[str]) -> int:
+    """Return how many hundreds of steps SQLite takes to follow some configurations of a problem."""
+    from autotune.store import standings
+
+    counted = itertools.count()
+    with store._writing() as connection:
+        raw = cast("sqlite3.Connection", connection.connection.driver_connection)
+        raw.set_progress_handler(lambda: next(counted) < 0, 100)
+        standings.follow(connection, problem, configurations)
+        raw.set_progress_handler(None, 0)
+    return next(counted)
+
+
+def shared_by(store: Store, problems: int, configurations: int) -> list[str]:
+    """Store trials of the same configurations at so many sizes; return their lines."""
+    put(store, [ok({"A": value}, value) for value in range(1, configurations + 1)])
+    lines = list(store.export_lines())
+    for number in range(1, problems):
+        changed = [{**json.loads(line), "size": {"M": 64, "N": 32 + number}} for line in lines]
+        for line in changed:
+            line.update(uuid=f"{line['uuid']}{number}", search={**line["search"], "uuid": f"s{number}"})
+        store.import_lines(map(json.dumps, changed))
+    return lines
+
+
+def test_what_an_import_adds_of_a_problem_costs_no_more_for_other_problems_of_its_configurations(
+    tmp_path: Path,
+) -> None:
+    steps = []
+    for problems in (2, 40):
+        with Store.open(str(tmp_path / f"{problems}.db")) as store:
+            shared_by(store, problems, 30)
+            names = [row[0] for row in store.rows("SELECT DISTINCT configuration_hash FROM trials", {})]
+            steps.append(steps_of(store, 1, names))
+    assert 0 < steps[1] < 2 * steps[0]
+
+
+def test_what_a_trial_adds_costs_no_more_in_a_large_problem(tmp_path: Path) -> None:
+    steps = []
+    for count in (20, 2000):
+        with Store.open(str(tmp_path / f"{count}.db")) as store:
+            lines = shared_by(store, 1, 20)
+            copies = [{**json.loads(lines[0]), "uuid": f"t{number}", "configuration": {"A": 100 + number}}
+                      for number in range(count)]  # fmt: skip
+            store.import_lines(map(json.dumps, copies))
+            steps.append(steps_of(store, 1, [digest({"A": 3})]))
+    assert steps[1] <= steps[0] + 2
 
 
 def test_a_server_keeps_it_alike(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -12,13 +12,14 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, TextClause, bindparam, text
 
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, standings
 from autotune.store.location import IMPORTED
 from autotune.store.records import pages
 
-# The + keeps SQLite from walking through all trials of a search to find those of a few configurations.
+# The + keeps SQLite from walking through all trials of a search to find those of a few configurations: without it the
+# statements begin at the problem's searches, with it at the configurations, which other sizes and devices have as well.
 _TRIALS = f"""
 SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
 FROM trials t JOIN searches s ON s.id = {{}}t.search_id
@@ -35,6 +36,11 @@ _ALL_RETIMINGS = text(_RETIMINGS.format(""))
 _SOME_TRIALS, _SOME_RETIMINGS = (
     text(query.format("+") + _NAMED).bindparams(bindparam("names", expanding=True)) for query in (_TRIALS, _RETIMINGS)
 )
+# Counts no further than is asked: reads the index alone.
+_REACHED = text(
+    "SELECT COUNT(*) FROM (SELECT 1 FROM trials WHERE configuration_hash IN :names LIMIT :most) AS reached"
+).bindparams(bindparam("names", expanding=True))
+_FINISHED = text("SELECT trials FROM problems WHERE id = :problem")
 # Also locks the problem, where two searches could otherwise read without each other's trials.
 _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
 _COUNT_ALL = text(f"""
@@ -43,9 +49,11 @@ UPDATE problems SET trials = (
     WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost')
 )
 """)
-_FORGET = text("DELETE FROM standings WHERE problem_id = :problem AND configuration_hash IN :names").bindparams(
-    bindparam("names", expanding=True)
-)
+# By the whole key: by a part of it, SQLite would walk through the summary of the problem.
+_FORGET = text("""
+DELETE FROM standings WHERE problem_id = :problem AND driver = :driver AND generation = :generation
+AND configuration_hash IN :names
+""").bindparams(bindparam("names", expanding=True))
 _ADD = text("""
 INSERT INTO standings
     (problem_id, driver, generation, configuration_hash, latest_id, trial_id, retiming_id, time_ns, first_ns)
@@ -58,11 +66,29 @@ _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all othe
 def follow(connection: Connection, problem: int, configurations: Collection[str], finished: int = 0) -> None:
     """Take into the summary of a problem what became of some configurations, and that so many trials have finished."""
     connection.execute(_COUNT, {"problem": problem, "finished": finished})
+    asked = {"problem": problem}
+    if _whole_is_less(connection, problem, configurations):
+        whole = _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked)
+        _replace(connection, problem, configurations, [row for row in whole if row[0] in configurations])
+        return
     for names in pages(sorted(configurations)):
-        asked = {"problem": problem, "names": names}
-        found = [*connection.execute(_SOME_TRIALS, asked), *connection.execute(_SOME_RETIMINGS, asked)]
-        connection.execute(_FORGET, asked)
-        _add(connection, problem, found)
+        found = _events(connection, _SOME_TRIALS, _SOME_RETIMINGS, {**asked, "names": names})
+        _replace(connection, problem, names, found)
+
+
+def _whole_is_less(connection: Connection, problem: int, configurations: Collection[str]) -> bool:
+    """Return whether a problem has fewer trials than all problems together have of some configurations."""
+    trials = connection.execute(_FINISHED, {"problem": problem}).scalar() or 0
+    reached = 0
+    for names in pages(sorted(configurations)):
+        reached += connection.execute(_REACHED, {"names": names, "most": trials + 1 - reached}).scalar() or 0
+        if reached > trials:
+            return True
+    return False
+
+
+def _events(connection: Connection, once: TextClause, again: TextClause, asked: dict[str, Any]) -> list[Any]:
+    return [*connection.execute(once, asked), *connection.execute(again, asked)]
 
 
 def build(connection: Connection) -> None:
@@ -70,7 +96,16 @@ def build(connection: Connection) -> None:
     connection.execute(_COUNT_ALL)
     for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
         asked = {"problem": problem}
-        _add(connection, problem, [*connection.execute(_ALL_TRIALS, asked), *connection.execute(_ALL_RETIMINGS, asked)])
+        _add(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked))
+
+
+def _replace(connection: Connection, problem: int, configurations: Iterable[str], found: list[Any]) -> None:
+    """Store what counts of some configurations in the place of what did; `found` are all of their events."""
+    for driver, generation in sorted({(row[2], row[3]) for row in found}):
+        group = {"problem": problem, "driver": driver, "generation": generation}
+        for names in pages(configurations):
+            connection.execute(_FORGET, {**group, "names": names})
+    _add(connection, problem, found)
 
 
 def _add(connection: Connection, problem: int, found: list[Any]) -> None:
