@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import autotune
@@ -37,6 +40,38 @@ def test_nothing_stored_gives_the_default_and_says_so(tmp_path: Path) -> None:
 def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         autotune.search(study(), trials=1, database=str(tmp_path / "a.db"), **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ask", [autotune.best, autotune.search, autotune.tuned])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"size": 20000}, 'size: 20000 is no mapping of names to sizes; write size={"N": 1024}'),
+        ({"size": "N=20000"}, "size: 'N=20000' is no mapping of names to sizes"),
+        ({"size": {1: 2}}, "size: 1 is no name of a size"),
+        ({"size": {"N": 20000.0}}, "N: 20000.0 is no whole number of at least 1; write N=1024"),
+        ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is no whole number"),
+        ({"size": {"N": True}}, "N: True is no whole number"),
+        ({"size": {"N": np.array([[1], [2]])}}, "is no whole number"),
+        ({"device": 0}, '0 is no selector of a device; write device="0"'),
+        ({"device": [0]}, "[0] is no selector of a device"),
+    ],
+)
+def test_sizes_and_devices_that_are_none_are_one_line(
+    tmp_path: Path, ask: Callable[..., object], arguments: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        ask(study(), database=str(tmp_path / "a.db"), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:nothing is stored")
+def test_whole_numbers_of_numpy_are_sizes(tmp_path: Path) -> None:
+    database = str(tmp_path / "a.db")
+    autotune.search(study(), size={"N": np.int64(5000)}, trials=1, database=database)
+    found = autotune.best(study(), size={"N": np.uint16(5000)}, database=database)
+    assert (found.match, found.size, type(found.size["N"])) == ("exact", {"N": 5000}, int)
+    assert autotune.tuned(study(), N=np.array(5000), database=database).match == "exact"
 
 
 @pytest.mark.parametrize("trials", [0, -1, "x", 1.5, True])

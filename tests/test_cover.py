@@ -113,6 +113,8 @@ def test_a_size_without_a_best_is_one_line(store: Store) -> None:
     requests = [stored_at(store, 100, (FIRST, 100)), stored_at(store, 200)]
     with pytest.raises(AutotuneError, match="no best is stored at N=200; autotune search saxpy --size N=200 finds one"):
         cover(requests)
+    with pytest.raises(AutotuneError, match=r"autotune search '\./my studies/saxpy\.toml' --size N=200 finds one"):
+        cover(requests, typed="./my studies/saxpy.toml")
 
 
 class Replay(ReplayEvaluator):

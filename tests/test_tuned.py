@@ -189,13 +189,16 @@ def test_buffers_parts_and_vector_arrays_are_taken(queue: cl.CommandQueue) -> No
 def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     saxpy = quiet(study())
     x, y = vectors(queue)
+    texels = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+    image = cl.create_image(queue.context, cl.mem_flags.READ_WRITE, texels, shape=(64, 64))
     elsewhere = cla.to_device(cl.CommandQueue(context()), x.get())
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"x": x}, "no y is given; saxpy takes alpha, x, y"),
         ({"x": x, "y": y, "z": y}, r"no argument named 'z'"),
         ({"x": x, "y": y, "N": 3}, r"N: is a size: autotune.tuned\('saxpy', N=...\) decides it"),
         ({"x": x.get(), "y": y}, r"x: lies on the host; pyopencl.array.to_device\(queue, x\) puts it on the device"),
-        ({"x": None, "y": y}, "x: NoneType is no memory of the device"),
+        ({"x": None, "y": y}, "x: NoneType is no buffer of the device"),
+        ({"x": image, "y": y}, "x: Image is no buffer of the device"),
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
         ({"x": x[::2], "y": y}, "x: has gaps"),
@@ -203,7 +206,8 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
         ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is no value of float"),
         ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is no value of float"),
-        ({"x": x, "y": y, "wait_for": 3}, "wait_for holds what is no event"),
+        *(({"x": x, "y": y, "alpha": value}, "alpha: .* is no value of float") for value in (1e60, [-1e60], 10**50)),
+        *(({"x": x, "y": y, "wait_for": value}, "wait_for holds what is no event") for value in (3, [3], [None], "ab")),
     ]
     for arguments, said in wrong:
         with pytest.raises(UsageError, match=said) as caught:
@@ -211,9 +215,29 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="is no value of int"):
         quiet(twice())(queue, x=x, y=y, rounds=1.5)
+    other = unordered()
+    x, y = vectors(other)
+    for wait_for in ([3], [None], "ab"):
+        with pytest.raises(UsageError, match="wait_for holds what is no event"):
+            saxpy(other, x=x, y=y, wait_for=wait_for)
     for no_queue in (None, np.zeros(3), queue.context):
         with pytest.raises(UsageError, match=r"is no command queue; give a pyopencl\.CommandQueue"):
             saxpy(no_queue, x=x, y=y)
+
+
+def test_nothing_given_is_not_the_array_that_is_gone(queue: cl.CommandQueue) -> None:
+    saxpy = quiet(study())
+    x, y = vectors(queue)
+    saxpy(queue, x=x, y=y).wait()
+    del x
+    with pytest.raises(UsageError, match="x: NoneType is no buffer of the device"):
+        saxpy(queue, x=None, y=y)
+
+
+def test_infinity_is_a_value_of_a_float(queue: cl.CommandQueue) -> None:
+    x, y = vectors(queue)
+    quiet(study())(queue, x=x, y=y, alpha=np.inf)
+    assert np.isinf(y.get()).any()
 
 
 def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
@@ -231,7 +255,8 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"choices": {"T": "int8"}}, "choices: T cannot be 'int8'; it can be float, double"),
         ({"size": {"N": [1]}}, "N: "),
         ({"device": "no such device"}, "no device 'no such device'"),
-        ({"device": 3}, "int is no command queue"),
+        ({"device": 3}, 'device: 3 is no selector of a device; write device="3", or give a pyopencl.CommandQueue'),
+        ({"size": "N=5"}, "size: 'N=5' is no mapping of names to sizes"),
         ({"search": 0}, "search: 0 is no number of seconds"),
         ({"search": "soon"}, "search: 'soon' is no duration"),
         ({"background": True}, "no search is asked for"),

@@ -49,7 +49,7 @@ class MemorySlot:
 
     def take(self, guest: Guest, value: object) -> Any:
         last = self._last
-        if last is not None and last[0]() is value:
+        if last is not None and value is not None and last[0]() is value:  # nor is the array that is gone
             return last[1](value)
         try:
             given = guest.look_at(value)
@@ -101,7 +101,7 @@ class MemorySlot:
         if isinstance(value, np.ndarray):
             hint = f"pyopencl.array.to_device(queue, {self.buffer.name}) puts it on the device"
             return UsageError("lies on the host", where=self.buffer.name, hint=hint)
-        what = f"{type(value).__name__} is no memory of the device"
+        what = f"{type(value).__name__} is no buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 
 
@@ -126,8 +126,11 @@ class ScalarSlot:
             found = np.asarray(value)
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError
-            cast = found.astype(self._dtype)
+            with np.errstate(all="ignore"):  # what does not fit is said below
+                cast = found.astype(self._dtype)
             if self._dtype.kind != "f" and not np.array_equal(cast, found):
+                raise ValueError
+            if not np.array_equal(np.isinf(cast), np.isinf(found)):
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             takes = self.scalar.type if one else f"{self.scalar.type}: {self._width} numbers, or one for all"

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from autotune import cluster, devices, tuner
+from autotune.api import asked
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import Best, warm
@@ -53,6 +54,7 @@ def search(
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
+    device, size = asked.selector(device), asked.sizes(size)
     if budget is None:
         limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
         budget = Budget(trials=trials, seconds=limit)
@@ -116,4 +118,5 @@ def best(
     `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
     neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
     """
+    device, size = asked.selector(device), asked.sizes(size)
     return warm.best_again(study.text if isinstance(study, Study) else str(study), device, size, choices, database)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autotune import devices, lookup, tuner
 from autotune.api.ready import Bound, Ready
 from autotune.api.tuning import Tuning
 from autotune.devices import Event
-from autotune.errors import DeviceError, UsageError
+from autotune.errors import DeviceError
 from autotune.identity import Choices, Configuration, Size
 from autotune.lookup import Best, Match
 from autotune.model import DeviceInfo
@@ -249,10 +249,3 @@ def _caller() -> int:
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("autotune."):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def require_sizes(given: Mapping[str, object]) -> None:
-    """Raise UsageError for a size that is no whole number."""
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{value!r:.40} is no whole number of at least 1", where=name, hint=f"write {name}=1024")

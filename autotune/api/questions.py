@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune import devices, text
-from autotune.api.kernel import TunedKernel, require_sizes, warn_of_default
+from autotune.api import asked
+from autotune.api.kernel import TunedKernel, warn_of_default
 from autotune.errors import UsageError
 from autotune.model import Choices, DeviceInfo, Size
 from autotune.study import Study
@@ -53,15 +54,14 @@ def tuned(
     budget = None if search is None else _budget(search)
     if background and budget is None:
         raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
-    asked = {**(size or {}), **sizes}
-    require_sizes(asked)
+    wanted = {**asked.sizes(size), **asked.sizes(sizes)}
     info = _device(device)
     name = study if isinstance(study, Study) else str(study)
     place = (database or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
-    key = (name, _items(asked), _items(choices or {}), device is not None, info, place)
+    key = (name, _items(wanted), _items(choices or {}), device is not None, info, place)
     with _lock:
         known = key in _kernels
-        kernel = _kept(key, lambda: _made(study, asked, choices, info, device is not None, database))
+        kernel = _kept(key, lambda: _made(study, wanted, choices, info, device is not None, database))
     if budget is None and not known:
         warn_of_default(kernel.best)
     if budget is not None:
@@ -109,10 +109,14 @@ _here: dict[str | None, DeviceInfo] = {}
 def _device(device: object) -> DeviceInfo:
     """Return the device that is asked for: by a selector, which is found once, or as the queue's own."""
     if device is not None and not isinstance(device, str):
-        return devices.attach(device).info
-    if device not in _here:
-        _here[device] = devices.find_device(device)
-    return _here[device]
+        try:
+            return devices.attach(device).info
+        except UsageError:
+            pass  # no queue
+    name = asked.selector(device, also=", or give a pyopencl.CommandQueue")
+    if name not in _here:
+        _here[name] = devices.find_device(name)
+    return _here[name]
 
 
 def _budget(search: float | str | Budget) -> Budget:

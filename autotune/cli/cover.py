@@ -76,7 +76,7 @@ def cover(
 
     try:
         with interrupt.stopping() as stop:
-            found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring)
+            found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, typed=study)
     except Stopped:
         say("interrupted; what had ended by then is stored")
         raise typer.Exit(130) from None

@@ -18,6 +18,7 @@ from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.opencl import OpenCLSession, describe
 from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
 from autotune.model import DeviceInfo
+from autotune.text import line
 
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
@@ -56,6 +57,8 @@ class OpenCLGuest(OpenCLSession):
         return self._built(program, options)
 
     def look_at(self, value: object) -> Given | None:
+        if isinstance(value, cl.Image):
+            return None
         if isinstance(value, cl.MemoryObjectHolder):
             return Given(self._own(value), value.size)
         array: Any = value
@@ -112,8 +115,8 @@ class OpenCLGuest(OpenCLSession):
                     wait_for = None
             except cl.Error as error:
                 raise refused(error) from None
-            except TypeError:
-                raise BackendError("wait_for holds what is no event of OpenCL's") from None
+            except (TypeError, RuntimeError) as error:  # pyopencl says std::bad_cast
+                raise _unfit(wait_for, error) from None
             return event
 
         return run
@@ -138,13 +141,22 @@ class OpenCLGuest(OpenCLSession):
                     before = [cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, offset, before)]
             except cl.Error as error:
                 raise refused(error) from None
-            except TypeError:
-                raise BackendError("wait_for holds what is no event of OpenCL's") from None
+            except (TypeError, RuntimeError) as error:  # pyopencl says std::bad_cast
+                raise _unfit(wait_for, error) from None
             if chained:
                 last[:] = before
             return before[0]
 
         return run
+
+
+def _unfit(wait_for: object, error: Exception) -> BackendError:
+    """Return what to say where pyopencl does not take what it is given: all but `wait_for` was looked at before."""
+    try:
+        fits = all(isinstance(event, cl.Event) for event in cast("Any", wait_for or ()))
+    except TypeError:  # no sequence
+        fits = False
+    return BackendError(line(str(error)) if fits else "wait_for holds what is no event of OpenCL's")
 
 
 def _setters(steps: Sequence[Step]) -> list[tuple[Any, tuple[tuple[int, str], ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,12 +90,14 @@ def cover(
     search: bool = True,
     stop: threading.Event | None = None,
     on_size: Callable[[int, int], None] | None = None,
+    typed: str = "",
 ) -> Cover:
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
 
     Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False.
-    `on_size` is told a size's place and how many configurations are measured there. Raises AutotuneError where a size
-    has no best, or none that is known can serve it; Stopped.
+    `on_size` is told a size's place and how many configurations are measured there. `typed` is how the user named the
+    study, for hints: its name or a path. Raises AutotuneError where a size has no best, or none that is known can
+    serve it; Stopped.
     """
     problems = [request.problem for request in requests]
     with Store.open(requests[0].database) as store:
@@ -102,7 +105,7 @@ def cover(
     for problem, known in zip(problems, stored, strict=True):
         if not known:
             size = ",".join(f"{name}={value}" for name, value in problem.size.items())
-            hint = f"autotune search {problem.study.name} --size {size} finds one"
+            hint = f"autotune search {shlex.quote(typed or problem.study.name)} --size {size} finds one"
             raise AutotuneError(f"no best is stored at {size}", where=problem.study.name, hint=hint)
     candidates = _candidates(problems, stored)
     times = []
