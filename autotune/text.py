@@ -96,6 +96,11 @@ def size(values: Mapping[str, int]) -> str:
     return pairs(values)
 
 
+def placed(values: Mapping[str, int], device: str) -> str:
+    """` at N=1024 on nvidia-h200-132cu-140g`: a size and a device as far as they are told."""
+    return (f" at {size(values)}" if values else "") + (f" on {device}" if device else "")
+
+
 def pairs(values: Mapping[str, object], between: str = " ") -> str:
     """A configuration, choices or a size, `TS=16 WPT=4`, on one line whatever was stored; options take `,` between."""
     return line(between.join(f"{name}={value}" for name, value in values.items()))

@@ -91,12 +91,12 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     assert found.default is not None
     assert len(collect(text(), CHOICES, devices=[DEVICE.fingerprint], database=place).entries) == 2
     assert len(collect(text(), CHOICES, sizes=[{"N": 1000}], database=place).entries) == 2
-    for asked in (
-        {"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]},
-        {"devices": ["x-1cu"]},
-        {"sizes": [{"N": 5}]},
+    for asked, said in (
+        ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, f" at N=5 on {DEVICE.fingerprint};"),
+        ({"devices": ["x-1cu"]}, " on x-1cu;"),
+        ({"sizes": [{"N": 5}]}, ";"),
     ):
-        with pytest.raises(UsageError, match="nothing is stored of saxpy"):
+        with pytest.raises(UsageError, match=f"nothing is stored of saxpy{said}"):
             collect(text(), CHOICES, database=place, **asked)
     changed = text(tolerance={"relative": 0.5})
     with pytest.raises(UsageError, match="nothing is stored"):

@@ -244,6 +244,12 @@ def test_what_is_wrong_is_one_line_and_changes_nothing(folder: Path, words: list
     assert typed("history").stdout == ""
 
 
+def test_a_cache_without_trials_says_so(folder: Path) -> None:
+    table = json.loads((DATA / "kernel-tuner.json").read_text()) | {"cache": {}}
+    (folder / "cache.json").write_text(json.dumps(table))
+    assert typed("import", "cache.json", *HERE).stderr == "error: cache.json: holds no trial\n"
+
+
 def test_a_file_that_names_no_device_asks_for_one(folder: Path) -> None:
     table = json.loads((DATA / "kernel-tuner.json").read_text()) | {"device_name": ""}
     (folder / "cache.json").write_text(json.dumps(table))
@@ -439,7 +445,8 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
     assert refused.exit_code == 2
     assert json.loads(typed("export", "--format", "t4", *HERE, "--size", "64").stdout)["results"]
     assert len(typed("export", "--format", "csv", "--study", "./saxpy.toml").stdout.splitlines()) == 17
-    assert "nothing is stored of saxpy" in typed("export", "--format", "csv", *HERE, "--size", "9").stderr
+    missing = typed("export", "--format", "csv", *HERE, "--size", "9").stderr
+    assert f"nothing is stored of saxpy at N=9 on {FINGERPRINT};" in missing
     assert "say --study STUDY" in typed("export", "--format", "csv").stderr
     assert "no format 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
     assert "leave the options out" in typed("export", "--study", "./saxpy.toml").stderr

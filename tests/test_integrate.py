@@ -7,16 +7,20 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from autotune.devices import find_device
 from autotune.exchange import READERS, WRITERS
+from autotune.model import Outcome, Trial
 from autotune.store import Store
 from autotune.study import Problem, Study
+from autotune.text import pairs
 from tests import pocl
-from tests.stored import ok, put
+from tests.stored import DEVICE, ok, put
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "integrate.md").read_text()
@@ -41,6 +45,34 @@ def test_the_page_names_every_file_and_format() -> None:
     assert all((ROOT / path).exists() for path in linked)
     assert all(f"`{name}`" in PAGE for name in READERS)
     assert all(f"`{name}`" in PAGE for name in WRITERS)
+
+
+@pytest.mark.skipif(find_spec("kernel_tuner") is None, reason="needs Kernel Tuner: pip install '.[bench]'")
+@pytest.mark.device
+@pytest.mark.parametrize("strategy", ["brute_force", "genetic_algorithm"])
+def test_kernel_tuner_replays_what_a_search_has_timed(tmp_path: Path, strategy: str) -> None:
+    study = ROOT / "examples" / "integrate" / "scale.toml"
+    problem = Problem(Study.load(str(study)), None, None, DEVICE)
+    valid = [problem.space.configuration(row) for row in range(len(problem.space))]
+    trials = [
+        replace(ok(one, 5000 + row), outcome=Outcome.STOPPED) if row % 3 == 1 else ok(one, 5000 + row)
+        for row, one in enumerate(valid)
+    ]
+    trials[0] = Trial(valid[0], Outcome.COMPILE_ERROR)
+    own = {**os.environ, "PYTHONPATH": str(ROOT), "AUTOTUNE_DB": str(tmp_path / "a.db")}
+    with Store.open(own["AUTOTUNE_DB"]) as store:
+        put(store, trials, key=problem.key)
+    script = f"{sys.executable} {study.parent / 'replay.py'} cache.json {strategy}"
+    export = f"autotune export cache.json --format kernel-tuner --study {study} -d {DEVICE.fingerprint}"
+    shown = output(tmp_path, own, f"{sys.executable} -m {export}", script).splitlines()[-1]
+    passed = {
+        f"best {trial.time_ns / 1e6:g} ms with {pairs(trial.configuration)}"
+        for trial in trials
+        if trial.outcome is Outcome.OK
+    }
+    assert shown.partition(" evaluations, ")[2] in passed
+    if strategy == "brute_force":
+        assert shown.startswith("13 evaluations, best 0.005002 ms")
 
 
 # What needs a compiler, build tools and CLBlast ------------------------------------------------------------

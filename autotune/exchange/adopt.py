@@ -62,10 +62,15 @@ def adopt(
         left = {name: entry.configuration[name] for name in aside}
         trials.append(_trial(entry, configuration, left, format, file, now))
     if not trials:
-        most = left_out.most_common(1)
-        why = f": {most[0][1]} {most[0][0]}" if most else ": it holds none"
-        raise UsageError(f"no trial in it is of the study{why}", hint="--rename THEIRS=OURS gives a parameter our name")
+        raise _none_fits(left_out)
     return Adopted(trials, left_out, _notes(aside))
+
+
+def _none_fits(left_out: Counter[str]) -> UsageError:
+    if not (most := (+left_out).most_common(1)):
+        return UsageError("holds no trial")
+    what = f"no trial in it is of the study: {most[0][1]} {most[0][0]}"
+    return UsageError(what, hint="--rename THEIRS=OURS gives a parameter our name")
 
 
 def _renamed(document: Document, parameters: Mapping[str, Sequence[Value]], rename: Mapping[str, str]) -> list[Entry]:

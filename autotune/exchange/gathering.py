@@ -49,7 +49,7 @@ def gather(
         left_out += len(own) + len(imported) - len(ours) - len(theirs)
         found.append(_recording(study, key, info, ours, theirs, [told for told, _ in imports]))
     if not found:
-        asked = f"{study.name} {device or ''} {text.pairs(size or {})}".strip()
+        asked = study.name + text.placed(size or {}, device or "")
         raise UsageError(f"nothing is stored of {asked}", hint=f"autotune search {study.name} makes some")
     return found, left_out
 

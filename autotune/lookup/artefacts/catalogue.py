@@ -12,6 +12,7 @@ from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
+from autotune.text import placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def collect(
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:
             what = missing[0] if missing else None
-            where = f"{study.name} at {dict(what.size)} on {what.device}" if what else study.name
+            where = study.name + (placed(what.size, what.device) if what else "")
             raise UsageError(f"nothing is stored of {where}", where=str(location), hint="autotune search measures it")
         entries = []
         for key in wanted:
