@@ -53,6 +53,8 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
         ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is no whole number"),
         ({"size": {"N": True}}, "N: True is no whole number"),
         ({"size": {"N": np.array([[1], [2]])}}, "is no whole number"),
+        ({"choices": "T=float"}, "choices: 'T=float' is no mapping of names to values"),
+        ({"choices": {"T": 5}}, "choices: T cannot be 5; it can be float, double"),
         ({"device": 0}, '0 is no selector of a device; write device="0"'),
         ({"device": [0]}, "[0] is no selector of a device"),
     ],
@@ -63,6 +65,16 @@ def test_sizes_and_devices_that_are_none_are_one_line(
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         ask(study(), database=str(tmp_path / "a.db"), **arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:nothing is stored")
+def test_whole_numbers_of_numpy_are_choices_and_fixed_values(tmp_path: Path) -> None:
+    database, own = str(tmp_path / "a.db"), study(choices={"T": ["float"], "V": [1, 2]})
+    fix = {"WG": np.int64(128)}
+    autotune.search(own, choices={"V": np.int64(2)}, fix=fix, trials=1, database=database)
+    found = autotune.best(own, choices={"V": np.int8(2)}, database=database)
+    assert (found.match, found.choices["V"], found.configuration["WG"]) == ("exact", 2, 128)
+    assert autotune.tuned(own, choices={"V": np.int64(2)}, database=database).match == "exact"
 
 
 @pytest.mark.filterwarnings("ignore:nothing is stored")

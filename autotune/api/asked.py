@@ -1,9 +1,10 @@
-"""What every function of the API takes alike: sizes and the selector of a device, as a program has them at hand."""
+"""What every function of the API takes alike, as a program has it at hand: sizes, choices, the selector of a device."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from typing import Any
 
 from autotune.errors import UsageError
 from autotune.text import line
@@ -18,6 +19,26 @@ def sizes(given: object) -> dict[str, int]:
             line(f"{given!r:.40} is no mapping of names to sizes"), where="size", hint='write size={"N": 1024}'
         )
     return {_name(name): _whole(name, value) for name, value in given.items()}
+
+
+def choices(given: object) -> dict[str, Any]:
+    """Return choices with whole numbers as plain integers; the study judges the values. Raises UsageError."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        what = line(f"{given!r:.40} is no mapping of names to values")
+        raise UsageError(what, where="choices", hint='write choices={"T": "float"}')
+    return {name: plain(value) for name, value in given.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a whole number as a plain integer, all else as it is."""
+    if isinstance(value, str | int | float):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
 
 
 def selector(device: object, also: str = "") -> str | None:

@@ -54,7 +54,7 @@ def search(
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
-    device, size = asked.selector(device), asked.sizes(size)
+    device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     if budget is None:
         limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
         budget = Budget(trials=trials, seconds=limit)
@@ -68,7 +68,10 @@ def search(
     else:
         chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
-    kept = {name: [v] if isinstance(v, str | int | float) else v for name, v in (fix or {}).items()}
+    kept = {
+        name: [v] if isinstance(v := asked.plain(given), str | int | float) else v
+        for name, given in (fix or {}).items()
+    }
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
     _require_seconds("build_limit", build_limit)
     limits = Limits(
@@ -118,5 +121,5 @@ def best(
     `default`. The record also tells `options`, `defines` and `launches`. Asked again, it is answered from memory while
     neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
     """
-    device, size = asked.selector(device), asked.sizes(size)
+    device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     return warm.best_again(study.text if isinstance(study, Study) else str(study), device, size, choices, database)

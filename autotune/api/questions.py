@@ -54,11 +54,11 @@ def tuned(
     budget = None if search is None else _budget(search)
     if background and budget is None:
         raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
-    wanted = {**asked.sizes(size), **asked.sizes(sizes)}
+    wanted, choices = {**asked.sizes(size), **asked.sizes(sizes)}, asked.choices(choices)
     info = _device(device)
     name = study if isinstance(study, Study) else str(study)
     place = (database or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
-    key = (name, _items(wanted), _items(choices or {}), device is not None, info, place)
+    key = (name, _items(wanted), _items(choices), device is not None, info, place)
     with _lock:
         known = key in _kernels
         kernel = _kept(key, lambda: _made(study, wanted, choices, info, device is not None, database))
@@ -84,14 +84,14 @@ def _kept(key: Hashable, make: Any) -> TunedKernel:
 
 
 def _made(
-    study: str | Path | Study, size: Size, choices: Choices | None, info: DeviceInfo, only: bool, database: str | None
+    study: str | Path | Study, size: Size, choices: Choices, info: DeviceInfo, only: bool, database: str | None
 ) -> TunedKernel:
     if not isinstance(study, Study):
         name = (str(study), str(Path.cwd()))
         if name not in _studies:
             _studies[name] = Study.load(str(study))
         study = _studies[name]
-    return TunedKernel(study, size, choices or {}, info, only=only, database=database)
+    return TunedKernel(study, size, choices, info, only=only, database=database)
 
 
 def _items(values: Mapping[str, Any]) -> Hashable:
