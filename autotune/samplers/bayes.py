@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from autotune.samplers.gaussian import Floats
     from autotune.samplers.surrogate import Rows, Surrogate
 
-START = 8
+START = 6
 """Configurations spread over the space before there is a model."""
 
 START_POOL = 400
@@ -34,8 +34,8 @@ NEAR = 2
 NEAR_POOL = 4_000
 """Of a large space at most so many of those, by lot."""
 
-DOUBT = 4
-"""With transfer, every so manyth proposal comes from a model that never heard of other devices."""
+DOUBT, DOUBT_FROM = 4, 8
+"""With transfer, every so manyth proposal comes from a model that never heard of other devices, once so many are tried."""
 
 GROUP = 32
 """Threads run in groups of 32 or 64, memory moves in units of 32 bytes and more."""
@@ -103,7 +103,7 @@ class BayesSampler(RowSampler):
         turn = len(self.history)
         if self._informed is None:
             model, near = cold, turn % 2 == 1
-        elif turn >= START and (turn % DOUBT == 0) != self._misled():
+        elif turn >= DOUBT_FROM and (turn % DOUBT == 0) != self._misled():
             model, near = cold, turn % DOUBT == 1
         else:
             model, near = self._informed, turn % 2 == 1
