@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,7 +12,7 @@ import numpy as np
 from autotune.errors import StudyError
 from autotune.study.argument import Argument, Extent, concrete_type, declared_type, extents
 from autotune.study.structs import is_struct, leaves, member_of, struct_name, widened
-from autotune.study.types import numpy_type
+from autotune.study.types import holds, numpy_type
 from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Scalar(Argument):
         made = type(self)(self.name, concrete_type(self.type, names), _evaluated(self.value, names, where))
         if isinstance(made.value, tuple) or is_struct(made.type):
             made._filled()
+        else:
+            _require_held(made.value, numpy_type(made.type)[0], made.type, where)
         return made
 
     def create(self, session: Session) -> Any:
@@ -96,6 +99,7 @@ class Scalar(Argument):
                 kind = "".join(f"[{extent}]" for extent in shape) or "one number"
                 what = f"{self.name}{leaf.label} has {kind}, the value {list(given)}"
                 raise StudyError(what, where=where)
+            _require_held(value, place.dtype, leaf.scalar, f"{where}{leaf.label}")
             place[...] = value
         return found
 
@@ -133,6 +137,22 @@ def _nested_shape(value: Any) -> tuple[int, ...]:
         return ()
     shapes = {_nested_shape(part) for part in value}
     return (len(value), *(shapes.pop() if len(shapes) == 1 else ()))
+
+
+def _require_held(value: Any, dtype: np.dtype[Any], kind: str, where: str) -> None:
+    """Raise StudyError for a number that a type does not hold; a float may lose precision."""
+    if isinstance(value, tuple):
+        for part in value:
+            _require_held(part, dtype, kind, where)
+    elif not holds(dtype, value):
+        raise StudyError(f"{value}, which {kind} cannot hold", where=where, hint=_wider(dtype, value))
+
+
+def _wider(dtype: np.dtype[Any], value: float) -> str:
+    if dtype.kind == "f":
+        return "choose a wider type"
+    whole = math.isfinite(value) and value == int(value)
+    return "choose another type" if whole else "make it whole, as N // 2 does, or choose float"
 
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
