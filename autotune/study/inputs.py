@@ -61,7 +61,7 @@ def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> 
     if data.file is not None:
         header = header_in(problem, data, where)
         own[buffer.name] = _outlined(header.shape, np.dtype(np.float64), where)
-        shape = _shaped(header.shape, buffer) if data.numpy is None else None
+        shape = shaped(header.shape, buffer) if data.numpy is None else None
     if data.numpy is not None:
         check_names(data.numpy, names, f"{where}.numpy")
         shape = shape_of(data.numpy, {**names, **own}, f"{where}.numpy")
@@ -146,7 +146,7 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
     return record
 
 
-def _shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
+def shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
     """The shape that a file's contents take: numbers one after the other fill any shape of as many."""
     flat = len(found) == 1 and found[0] == int(np.prod(buffer.data_shape, dtype=object))
     return buffer.data_shape if flat else found
@@ -190,7 +190,7 @@ class _Inputs:
         if data.numpy is None or buffer.name in used:
             own = self._source(buffer, where)
         if data.numpy is None and own is not None:
-            return own if _is_drawn(data) else fitted(buffer, own.reshape(_shaped(own.shape, buffer)), where)
+            return own if _is_drawn(data) else fitted(buffer, own.reshape(shaped(own.shape, buffer)), where)
         names = self._names | {name: widened(self._made[name]) for name in used & self._made.keys()}
         if own is not None:
             names[buffer.name] = widened(own) if own.dtype.kind in "iuf" else own
