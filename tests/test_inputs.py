@@ -82,6 +82,11 @@ def test_a_matrix_by_rows_is_what_scipy_makes_of_it() -> None:
     assert found.size == {"N": 6, "ROWS": 3}
     with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx has it, and cannot be 4"):
         Problem(found.study, {"ROWS": 4})
+    assert found.smaller == "use a smaller file than m.mtx, or write a number for N in [sizes]"
+    free = problem({"file": "m.mtx", "part": "values"}, sizes={**sizes, "M": 4})
+    with pytest.raises(UsageError, match=r"use another file than m\.mtx, or write .* in \[sizes\]; --size sets M$"):
+        Problem(free.study, {"N": 7, "ROWS": 7, "M": 7})
+    assert problem({}).smaller == "give a smaller --size"
 
 
 def test_a_pattern_has_ones_and_a_dense_matrix_its_values() -> None:
@@ -307,6 +312,22 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
     found = input_data(problem({"python": "gen.py:make"}, "int", arguments=more), python=caller(folder, 60))
     assert found["x"].tolist() == [0, 3, 6, 9, 12, 15]
     assert found["z"].tolist() == [5.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def make(WG): return 1", "takes 'WG', which it is not given; it may take N$"),
+        ("def make(n, **others): return 1", r"takes 'n', which it is not given; it may take N$"),
+        ("def make(N, /): return 1", "the function failed: TypeError: make"),
+        ("def make(N): pass", "the function returned None; return a dict of arrays by name"),
+        ("def make(N): return {'x': None}", "the function returned no numbers"),
+    ],
+)
+def test_a_function_that_makes_no_data_is_named_with_its_argument(body: str, message: str) -> None:
+    Path("gen.py").write_text(body)
+    with pytest.raises(StudyError, match=rf"^saxpy\.toml: arguments\.x\.data: gen\.py:make: {message}"):
+        input_data(problem({"python": "gen.py:make"}), python=caller(Path.cwd(), 60))
 
 
 def test_arrays_and_functions_are_given_in_python() -> None:

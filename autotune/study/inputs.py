@@ -210,7 +210,7 @@ class _Inputs:
                 return np.asarray(given)
             called = id(given)
             if called not in self._called:
-                self._called[called] = call(given, self._names)
+                self._called[called] = _at(where, lambda: call(given, self._names))
             return self._from(self._called[called], buffer, where)
         return draw(buffer)
 
@@ -221,7 +221,8 @@ class _Inputs:
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-            self._called[named] = self._python(Path(path), function, self._names | self._problem.choices)
+            python, names = self._python, self._names | self._problem.choices
+            self._called[named] = _at(where, lambda: python(Path(path), function, names))
         return self._called[named]
 
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:
@@ -234,6 +235,14 @@ class _Inputs:
             return np.asarray(array)
         except ValueError as error:
             raise StudyError(f"the function returned no numbers: {error}", where=where) from None
+
+
+def _at(where: str, made: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what is made, its errors with the argument that it is for."""
+    try:
+        return made()
+    except StudyError as error:
+        raise error.at(where) from None
 
 
 def _is_drawn(data: Data) -> bool:
