@@ -220,6 +220,7 @@ def test_images_that_opencl_does_not_have(changes: dict[str, Any], message: str)
         ({"type": "float", "value": "1", "channels": "R"}, "belong to images"),
         ({"type": "float", "image": ["4"], "access": "in", "allocate": ["8"]}, "an image has no padding"),
         ({"type": "float", "image": ["4"]}, "an image needs access"),
+        ({"type": "float", "image": ["4"], "access": "in", "constant": True}, "constant belongs to buffers"),
         ({"type": "float", "sampler": {}}, "a sampler has no type"),
         ({"value": "1"}, "needs a type"),
         ({"type": "float", "value": []}, "is empty"),

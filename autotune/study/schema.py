@@ -212,6 +212,8 @@ class ArgumentTable(Table):
             raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
+        if self.constant and self.shape is None:
+            raise ValueError("constant belongs to buffers: add shape")
         if self.constant and self.access != "in":
             raise ValueError('constant memory is read only: access = "in"')
         return self

@@ -200,7 +200,8 @@ class _Writer:
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
         data, said = self._uses.data(one, kind) if access in ("in", "inout") else ("", "")
-        line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{data} }}'
+        placed = ", constant = true" if one.address == "constant" else ""
+        line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
         if shape is None:
             self._gap(line, "its shape, row by row" + (", and its data" if whole and access == "in" else ""))
         elif said or one.name in self._uses.indexed:
