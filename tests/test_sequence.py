@@ -194,6 +194,11 @@ def test_bad_computed_names_are_told(tables: dict[str, Any], message: str) -> No
         study(**tables)
 
 
+def test_an_argument_may_be_called_like_a_size_or_a_function() -> None:
+    arguments = {**table()["arguments"], "N": {"type": "long", "value": "N"}, "max": {"type": "int", "value": "1"}}
+    assert study(arguments=arguments, defines={"N": "N"}).arguments["max"].name == "max"
+
+
 def test_constant_buffers_fit_the_device() -> None:
     arguments = table()["arguments"]
     arguments["x"] |= {"constant": True, "allocate": ["N * WPT"]}

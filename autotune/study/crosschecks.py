@@ -31,7 +31,7 @@ def check_names(study: Study) -> None:
                 raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
             seen[name] = f"in [{table}]"
     for name in study.text.table["arguments"]:
-        if name in seen and name not in study.sizes:  # the compiler would put its value in the argument's place
+        if seen.get(name) in ("in [choices]", "in [parameters]", "in [defines]"):  # the compiler puts in its value
             raise StudyError(f"{name!r} is already {seen[name]}", where="arguments", hint="choose another name")
     for list_name, sizes in study.size_lists.items():
         for name in {name for size in sizes for name in size} - set(study.sizes):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
@@ -45,7 +47,21 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     given = candidates(sketch.source) if defined is None else defined
     sketch.gaps.clear()
     sketch.guesses.clear()
-    return _Writer(Proposal(sketch, entries(sketch, wanted), given)).study()
+    return _Writer(Proposal(_nameable(sketch), entries(sketch, wanted), given)).study()
+
+
+def _nameable(sketch: Sketch) -> Sketch:
+    """Return a sketch with other names for the arguments that no expression can name: `in` is a word of Python."""
+    names = {one.name for told in sketch.signatures.values() for one in told if keyword.iskeyword(one.name)}
+    called = {name: f"{name}_" for name in names if f"{name}_" not in words(sketch.source)}
+    if not called:
+        return sketch
+    source = re.sub(r"[A-Za-z_]\w*", lambda found: called.get(found[0], found[0]), sketch.source)
+    signatures = {
+        entry: [replace(one, name=called.get(one.name, one.name)) for one in told]
+        for entry, told in sketch.signatures.items()
+    }
+    return replace(sketch, source=source, signatures=signatures)
 
 
 class _Writer:
@@ -228,7 +244,11 @@ class _Writer:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
         self._add(f"local = [{extents}]")
-        if len(self._of.launched) > 1:
+        if overwritten := self._uses.overwritten(entry):
+            name, other = overwritten
+            what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
+            self._gap(f'when = "{GAP}"', what)
+        elif len(self._of.launched) > 1:
             self._add('# when = "..."  # where this launch does not always take place')
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
