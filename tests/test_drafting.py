@@ -233,6 +233,26 @@ def test_a_constant_pointer_is_drafted_as_one() -> None:
     assert 'w = { type = "float", shape = ["n"], access = "in", constant = true }' in text
 
 
+def test_a_macro_that_only_branches_ask_for_is_a_switch() -> None:
+    names = ("TILED", "DEEP", "KIND", "USE")
+    defaults = "".join(f"#ifndef {name}\n#define {name} 1\n#endif\n" for name in names)
+    source = (
+        defaults
+        + """
+#if TILED && KIND == 2
+#define STEP 1
+#elif !defined(USE) || USE == 1
+#define STEP DEEP
+#endif
+kernel void f(global float *y) { y[get_global_id(0)] = STEP; }
+"""
+    )
+    lines = draft(Sketch("a", "a.cl", source, scanned(source), {})).splitlines()
+    found = {name: lines[lines.index(f"[parameters.{name}]") + 1].partition("  #")[0] for name in names}
+    switch, number = "values = [0, 1]", "values = [1, 2, 4, 8]"
+    assert found == {"TILED": switch, "DEEP": number, "KIND": number, "USE": switch}
+
+
 SWEPT = """
 kernel void f(const int n, constant float *w, global float *y) {
     const int i = get_global_id(0); if (i < n) y[i] = w[i];

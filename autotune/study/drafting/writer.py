@@ -11,7 +11,7 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.checks import is_builtin
-from autotune.study.drafting.proposal import Proposal, Sketch, proposed
+from autotune.study.drafting.proposal import Proposal, Sketch
 from autotune.study.drafting.scanning import candidates, scanned
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
@@ -148,7 +148,7 @@ class _Writer:
                 values = ", ".join(f'"{word}"' for word in of.words[name])
                 stands = f'"{of.given[name]}"'
             else:
-                values, stands = ", ".join(map(str, proposed(default))), str(default)
+                values, stands = ", ".join(map(str, of.values(name, default))), str(default)
                 if name in of.extra:
                     values = "32, 64, 128, 256" if len(of.extra) == 1 else "4, 8, 16, 32"
                     said = f"  # {_GUESS}: work-items of a work-group"
