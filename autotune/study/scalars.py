@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -149,10 +148,12 @@ def _require_held(value: Any, dtype: np.dtype[Any], kind: str, where: str) -> No
 
 
 def _wider(dtype: np.dtype[Any], value: float) -> str:
-    if dtype.kind == "f":
-        return "choose a wider type"
-    whole = math.isfinite(value) and value == int(value)
-    return "choose another type" if whole else "make it whole, as N // 2 does, or choose float"
+    """What to write where a type does not hold a number."""
+    wider = ("float", "double") if dtype.kind == "f" else ("int", "uint", "long", "ulong")
+    kind = next((each for each in wider if holds(numpy_type(each)[0], value)), "")
+    if kind:
+        return f'{kind} holds it: type = "{kind}" in [arguments] or [structs], and in the kernel'
+    return "make it whole, as N // 2 does, or take a float" if dtype.kind in "iu" else "no type here holds it"
 
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:
