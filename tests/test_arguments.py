@@ -164,6 +164,43 @@ def test_values_that_do_not_fit_a_vector_or_a_struct(kind: str, value: Any, mess
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("uint", "-1", r"^arguments\.x\.value: -1, which uint cannot hold"),
+        ("int", "3000000000", "value: 3000000000, which int cannot hold; uint holds it"),
+        ("int", "2.5", r"value: 2\.5, which int cannot hold; make it whole"),
+        ("float", "1e39", r"value: 1e\+39, which float cannot hold; double holds it"),
+        ("half", "65520", "value: 65520, which half cannot hold"),
+        ("int4", ["1", "2", "3", "3000000000"], "value: 3000000000, which int cannot hold"),
+        ("uchar4", "256", "value: 256, which uchar4 cannot hold"),
+        (PAIR, {"place": "0", "tag": ["1", "2**31"]}, r"value\.tag: 2147483648, which int cannot hold"),
+        (PAIR, {"place": ["0", "1e39", "0"], "tag": "0"}, r"value\.place: 1e\+39, which float cannot hold"),
+    ],
+)
+def test_values_that_a_type_does_not_hold(kind: str, value: Any, message: str) -> None:
+    table = ArgumentTable(type=kind, value=value)
+    with pytest.raises(StudyError, match=message):
+        Scalar.declare("x", table, Scope(()), Scope(())).concrete({})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", "6 / 3"),
+        ("ulong", "2**62"),
+        ("float", "0.1"),
+        ("float", 3.4028235e38),
+        ("half", "65519"),
+        ("char2", -128),
+    ],
+)
+def test_values_that_a_type_holds(kind: str, value: Any) -> None:
+    table = ArgumentTable(type=kind, value=value)
+    found = Scalar.declare("x", table, Scope(()), Scope(())).concrete({}).create(Memory())
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"type": "float4"}, "'float4' is no type of a channel"),
@@ -183,6 +220,7 @@ def test_images_that_opencl_does_not_have(changes: dict[str, Any], message: str)
         ({"type": "float", "value": "1", "channels": "R"}, "belong to images"),
         ({"type": "float", "image": ["4"], "access": "in", "allocate": ["8"]}, "an image has no padding"),
         ({"type": "float", "image": ["4"]}, "an image needs access"),
+        ({"type": "float", "image": ["4"], "access": "in", "constant": True}, "constant belongs to buffers"),
         ({"type": "float", "sampler": {}}, "a sampler has no type"),
         ({"value": "1"}, "needs a type"),
         ({"type": "float", "value": []}, "is empty"),

@@ -53,7 +53,9 @@ def test_names_are_checked_without_running(text: str) -> None:
 
 
 def test_a_buffer_called_like_a_word_of_python_is_told() -> None:
-    with pytest.raises(StudyError, match=r"^here: not an expression: 2 \* in; 'in' is a word of Python"):
+    with pytest.raises(
+        StudyError, match=r"^here: not an expression: 2 \* in; 'in' is a word of Python: call the argument in_"
+    ):
         check_names("2 * in", {"in": 0}, "here")
 
 

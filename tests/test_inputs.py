@@ -82,6 +82,11 @@ def test_a_matrix_by_rows_is_what_scipy_makes_of_it() -> None:
     assert found.size == {"N": 6, "ROWS": 3}
     with pytest.raises(UsageError, match=r"ROWS is 3, as m\.mtx has it, and cannot be 4"):
         Problem(found.study, {"ROWS": 4})
+    assert found.smaller == "use a smaller file than m.mtx, or write a number for N in [sizes]"
+    free = problem({"file": "m.mtx", "part": "values"}, sizes={**sizes, "M": 4})
+    with pytest.raises(UsageError, match=r"use another file than m\.mtx, or write .* in \[sizes\]; --size sets M$"):
+        Problem(free.study, {"N": 7, "ROWS": 7, "M": 7})
+    assert problem({}).smaller == "give a smaller --size"
 
 
 def test_a_pattern_has_ones_and_a_dense_matrix_its_values() -> None:
@@ -192,7 +197,15 @@ def bad_files(folder: Path) -> None:
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
         ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
         ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
-        ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uint8 cannot", "uchar"),
+        ({"distribution": "constant", "value": 300}, r"arguments\.x\.data: holds 300, which uchar cannot", "uchar"),
+        ({"low": 0, "high": 999}, r"arguments\.x\.data\.high: 999, which uchar cannot hold", "uchar"),
+        ({"low": -5}, r"arguments\.x\.data\.low: -5, which uint cannot hold", "uint"),
+        ({"low": 0.5, "high": 2}, r"arguments\.x\.data\.low: 0\.5, which int cannot hold", "int"),
+        ({"distribution": "integers", "high": 2.7}, r"data\.high: 2\.7 is no whole number", "float"),
+        ({"high": 1e300}, r"arguments\.x\.data\.high: 1e\+300, which float cannot hold", "float"),
+        ({"low": -3e38, "high": 3e38}, r"data: from -3e\+38 to 3e\+38 is more than float holds", "float"),
+        ({"distribution": "range", "high": 9}, 'data: high has no part in distribution = "range"', "int"),
+        ({"value": 9}, 'data: value has no part in distribution = "uniform"', "int"),
         ({"fields": {"a": {"low": 0}}}, r"arguments\.x\.data\.fields: belong to structs, and this is none", "float"),
         ({"high": "Q"}, r"arguments\.x\.data\.high: names 'Q'", "float"),
         ({"python": "gen.py:make"}, "no file 'gen.py'", "float"),
@@ -210,6 +223,11 @@ def test_bad_data_is_told_in_one_line(folder: Path, data: Any, message: str, kin
     with pytest.raises(UsageError, match=message) as caught:
         read()
     assert "\n" not in str(caught.value)
+
+
+def test_bounds_that_are_not_written_are_what_the_type_holds() -> None:
+    assert set(drawn({}, "uint", 100)) == {0, 1}
+    assert set(drawn({"high": 2}, "uchar", 100)) == {0, 1, 2}
 
 
 def test_what_has_no_room_is_not_read() -> None:
@@ -296,6 +314,22 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
     assert found["z"].tolist() == [5.0] * 6
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def make(WG): return 1", "takes 'WG', which it is not given; it may take N$"),
+        ("def make(n, **others): return 1", r"takes 'n', which it is not given; it may take N$"),
+        ("def make(N, /): return 1", "the function failed: TypeError: make"),
+        ("def make(N): pass", "the function returned None; return a dict of arrays by name"),
+        ("def make(N): return {'x': None}", "the function returned no numbers"),
+    ],
+)
+def test_a_function_that_makes_no_data_is_named_with_its_argument(body: str, message: str) -> None:
+    Path("gen.py").write_text(body)
+    with pytest.raises(StudyError, match=rf"^saxpy\.toml: arguments\.x\.data: gen\.py:make: {message}"):
+        input_data(problem({"python": "gen.py:make"}), python=caller(Path.cwd(), 60))
+
+
 def test_arrays_and_functions_are_given_in_python() -> None:
     given = np.arange(6, dtype=np.float32)
     made = problem(given)
@@ -328,6 +362,23 @@ def test_expected_outputs_come_from_a_file() -> None:
     np.save("y.npy", np.zeros((2, 3)))
     with pytest.raises(StudyError, match=r"reference\.file\.y: has shape \(2, 3\), the output has \(6,\)"):
         expected_data(made, input_data(made))
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("gone.npy", "is not there"),
+        ("cut.npy", "is cut short"),
+        ("pickled.npy", "not numbers"),
+        ("../outside.npy", "lies outside the study's folder"),
+        ("long.npy", r"has shape \(7,\), the output has \(6,\)"),
+    ],
+)
+def test_the_header_of_a_golden_file_is_looked_at(folder: Path, file: str, message: str) -> None:
+    bad_files(folder)
+    check_reference(problem({}, reference={"file": {"y": "parts.npy"}}))
+    with pytest.raises(StudyError, match=rf"^saxpy\.toml: .*reference\.file\.y: .*{message}"):
+        check_reference(problem({}, reference={"file": {"y": file}}))
 
 
 def test_what_results_belonged_to_they_belong_to_still() -> None:

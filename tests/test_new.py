@@ -175,6 +175,23 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert "'STEP' is no definition" in wrong.output
 
 
+@pytest.mark.device
+@pytest.mark.parametrize(
+    ("body", "cure"),
+    [
+        ("x[get_global_id(0)] = STEP;", "a parameter needs a default .*or give it with -D STEP=1"),
+        ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
+        ("x[0] = sub_group_reduce_ad(x[1]);", "; mend it, or choose a device that has it with --device"),
+    ],
+)
+def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text(f"kernel void f(global int *x) {{ {body} }}")
+    result = CliRunner().invoke(app, ["new", str(kernel)])
+    assert result.exit_code == 2
+    assert re.search(cure, " ".join(result.output.split())), result.output
+
+
 def sketch(source: str) -> Sketch:
     return Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
 

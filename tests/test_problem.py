@@ -182,3 +182,5 @@ def test_a_device_without_sub_groups_is_one_line() -> None:
     misspelt = {"requires": {"extensions": ["cl_khr_fp46"]}}
     with pytest.raises(DeviceError, match=r"lacks cl_khr_fp46 \(did you mean 'cl_khr_fp64'\?\)"):
         Problem(study(**misspelt), device=GENERIC_DEVICE)
+    with pytest.raises(DeviceError, match="lacks cl_khr_fp16; choose another device"):  # spelt as Khronos does
+        Problem(study(requires={"extensions": ["cl_khr_fp16"]}), device=GENERIC_DEVICE)

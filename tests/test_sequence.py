@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import StudyError, UsageError
-from autotune.study import GENERIC_DEVICE, Buffer, Plan, Problem, Scalar, Study, made_of
+from autotune.study import GENERIC_DEVICE, Buffer, Plan, Problem, Scalar, Study, check_reference, made_of
 from tests.studies import study, table
 
 BUFFER = {"type": "float", "shape": ["N"]}
@@ -44,6 +44,19 @@ def buffer(found: Plan, name: str) -> Buffer:
 def plan(*launches: dict[str, Any], configuration: Any = None, **tables: Any) -> Plan:
     problem = Problem(looped(*launches, **tables))
     return problem.plan({**problem.default, **(configuration or {})})
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"repeat": 0}, "look at the repeat of launch.1"),
+        ({"when": "0"}, "look at the when of launch.1"),
+        ({"when": "0", "repeat": 3}, "look at the when of launch.1"),
+    ],
+)
+def test_where_nothing_is_launched_its_reason_is_named(changes: dict[str, Any], hint: str) -> None:
+    with pytest.raises(StudyError, match=f"launch: no launch applies; {hint}$"):
+        plan({**LAUNCH, **changes})
 
 
 @given(turns=st.integers(1, 9), group=st.permutations(["a", "b", "c"]), many=st.integers(2, 3))
@@ -168,12 +181,22 @@ def test_computed_names_stand_in_every_expression() -> None:
         ({"defines": {"A": "B + 1", "B": "A"}}, r"defines\.\w: is computed from itself: . <- . <- ."),
         ({"defines": {"A": "Q"}}, r"defines\.A: names 'Q'"),
         ({"defines": {"TILE": "WG * 2"}, "tolerance": {"relative": "TILE"}}, r"tolerance\.relative: names 'TILE'"),
+        ({"defines": {"WG": "1"}}, r"defines: 'WG' is already in \[parameters\]; choose another name"),
+        ({"defines": {"N": "7"}}, r"defines: 'N' is already in \[sizes\]"),
+        ({"defines": {"T": "1"}, "choices": {"T": [2, 3]}}, r"defines: 'T' is already in \[choices\]"),
+        ({"defines": {"x": "1"}}, r"arguments: 'x' is already in \[defines\]"),
+        ({"parameters": {"x": {"values": [1, 2]}}}, r"arguments: 'x' is already in \[parameters\]"),
         ({"defines": {f"D{n}": f"D{n + 1} + D{n + 1}" for n in range(20)} | {"D20": "N"}}, "more than 500|longer than"),
     ],
 )
 def test_bad_computed_names_are_told(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         study(**tables)
+
+
+def test_an_argument_may_be_called_like_a_size_or_a_function() -> None:
+    arguments = {**table()["arguments"], "N": {"type": "long", "value": "N"}, "max": {"type": "int", "value": "1"}}
+    assert study(arguments=arguments, defines={"N": "N"}).arguments["max"].name == "max"
 
 
 def test_constant_buffers_fit_the_device() -> None:
@@ -197,6 +220,7 @@ PART = {"type": "float", "shape": ["TB"], "access": "out"}
     [
         ({"check": {"part": "sum(part)"}}, "check.part: is an argument or a size"),
         ({"check": {"s": "sum(b) + sum(part)", "t": "sum(b)"}}, "check.t: names no output: a, part"),
+        ({"check": {"s": "sum(prt)"}}, r"check\.s: unknown name 'prt' \(did you mean 'part'\?\)"),
         ({"check": {"s": "sum(part"}}, "check.s: not an expression"),
         ({"check": {"s": "sum(part)"}}, "reference.numpy: must give exactly: a, s"),
         ({}, "arguments.part.shape: TB is a parameter"),
@@ -215,4 +239,5 @@ def test_a_check_stands_for_its_outputs() -> None:
     found = plan(launch, arguments=arguments, check={"s": "sum(part) + TB"}, reference=reference)
     assert set(found.outputs) == {"a"}
     assert found.checks["s"].numbers == (("TB", 1),)
+    check_reference(Problem(looped(launch, arguments=arguments, check={"s": "sum(part) + TB"}, reference=reference)))
     assert buffer(found, "part").shape == (1,)

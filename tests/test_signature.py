@@ -95,6 +95,25 @@ def test_what_may_be_meant_is_a_hint(session: Session) -> None:
         check_signatures(session, Plan(SOURCE, (), (few,), ARGUMENTS))
 
 
+def test_constant_memory_is_that_of_kernel_and_study(session: Session) -> None:
+    source = "kernel void g(constant float *w, global float *y) {}\nkernel void h(global float *w, global float *y) {}"
+    launches = {name: Launch(name, (1,), (1,), ("w", "y")) for name in "gh"}
+
+    def told(entries: str, text: str = source, **changes: object) -> list[str]:
+        buffers = {"w": Buffer("w", "float", (4,), (4,)), "y": Buffer("y", "float", (4,), (4,), "out")}
+        buffers["w"] = replace(buffers["w"], **changes)  # type: ignore[arg-type]
+        return check_signatures(session, Plan(text, (), tuple(launches[each] for each in entries), buffers))  # type: ignore[arg-type]
+
+    with pytest.raises(
+        Fault, match=r"^g takes w as `constant float \*`, .*: write constant = true in \[arguments\.w\]$"
+    ):
+        told("gh")
+    assert told("gh", constant=True) == told("g", access="scratch") == []
+    assert told("h", constant=True) == []  # another configuration may take it so
+    with pytest.raises(Fault, match=r"^h takes w as `global float \*`, .*: leave constant out in \[arguments\.w\]$"):
+        told("h", source.partition("\n")[2] + " // constant", constant=True)
+
+
 def test_where_the_driver_does_not_tell_nothing_is_said(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(session), "signatures", lambda *_: {})
     assert check_signatures(session, plan(n={"type": "float"})) == []

@@ -37,6 +37,8 @@ def test_the_device_must_hold_the_buffers(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sizing, "available", lambda: 64.0 * 2**30)
     with pytest.raises(DeviceError, match=r"the buffers take 3\.0 GiB, Big has 2\.0 GiB"):
         require_room(PLAN, replace(ROOMY, memory=2**31), on_host=True)
+    with pytest.raises(DeviceError, match=r"Big has 2\.0 GiB; use a smaller file"):
+        require_room(PLAN, replace(ROOMY, memory=2**31), on_host=True, hint="use a smaller file")
     with pytest.raises(DeviceError, match=r"buffer x takes 1\.0 GiB, Big allows 1\.0 GiB"):
         require_room(PLAN, replace(ROOMY, max_allocation=2**30), on_host=True)
 

@@ -157,6 +157,19 @@ def test_members_are_drawn_and_expected_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"low": 0, "fields": {"tag": {"high": 999}}}, r"p\.data\.fields\.tag\.high: 999, which uchar cannot hold"),
+        ({"low": -2}, r"p\.data\.fields\.tag\.low: -2, which uchar cannot hold; write another there"),
+    ],
+)
+def test_bounds_that_a_member_does_not_hold(data: dict[str, Any], message: str) -> None:
+    points = {"p": {"type": "Point", "shape": ["N"], "access": "inout", "data": data}}
+    with pytest.raises(StudyError, match=message):
+        input_data(Problem(study(arguments=points)))
+
+
+@pytest.mark.parametrize(
     ("reference", "message"),
     [
         ({"p": {"tagg": "p.tag"}}, r"reference\.numpy\.p: Point has no 'tagg' \(did you mean 'tag'\?\)"),

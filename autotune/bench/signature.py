@@ -30,6 +30,7 @@ from autotune.study import (
     offsets,
     struct_bodies,
     struct_name,
+    without_comments,
 )
 from autotune.text import did_you_mean
 
@@ -63,7 +64,7 @@ def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
                 raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry}: argument {position}, {label}, {what}{cure}")
         hints += _hints(plan, launch, told)
     hints += _orders(plan, known)
-    for problem in _layouts(session, plan, known):
+    for problem in (*_spaces(plan, known), *_layouts(session, plan, known)):
         raise Fault(Outcome.COMPILE_ERROR, problem)
     return hints + list(_unwritable(plan, known))
 
@@ -145,6 +146,27 @@ def _orders(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterat
         given = [list(launch.arguments) for launch in plan.launches if launch.entry == entry]
         if given and names not in given and sorted(names) == sorted(given[0]):
             yield f"{entry} takes its arguments in the order {', '.join(names)}"
+
+
+def _spaces(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
+    """Yield a line for each input that is in constant memory for the kernels, or for the study, alone.
+
+    What other launches write cannot be constant in a study; and where the text has the word, another configuration may
+    take as constant what this one does not.
+    """
+    written = re.search(r"\b(__)?constant\b", without_comments(plan.source) + " ".join(plan.options)) is not None
+    for given in plan.buffers:
+        spaces = {
+            told.address: f"{launch.entry} takes {given.name} as `{_declared(told)}`"
+            for launch in plan.launches
+            for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
+            if name == given.name
+        }
+        place = f"[arguments.{given.name}]"
+        if "constant" in spaces and given.access == "in" and not given.constant:
+            yield f"{spaces['constant']}, which has to fit the constant memory: write constant = true in {place}"
+        if "global" in spaces and given.constant and not written:
+            yield f"{spaces['global']}, which is not in constant memory: leave constant out in {place}"
 
 
 def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:

@@ -63,8 +63,8 @@ def new_study(
         try:
             told = inspect(f'#line 1 "{kernel.name}"\n{source}', options, list(found), info)
         except WorkerError as error:
-            hint = "each parameter needs a default (#ifndef WPT, #define WPT 1, #endif), or give it with -D WPT=1"
-            raise StudyError(f"does not compile by itself: {error.what}", where=str(kernel), hint=hint) from None
+            what = f"does not compile by itself: {error.what}"
+            raise StudyError(what, where=str(kernel), hint=_cure(error.what)) from None
         sketch.signatures, sketch.macros = told.signatures, told.macros
         sketch.guessed = not told.signatures
     if sketch.guessed:
@@ -76,6 +76,19 @@ def new_study(
         for one in lines:
             say(f"  {path}: {one}")
     say(f"then: autotune check {path if '/' in str(path) else f'./{path}'}")
+
+
+def _cure(told: str) -> str:
+    """What to do about a compiler's message: a name without a meaning may be a parameter of the host program's."""
+    named = re.search(
+        r"undeclared identifier '(\w+)'|unknown type name '(\w+)'|identifier \"(\w+)\" is undefined", told
+    )
+    name = next(filter(None, named.groups()), "") if named else ""
+    if re.search(r"\bhalf\b|\bdouble\b|\bsub_group_|\batom_|extension|implicit declaration", told):
+        return "mend it, or choose a device that has it with --device (autotune devices lists them)"
+    if not name:
+        return "mend the kernel there"
+    return f"a parameter needs a default (#ifndef {name}, #define {name} 1, #endif), or give it with -D {name}=1"
 
 
 def _options(defined: list[str]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def main(request: Path, parent: int) -> None:
     except StudyError as error:
         answer = {"error": [error.what, error.where, error.hint]}
     except ValueError as error:
-        answer = {"error": [f"the function returned no numbers: {error}", asked["name"], ""]}
+        answer = {"error": [f"the function returned no numbers: {error}", f"{path.name}:{asked['name']}", ""]}
     if watch.refused:
         what = f"the function reads {watch.refused}, whose changes cannot be noticed"
         answer = {"error": [what, path.name, "put the file beside it, and name it there in an import or a text"]}

@@ -54,7 +54,8 @@ class DeviceEvaluator:
     ) -> None:
         require_usable(devices[0])
         self._traits = traits(devices[0])
-        require_room(problem.plan(problem.default), devices[0], on_host=problem.reference_plan() is None)
+        on_host = problem.reference_plan() is None
+        require_room(problem.plan(problem.default), devices[0], on_host=on_host, hint=problem.smaller)
         settings = settings or Settings()
         self._problem = problem
         self._device = devices[0]

@@ -22,26 +22,28 @@ _WIDE = 8
 """Bytes of a component in the reference, which is computed in 64 bits."""
 
 _CGROUP = Path("/sys/fs/cgroup")
-_HINT = "give a smaller --size"
 
 _MOST_BUILDERS = 16
 """Per device: with as many, compilers of a large kernel just keep one H200 busy."""
 
 
-def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool) -> None:
+def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool, hint: str = "give a smaller --size") -> None:
     """Raise DeviceError where a plan's data exceeds what is free on the host, or its buffers the device.
 
     Counts the least it takes. `on_host`: the expected outputs are computed there, not by a reference kernel.
+    `hint`: the cure.
     """
     for buffer in plan.buffers:
         if 0 < device.max_allocation < buffer.nbytes + 2 * GUARD:
-            raise _refusal(f"buffer {buffer.name} takes", buffer.nbytes, device.max_allocation, "allows", device.name)
+            raise _refusal(
+                f"buffer {buffer.name} takes", buffer.nbytes, device.max_allocation, "allows", device.name, hint
+            )
     needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
     if needed > device.memory:
-        raise _refusal("the buffers take", needed, device.memory, "has", device.name)
+        raise _refusal("the buffers take", needed, device.memory, "has", device.name, hint)
     needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
     if needed > free:
-        raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=_HINT)
+        raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=hint)
 
 
 def available() -> float:
@@ -74,8 +76,8 @@ def _device_bytes(buffer: Buffer) -> int:
     return buffer.nbytes * (2 if buffer.access == "inout" else 1)
 
 
-def _refusal(what: str, needed: int, limit: int, verb: str, device: str) -> DeviceError:
-    return DeviceError(f"{what} {_gib(needed)}, {device} {verb} {_gib(limit)}", hint=_HINT)
+def _refusal(what: str, needed: int, limit: int, verb: str, device: str, hint: str) -> DeviceError:
+    return DeviceError(f"{what} {_gib(needed)}, {device} {verb} {_gib(limit)}", hint=hint)
 
 
 def _gib(nbytes: float) -> str:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
-    from autotune.study.includes import inline
+    from autotune.study.includes import inline, without_comments
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.planning import made_of
@@ -66,7 +66,7 @@ __all__ = [
     "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of",
     "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study",
     "require_numbers", "scanned", "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched",
-    "widened", "write_new",
+    "widened", "without_comments", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -79,7 +79,7 @@ __getattr__ = lazily(
         "drafting": "Sketch candidates draft scanned struct_bodies",
         "function": "call_file",
         "imports": "files_of",
-        "includes": "inline",
+        "includes": "inline without_comments",
         "inputs": "PythonCaller check_inputs input_data",
         "plan": "Check Launch Plan Tolerance",
         "planning": "made_of",

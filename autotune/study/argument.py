@@ -30,13 +30,14 @@ BRACES = re.compile(r"\{(\w+)\}")
 class Data(NamedTuple):
     """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
 
-    `low`, `high` and `value` are expressions in a study where they are no plain numbers. `numpy` is the expression that
+    `low`, `high` and `value` are expressions in a study where they are no plain numbers, None where they are not
+    written. `numpy` is the expression that
     the contents are made by, of which those above are a part under the argument's own name.
     """
 
     distribution: str = "uniform"
-    low: Extent = -1.0
-    high: Extent = 1.0
+    low: Extent = None
+    high: Extent = None
     value: Extent = 0
     seed: int = 1
     file: str | None = None
@@ -47,6 +48,11 @@ class Data(NamedTuple):
     given: str | None = None
     fields: tuple[tuple[str, Data], ...] = ()
     """What the members of a struct are drawn from, where they have a distribution of their own."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The numbers between which it is drawn, in a plan: -1 and 1 where nothing is written."""
+        return -1.0 if self.low is None else self.low, 1.0 if self.high is None else self.high
 
     @classmethod
     def declare(cls, table: Mapping[str, Any], where: str, given: Scope) -> Data:
@@ -64,7 +70,7 @@ class Data(NamedTuple):
         found: dict[str, Any] = {}
         for key in ("low", "high", "value"):
             bound = getattr(self, key)
-            if not isinstance(bound, int | float):
+            if bound is not None and not isinstance(bound, int | float):
                 found[key] = bound.evaluate(names)
                 if isinstance(found[key], str):
                     raise StudyError(f"gives the text {found[key]!r}, not a number", where=f"{where}.{key}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
+from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
 from autotune.study.loops import loops_of
 from autotune.study.scope import DEVICE_FACTS
@@ -22,17 +23,30 @@ def check_names(study: Study) -> None:
     seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
     seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
-    for table in ("sizes", "choices", "parameters"):
-        for name in getattr(study, table):
+    for table in ("sizes", "choices", "parameters", "defines"):
+        for name, entry in study.text.table.get(table, {}).items():
+            if table == "defines" and name in study.sizes and entry == name:  # it repeats the size
+                continue
             if name in seen:
                 raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
             seen[name] = f"in [{table}]"
+    for name in study.text.table["arguments"]:
+        if seen.get(name) in ("in [choices]", "in [parameters]", "in [defines]"):  # the compiler puts in its value
+            raise StudyError(f"{name!r} is already {seen[name]}", where="arguments", hint="choose another name")
     for list_name, sizes in study.size_lists.items():
         for name in {name for size in sizes for name in size} - set(study.sizes):
             raise StudyError(f"no size named {name!r}", where=f"size_lists.{list_name}", hint="add it to [sizes]")
     for name in study.text.table.get("device", {}):
         if name not in DEVICE_FACTS:
             raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+
+
+def check_checks(study: Study) -> None:
+    """Raise StudyError where a check names what nothing in the study is called: before its outputs are looked at."""
+    tables = ("sizes", "parameters", "defines", "arguments")
+    known = {name: None for table in tables for name in study.text.table.get(table, {})}
+    for key, text in study.checks.items():
+        require_names(text, known, f"check.{key}")
 
 
 def check_steps(study: Study, defined: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Data
 from autotune.study.structs import leaves, member_of
-from autotune.study.types import numpy_type, scalar_type
+from autotune.study.types import holds, numpy_type, scalar_type
 from autotune.text import did_you_mean
 
 
@@ -46,9 +46,10 @@ def check_drawn(buffer: Buffer) -> None:
     _require_fields(buffer.data, dtype, f"{where}.fields")
     for leaf in leaves(buffer.type) if dtype.names is not None else ():
         extents = (*buffer.shape, *(extent for extent, _ in leaf.axes))
-        _require_held(_data_of(buffer.data, leaf.path), extents, numpy_type(leaf.scalar)[0], where)
+        own = f"{where}.fields{leaf.label}"
+        _require_held(_data_of(buffer.data, leaf.path), extents, leaf.scalar, own)
     if dtype.names is None:
-        _require_held(buffer.data, buffer.data_shape, dtype, where)
+        _require_held(buffer.data, buffer.data_shape, scalar_type(buffer.type)[1], where)
 
 
 def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
@@ -61,23 +62,50 @@ def _require_fields(data: Data, dtype: np.dtype[Any], where: str) -> None:
         _require_fields(inner, fields[name][0].base, f"{where}.{name}.fields")
 
 
-def _require_held(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
+def _require_held(data: Data, shape: tuple[int, ...], scalar: str, where: str) -> None:
     """Raise StudyError for numbers that there are not, or that the type does not hold."""
     for key in ("low", "high", "value"):
-        if not math.isfinite(getattr(data, key)):
+        if not math.isfinite(getattr(data, key) or 0):
             raise StudyError(f"{getattr(data, key)} is no number", where=f"{where}.{key}")
-    whole = dtype.kind in "iu"
-    if data.distribution in ("range", "permutation"):
-        given, what = math.prod(shape) - 1, f"{data.distribution} counts to"
-    elif data.distribution == "constant":
-        given, what = data.value, "holds"
-    elif data.distribution in ("uniform", "integers") and data.low > data.high:
-        raise StudyError(f"low is {data.low}, above high, {data.high}", where=where, hint="let low be the lesser")
-    else:
+    dtype, _ = numpy_type(scalar)
+    if data.distribution in ("uniform", "integers"):
+        _require_bounds(data, dtype, scalar, where)
         return
-    limits = np.iinfo(dtype) if whole else np.finfo(dtype)
-    if not float(limits.min) <= given <= float(limits.max) or (whole and given != int(given)):
-        raise StudyError(f"{what} {given}, which {dtype} cannot", where=where, hint="another type, or another number")
+    if data.distribution == "normal":
+        return
+    constant = data.distribution == "constant"
+    given = data.value if constant else math.prod(shape) - 1
+    if not holds(dtype, given):
+        what = "holds" if constant else f"{data.distribution} counts to"
+        raise StudyError(f"{what} {given}, which {scalar} cannot", where=where, hint="another type, or another number")
+
+
+def _require_bounds(data: Data, dtype: np.dtype[Any], scalar: str, where: str) -> None:
+    """Raise StudyError for bounds that are turned around, or that are written and the type does not hold."""
+    low, high = data.bounds
+    if low > high:
+        raise StudyError(f"low is {low}, above high, {high}", where=where, hint="let low be the lesser")
+    whole = data.distribution == "integers" and dtype.kind == "f"
+    for key, bound in (("low", data.low), ("high", data.high)):
+        if bound is not None and not _fits(dtype, bound):
+            raise StudyError(f"{bound}, which {scalar} cannot hold", where=f"{where}.{key}", hint="write another there")
+        if bound is not None and whole and not holds(np.dtype(np.int64), bound):
+            raise StudyError(f"{bound} is no whole number", where=f"{where}.{key}", hint="write another there")
+    apart = high - low
+    if dtype.kind == "f" and not whole and not (math.isfinite(apart) and holds(np.dtype(_real(dtype)), apart)):
+        raise StudyError(f"from {low} to {high} is more than {scalar} holds", where=where, hint="narrower bounds")
+
+
+def _fits(dtype: np.dtype[Any], bound: float) -> bool:
+    """Whether a type holds a bound, or its greatest number is that when written as a float: 2**64 of a ulong."""
+    return holds(dtype, bound) or (
+        dtype.kind in "iu" and isinstance(bound, float) and bound == float(np.iinfo(dtype).max)
+    )
+
+
+def _real(dtype: np.dtype[Any]) -> type[np.float64] | type[np.float32]:
+    """Return the type in which numbers are drawn."""
+    return np.float64 if dtype == np.float64 else np.float32
 
 
 def _drawn(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
@@ -89,25 +117,21 @@ def _drawn(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) 
         order = generator.permutation(numbers) if data.distribution == "permutation" else numbers
         return order.reshape(shape).astype(dtype)
     if dtype.kind in "iu" or data.distribution == "integers":
-        return _integers(data, shape, dtype, generator, name)
-    kind = np.float64 if dtype == np.float64 else np.float32
+        return _integers(data, shape, dtype, generator)
+    kind, (low, high) = _real(dtype), data.bounds
     if data.distribution == "normal":
         return generator.standard_normal(shape, dtype=kind).astype(dtype, copy=False)
     values = generator.random(shape, dtype=kind)
-    values *= kind(data.high - data.low)
-    values += kind(data.low)
+    values *= kind(high - low)
+    values += kind(low)
     return values.astype(dtype, copy=False)
 
 
-def _integers(
-    data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator, name: str
-) -> NDArray[Any]:
-    """Whole numbers from `low` to `high`, both included, as far as the type holds them."""
+def _integers(data: Data, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator) -> NDArray[Any]:
+    """Whole numbers from `low` to `high`, both included; what is not written is as far as the type holds it."""
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.int64)
-    low, high = max(int(data.low), int(limits.min)), min(int(data.high), int(limits.max))
-    if low > high:
-        where = f"arguments.{name.partition('.')[0]}.data"
-        raise StudyError(f"low {data.low} .. high {data.high} holds no {dtype}", where=where)
+    low, high = (int(bound) for bound in data.bounds)
+    low, high = max(low, int(limits.min)), min(high, int(limits.max))
     if limits.min == 0 and high > np.iinfo(np.int64).max:
         return generator.integers(low, high, size=shape, endpoint=True, dtype=np.uint64).astype(dtype)
     return generator.integers(low, high, size=shape, endpoint=True).astype(dtype)

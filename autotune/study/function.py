@@ -12,38 +12,48 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError
+from autotune.text import did_you_mean
 
 ALONE = ""
 """The name of an array that a function returned without one."""
 
 
-def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any]) -> dict[str, Any]:
+def call(function: Callable[..., Mapping[str, Any]], names: Mapping[str, Any], label: str = "") -> dict[str, Any]:
     """Call the author's function with those of the names that it takes, and return its arrays by name.
 
-    An array by itself has the name ALONE. Whatever the function raises is the study's error, with the line of it.
+    An array by itself has the name ALONE. `label` is what the function is called in messages: its own name, if none is
+    given. Whatever it raises is the study's error, with the line of it.
     """
+    label = label or getattr(function, "__name__", type(function).__name__)
+    taken = _taken(function, names, label)
     try:
-        found = function(**_taken(function, names))
+        found = function(**taken)
     except (Exception, SystemExit) as error:
-        raise _failure(error) from error
+        raise _failure(error, label) from error
     if isinstance(found, np.ndarray):
         return {ALONE: found}
     if not isinstance(found, Mapping):
-        raise StudyError(f"the function returned {type(found).__name__}", hint="return a dict of arrays by name")
+        what = f"the function returned {'None' if found is None else type(found).__name__}"
+        raise StudyError(what, where=label, hint="return a dict of arrays by name, or the one array")
     return dict(found)
 
 
 def call_file(path: Path, name: str, names: Mapping[str, Any]) -> dict[str, Any]:
     """Call a function of a file of Python, as `call` does. It runs here: pool/alone.py is where that is safe."""
-    return call(_loaded(path, name), names)
+    return call(_loaded(path, name), names, f"{path.name}:{name}")
 
 
-def _taken(function: Callable[..., Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a function takes of the names: all, where it has `**others` or does not tell."""
+def _taken(function: Callable[..., Any], names: Mapping[str, Any], label: str) -> Mapping[str, Any]:
+    """Return what a function takes of the names: all, where it has `**others` or does not tell. Raises StudyError."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return names
+    for each in parameters:
+        packed = each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        if each.default is each.empty and not packed and each.name not in names:
+            what = f"takes {each.name!r}, which it is not given{did_you_mean(each.name, names)}"
+            raise StudyError(what, where=label, hint=f"it may take {', '.join(names) or 'nothing'}")
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return names
     return {parameter.name: names[parameter.name] for parameter in parameters if parameter.name in names}
@@ -57,13 +67,14 @@ def _loaded(path: Path, name: str) -> Callable[..., Mapping[str, Any]]:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _failure(error) from error
+        raise _failure(error, path.name) from error
     if not callable(getattr(module, name, None)):
         raise StudyError(f"defines no function {name!r}", where=str(path))
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
-def _failure(error: BaseException) -> StudyError:
+def _failure(error: BaseException, label: str) -> StudyError:
+    """Say what the author's code raised and in which line; where the call itself failed there is none."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"the function failed: {type(error).__name__}: {error}"
-    return StudyError(what, where=f"{Path(last.filename).name}:{last.lineno}")
+    where = label if last.filename == __file__ else f"{Path(last.filename).name}:{last.lineno}"
+    return StudyError(f"the function failed: {type(error).__name__}: {error}", where=where)

@@ -61,7 +61,7 @@ def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> 
     if data.file is not None:
         header = header_in(problem, data, where)
         own[buffer.name] = _outlined(header.shape, np.dtype(np.float64), where)
-        shape = _shaped(header.shape, buffer) if data.numpy is None else None
+        shape = shaped(header.shape, buffer) if data.numpy is None else None
     if data.numpy is not None:
         check_names(data.numpy, names, f"{where}.numpy")
         shape = shape_of(data.numpy, {**names, **own}, f"{where}.numpy")
@@ -146,7 +146,7 @@ def _record(buffer: Buffer, dtype: np.dtype[Any], found: NDArray[Any], where: st
     return record
 
 
-def _shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
+def shaped(found: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
     """The shape that a file's contents take: numbers one after the other fill any shape of as many."""
     flat = len(found) == 1 and found[0] == int(np.prod(buffer.data_shape, dtype=object))
     return buffer.data_shape if flat else found
@@ -190,7 +190,7 @@ class _Inputs:
         if data.numpy is None or buffer.name in used:
             own = self._source(buffer, where)
         if data.numpy is None and own is not None:
-            return own if _is_drawn(data) else fitted(buffer, own.reshape(_shaped(own.shape, buffer)), where)
+            return own if _is_drawn(data) else fitted(buffer, own.reshape(shaped(own.shape, buffer)), where)
         names = self._names | {name: widened(self._made[name]) for name in used & self._made.keys()}
         if own is not None:
             names[buffer.name] = widened(own) if own.dtype.kind in "iuf" else own
@@ -210,7 +210,7 @@ class _Inputs:
                 return np.asarray(given)
             called = id(given)
             if called not in self._called:
-                self._called[called] = call(given, self._names)
+                self._called[called] = _at(where, lambda: call(given, self._names))
             return self._from(self._called[called], buffer, where)
         return draw(buffer)
 
@@ -221,7 +221,8 @@ class _Inputs:
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-            self._called[named] = self._python(Path(path), function, self._names | self._problem.choices)
+            python, names = self._python, self._names | self._problem.choices
+            self._called[named] = _at(where, lambda: python(Path(path), function, names))
         return self._called[named]
 
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:
@@ -234,6 +235,14 @@ class _Inputs:
             return np.asarray(array)
         except ValueError as error:
             raise StudyError(f"the function returned no numbers: {error}", where=where) from None
+
+
+def _at(where: str, made: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what is made, its errors with the argument that it is for."""
+    try:
+        return made()
+    except StudyError as error:
+        raise error.at(where) from None
 
 
 def _is_drawn(data: Data) -> bool:

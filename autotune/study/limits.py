@@ -16,6 +16,21 @@ from autotune.text import did_you_mean
 if TYPE_CHECKING:
     from autotune.study.problem import Problem
 
+KHRONOS = (
+    "cl_khr_fp16", "cl_khr_fp64", "cl_khr_global_int32_base_atomics", "cl_khr_global_int32_extended_atomics",
+    "cl_khr_local_int32_base_atomics", "cl_khr_local_int32_extended_atomics", "cl_khr_int64_base_atomics",
+    "cl_khr_int64_extended_atomics", "cl_khr_byte_addressable_store", "cl_khr_3d_image_writes", "cl_khr_depth_images",
+    "cl_khr_image2d_from_buffer", "cl_khr_mipmap_image", "cl_khr_mipmap_image_writes", "cl_khr_gl_msaa_sharing",
+    "cl_khr_select_fprounding_mode", "cl_khr_device_enqueue_local_arg_types", "cl_khr_integer_dot_product",
+    "cl_khr_expect_assume", "cl_khr_extended_async_copies", "cl_khr_extended_bit_ops",
+    "cl_khr_async_work_group_copy_fence", "cl_khr_work_group_uniform_arithmetic", "cl_khr_kernel_clock",
+    "cl_khr_subgroups", "cl_khr_subgroup_ballot", "cl_khr_subgroup_clustered_reduce",
+    "cl_khr_subgroup_extended_types", "cl_khr_subgroup_named_barrier", "cl_khr_subgroup_non_uniform_arithmetic",
+    "cl_khr_subgroup_non_uniform_vote", "cl_khr_subgroup_rotate", "cl_khr_subgroup_shuffle",
+    "cl_khr_subgroup_shuffle_relative",
+)  # fmt: skip
+"""Extensions of Khronos's registry that a kernel may need: spelt rightly, whatever a device has."""
+
 
 def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loop]) -> list[Constraint]:
     """Work-group limits, divisibility, `__local` and `constant` arguments of one launch, as constraints."""
@@ -64,7 +79,8 @@ def require_device(problem: Problem) -> None:
     requires = problem.study.requires
     missing = [name for name in requires.extensions if name not in problem.device.extensions]
     if missing:
-        what = f"{problem.device.name} lacks {', '.join(missing)}{did_you_mean(missing[0], problem.device.extensions)}"
+        meant = did_you_mean(missing[0], {*KHRONOS, *problem.device.extensions}) if missing[0] not in KHRONOS else ""
+        what = f"{problem.device.name} lacks {', '.join(missing)}{meant}"
         hint = "choose another device with --device (autotune devices lists them)"
         raise DeviceError(what, where=f"study {problem.study.name}", hint=hint)
     images = [name for name, argument in problem.study.arguments.items() if isinstance(argument, Image | Sampler)]

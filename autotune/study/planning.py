@@ -86,7 +86,7 @@ def _unrolled(
     unrolled = Unrolled(names, problem.arguments, problem.study.steps)
     unrolled.run(launches, {})
     if not unrolled.order:
-        raise StudyError("no launch applies", where="launch", hint="look at the when of each [[launch]]")
+        raise StudyError("no launch applies", where="launch", hint=f"look at {', '.join([*unrolled.idle][:4])}")
     swapped, outputs = unrolled.swapped, [buffer.name for buffer in problem.study.outputs]
     used = {**unrolled.used, **{name: problem.arguments[name] for name in (*swapped, *outputs)}}
     # A scalar that counts with its loop is concrete already.

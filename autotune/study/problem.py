@@ -57,7 +57,7 @@ class Problem:
         for name, file in study.fixed.items():
             if self.size[name] != study.sizes[name]:
                 what = f"{name} is {study.sizes[name]}, as {file} has it, and cannot be {self.size[name]}"
-                raise UsageError(what, where=f"study {study.name}", hint="name the sizes: --size N=4096")
+                raise UsageError(what, where=f"study {study.name}", hint=self._file_hint("another"))
         first = {name: values[0] for name, values in study.choices.items()}
         self.choices: dict[str, Value] = {**first, **(choices or {})}
         for name, value in self.choices.items():
@@ -71,6 +71,18 @@ class Problem:
         self.constants: dict[str, Any] = {**facts, **stated, **self.size, **self.choices}
         passed = {name: Scalar(name, "int", Expression.parse(name)) for name in study.sizes}
         self.arguments: dict[str, Argument] = {**passed, **study.arguments}
+
+    @property
+    def smaller(self) -> str:
+        """How less is asked of the machine: what a user types next where something has no room."""
+        return self._file_hint("a smaller") if self.study.fixed else "give a smaller --size"
+
+    def _file_hint(self, which: str) -> str:
+        """How a size that a file has changes, and which --size may still be given."""
+        name, file = next(iter(self.study.fixed.items()))
+        free = [each for each in self.study.sizes if each not in self.study.fixed]
+        rest = f"; --size sets {', '.join(free)}" if free else ""
+        return f"use {which} file than {file}, or write a number for {name} in [sizes]{rest}"
 
     @property
     def key(self) -> ProblemKey:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, physical, shape_of
-from autotune.study.file_data import read_array
+from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.inputs import (
     Arrays,
@@ -23,6 +23,7 @@ from autotune.study.inputs import (
     outline,
     outlines,
     require_shape,
+    shaped,
     widened,
 )
 from autotune.study.problem import Problem
@@ -104,6 +105,11 @@ def check_reference(problem: Problem) -> None:
 
     Computes nothing; of files, the headers are read.
     """
+    for name in problem.study.reference.files or {}:
+        try:
+            _check_golden(problem, name)
+        except StudyError as error:
+            raise error.at(problem.study.path) from None
     names = _numbers(problem) | outlines(problem)
 
     def outlined(text: str, where: str) -> tuple[int, ...] | None:
@@ -124,9 +130,18 @@ def check_reference(problem: Problem) -> None:
     plan = problem.plan(problem.default)
     written = {buffer.name: outline(buffer) for buffer in plan.buffers if buffer.writes}
     for name, check in plan.checks.items():
-        where = f"{problem.study.path}: check.{name}"
-        check_names(check.text, names | written, where)
-        shape_of(check.text, names | written, where)
+        where, known = f"{problem.study.path}: check.{name}", names | written | dict(check.numbers)
+        check_names(check.text, known, where)
+        shape_of(check.text, known, where)
+
+
+def _check_golden(problem: Problem, name: str) -> None:
+    """Raise StudyError where the header of a file says that it cannot be an output; a check's may have any shape."""
+    where, files = f"reference.file.{name}", problem.study.reference.files or {}
+    header = header_in(problem, files[name], where)
+    if name in problem.outputs:
+        wanted = problem.outputs[name]
+        require_shape(wanted.data_shape, shaped(header.shape, wanted), where, "output")
 
 
 def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[Any]:
@@ -136,8 +151,7 @@ def _golden(problem: Problem, name: str, room: Callable[[], float]) -> NDArray[A
     if name not in problem.outputs:
         return _numeric(name, array)
     buffer = problem.outputs[name]
-    if array.ndim == 1 and array.size == np.prod(buffer.data_shape, dtype=object):
-        array = array.reshape(buffer.data_shape)
+    array = array.reshape(shaped(array.shape, buffer))
     if numpy_type(buffer.type)[0].kind == "f" and array.dtype.kind in "biuf":  # better than the kernel's type
         require_shape(buffer.data_shape, array.shape, where, "output")
         return array.astype(np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 from autotune.errors import StudyError
 from autotune.study.argument import Argument, Extent, concrete_type, declared_type, extents
 from autotune.study.structs import is_struct, leaves, member_of, struct_name, widened
-from autotune.study.types import numpy_type
+from autotune.study.types import holds, numpy_type
 from autotune.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Scalar(Argument):
         made = type(self)(self.name, concrete_type(self.type, names), _evaluated(self.value, names, where))
         if isinstance(made.value, tuple) or is_struct(made.type):
             made._filled()
+        else:
+            _require_held(made.value, numpy_type(made.type)[0], made.type, where)
         return made
 
     def create(self, session: Session) -> Any:
@@ -96,6 +98,7 @@ class Scalar(Argument):
                 kind = "".join(f"[{extent}]" for extent in shape) or "one number"
                 what = f"{self.name}{leaf.label} has {kind}, the value {list(given)}"
                 raise StudyError(what, where=where)
+            _require_held(value, place.dtype, leaf.scalar, f"{where}{leaf.label}")
             place[...] = value
         return found
 
@@ -133,6 +136,24 @@ def _nested_shape(value: Any) -> tuple[int, ...]:
         return ()
     shapes = {_nested_shape(part) for part in value}
     return (len(value), *(shapes.pop() if len(shapes) == 1 else ()))
+
+
+def _require_held(value: Any, dtype: np.dtype[Any], kind: str, where: str) -> None:
+    """Raise StudyError for a number that a type does not hold; a float may lose precision."""
+    if isinstance(value, tuple):
+        for part in value:
+            _require_held(part, dtype, kind, where)
+    elif not holds(dtype, value):
+        raise StudyError(f"{value}, which {kind} cannot hold", where=where, hint=_wider(dtype, value))
+
+
+def _wider(dtype: np.dtype[Any], value: float) -> str:
+    """What to write where a type does not hold a number."""
+    wider = ("float", "double") if dtype.kind == "f" else ("int", "uint", "long", "ulong")
+    kind = next((each for each in wider if holds(numpy_type(each)[0], value)), "")
+    if kind:
+        return f'{kind} holds it: type = "{kind}" in [arguments] or [structs], and in the kernel'
+    return "make it whole, as N // 2 does, or take a float" if dtype.kind in "iu" else "no type here holds it"
 
 
 def _require_members(value: Any, dtype: np.dtype[Any], where: str) -> None:

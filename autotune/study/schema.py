@@ -132,8 +132,8 @@ class DataTable(Table):
     """`data = { ... }` of an input buffer: drawn, read from a file, made by Python, or computed."""
 
     distribution: Literal["uniform", "normal", "integers", "constant", "range", "permutation"] = "uniform"
-    low: Text = -1.0
-    high: Text = 1.0
+    low: Text | None = None  # -1
+    high: Text | None = None  # 1
     value: Text = 0
     seed: int = 1
     file: Annotated[StrictStr, Field(min_length=1, max_length=1000)] | None = None
@@ -151,6 +151,9 @@ class DataTable(Table):
         drawn = sorted(stated & {"distribution", "low", "high", "value", "seed", "fields"})
         if len(sources) + bool(drawn) > 1:
             raise ValueError(f"{sources[0]} and {(sources[1:] + drawn)[0]} exclude each other")
+        used = {"uniform": {"low", "high"}, "integers": {"low", "high"}, "constant": {"value"}}
+        if idle := sorted(stated & {"low", "high", "value"} - used.get(self.distribution, set())):
+            raise ValueError(f'{idle[0]} has no part in distribution = "{self.distribution}": leave it out')
         if self.file is None and (self.part is not None or self.type is not None):
             raise ValueError("part and type belong to a file: add file")
         if self.fields is not None and self.numpy is not None:
@@ -209,6 +212,8 @@ class ArgumentTable(Table):
             raise ValueError(f'{what} needs access = "in", "out", "inout", "scratch" or "zeroed"')
         if self.shape is not None and self.allocate is not None and len(self.shape) != len(self.allocate):
             raise ValueError("shape and allocate need equally many dimensions")
+        if self.constant and self.shape is None:
+            raise ValueError("constant belongs to buffers: add shape")
         if self.constant and self.access != "in":
             raise ValueError('constant memory is read only: access = "in"')
         return self

@@ -35,6 +35,8 @@ class Unrolled:
         self._places: dict[str, str] = {}
         self._turns = 0
         self.order: list[int] = []
+        self.idle: dict[str, None] = {}
+        """The keys of the study by which launches do not take place."""
         self.used: dict[str, Argument] = {}
         self.swapped: dict[str, tuple[tuple[str, ...], str]] = {}
         """By each name that changes places: its group, and the key that says so."""
@@ -64,8 +66,11 @@ class Unrolled:
     def _loop(self, loop: Loop, steps: Mapping[str, int]) -> None:
         names = {**self._names, **steps}
         if not loop.when.evaluate(names):
+            self.idle[f"the when of {loop.place}"] = None
             return
         (turns,) = extents((loop.repeat,), names, f"{loop.place}.repeat", least=0)
+        if not turns:
+            self.idle[f"the repeat of {loop.place}"] = None
         for group in loop.swap:
             self.swapped |= dict.fromkeys(group, (group, f"{loop.place}.swap"))
         for turn in range(turns):
@@ -93,6 +98,7 @@ class Unrolled:
 
     def _concrete(self, launch: Launch, names: Mapping[str, Any]) -> Launch | None:
         if not launch.when.evaluate(names):
+            self.idle[f"the when of {launch.place}"] = None
             return None
         counted = []
         for position, name in enumerate(launch.arguments):

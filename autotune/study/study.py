@@ -15,7 +15,7 @@ from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
-from autotune.study.crosschecks import check_names, check_outputs, check_steps
+from autotune.study.crosschecks import check_checks, check_names, check_outputs, check_steps
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText, default_size
@@ -194,6 +194,7 @@ class Study:
         self.options = tuple(option(entry, f"options.{n}", tuned) for n, entry in enumerate(table.options, 1))
         self.arguments: dict[str, Argument] = {}
         self.checks = dict(table.check)
+        check_checks(self)
         checked = self._names_checked()
         for name, entry in table.arguments.items():
             if entry.data is not None and entry.data.given is not None and name not in self.given:

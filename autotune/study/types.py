@@ -6,6 +6,7 @@ room of four, as OpenCL lays it out.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any
@@ -53,6 +54,21 @@ def scalar_type(name: str) -> tuple[np.dtype[Any], str, int]:
             hint=f"use one of {', '.join(SCALAR_TYPES)}, a vector of them such as float4, or a name of [structs]",
         )
     return np.dtype(SCALAR_TYPES[found[1]]), found[1], int(found[2] or 1)
+
+
+def holds(dtype: np.dtype[Any], value: float) -> bool:
+    """Whether a type holds a number: whole and within its range, or a float that stays finite, whatever precision."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(dtype.type(value))) or not math.isfinite(value)
+    least, most = _range(dtype)
+    return least <= value <= most and value == int(value)
+
+
+@cache
+def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def is_plain(name: str) -> bool:

@@ -139,7 +139,9 @@ def _parse(text: str, where: str) -> ast.expr:
             tree = ast.parse(f"(\n{text}\n)" if "\n" in text.strip() else text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         words = [word for word in re.findall(r"[A-Za-z_]+", text) if keyword.iskeyword(word)]
-        hint = f"{words[0]!r} is a word of Python: no buffer or scalar can be called so here" if words else ""
+        hint = ""
+        if words:
+            hint = f"{words[0]!r} is a word of Python: call the argument {words[0]}_, launches go by position"
         raise StudyError(f"not an expression: {text}", where=where, hint=hint) from error
     level: list[ast.AST] = [tree]
     count = depth = 0

@@ -186,8 +186,24 @@ class Proposal:
 
     def _is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
+        return not self._lines_with(name)
+
+    def is_switch(self, name: str) -> bool:
+        """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
+        asking = self._lines_with(name)
+        number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
+        branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
+        return bool(asking) and all(branches)
+
+    def _lines_with(self, name: str) -> list[str]:
+        """Return the lines that name a macro, those of its default apart."""
         own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{name}\b.*$"
-        return re.search(rf"\b{name}\b", re.sub(own, "", self.text, flags=re.MULTILINE)) is None
+        rest = re.sub(own, "", self.text, flags=re.MULTILINE)
+        return [line for line in rest.split("\n") if re.search(rf"\b{name}\b", line)]
+
+    def values(self, name: str, default: int) -> list[int]:
+        """Return what is proposed of a parameter that is a number."""
+        return [0, 1] if default == 1 and self.is_switch(name) else proposed(default)
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)

@@ -59,6 +59,28 @@ class Uses:
             return self._written(one.name)
         return {frozenset({"write"}): "out", frozenset({"read"}): "in"}.get(frozenset().union(*kinds), "inout")
 
+    def overwritten(self, entry: str) -> tuple[str, str] | None:
+        """Return a buffer that a kernel writes without reading, and the one before it that wrote it, or may have.
+
+        Nothing has read it between: one of the two is an alternative, or a step that some configurations leave out.
+        """
+        for name, one in self._of.arguments.items():
+            if one.address == "global" and self._kinds(entry, name) == {"write"}:
+                before = (other for other in reversed(self._before(entry)) if self._kinds(other, name))
+                if (last := next(before, None)) is not None and self._kinds(last, name) != {"read"}:
+                    return name, last
+        return None
+
+    def _before(self, entry: str) -> list[str]:
+        launched = list(self._of.launched)
+        return launched[: launched.index(entry)]
+
+    def _kinds(self, entry: str, name: str) -> set[str]:
+        """How one kernel uses an argument; both ways where its text was not understood and nothing forbids it."""
+        taken = [one for one in self._of.sketch.signatures[entry] if one.name == name]
+        known = self._of.shapes[entry].reading.kinds(name)
+        return known or {"read" if one.const else "both" for one in taken}
+
     def _written(self, name: str) -> str:
         """`out` where every mention in a body stores to an element, else `inout`."""
         bodies = self._of.text[self._of.text.find("{") :]

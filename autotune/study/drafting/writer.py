@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.checks import is_builtin
-from autotune.study.drafting.proposal import Proposal, Sketch, proposed
+from autotune.study.drafting.proposal import Proposal, Sketch
 from autotune.study.drafting.scanning import candidates, scanned
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
@@ -45,7 +47,21 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     given = candidates(sketch.source) if defined is None else defined
     sketch.gaps.clear()
     sketch.guesses.clear()
-    return _Writer(Proposal(sketch, entries(sketch, wanted), given)).study()
+    return _Writer(Proposal(_nameable(sketch), entries(sketch, wanted), given)).study()
+
+
+def _nameable(sketch: Sketch) -> Sketch:
+    """Return a sketch with other names for the arguments that no expression can name: `in` is a word of Python."""
+    names = {one.name for told in sketch.signatures.values() for one in told if keyword.iskeyword(one.name)}
+    called = {name: f"{name}_" for name in names if f"{name}_" not in words(sketch.source)}
+    if not called:
+        return sketch
+    source = re.sub(r"[A-Za-z_]\w*", lambda found: called.get(found[0], found[0]), sketch.source)
+    signatures = {
+        entry: [replace(one, name=called.get(one.name, one.name)) for one in told]
+        for entry, told in sketch.signatures.items()
+    }
+    return replace(sketch, source=source, signatures=signatures)
 
 
 class _Writer:
@@ -132,7 +148,7 @@ class _Writer:
                 values = ", ".join(f'"{word}"' for word in of.words[name])
                 stands = f'"{of.given[name]}"'
             else:
-                values, stands = ", ".join(map(str, proposed(default))), str(default)
+                values, stands = ", ".join(map(str, of.values(name, default))), str(default)
                 if name in of.extra:
                     values = "32, 64, 128, 256" if len(of.extra) == 1 else "4, 8, 16, 32"
                     said = f"  # {_GUESS}: work-items of a work-group"
@@ -200,7 +216,8 @@ class _Writer:
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,))
         data, said = self._uses.data(one, kind) if access in ("in", "inout") else ("", "")
-        line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{data} }}'
+        placed = ", constant = true" if one.address == "constant" else ""
+        line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
         if shape is None:
             self._gap(line, "its shape, row by row" + (", and its data" if whole and access == "in" else ""))
         elif said or one.name in self._uses.indexed:
@@ -227,7 +244,11 @@ class _Writer:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
         self._add(f"local = [{extents}]")
-        if len(self._of.launched) > 1:
+        if overwritten := self._uses.overwritten(entry):
+            name, other = overwritten
+            what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
+            self._gap(f'when = "{GAP}"', what)
+        elif len(self._of.launched) > 1:
             self._add('# when = "..."  # where this launch does not always take place')
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
