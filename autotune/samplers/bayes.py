@@ -35,7 +35,7 @@ NEAR_POOL = 4_000
 """Of a large space at most so many of those, by lot."""
 
 DOUBT, DOUBT_FROM = 4, 8
-"""With transfer, every so manyth proposal comes from a model that never heard of other devices, once so many are tried."""
+"""With transfer, every fourth proposal comes from a model that never heard of other devices, from the eighth on."""
 
 GROUP = 32
 """Threads run in groups of 32 or 64, memory moves in units of 32 bytes and more."""
