@@ -50,7 +50,7 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
 def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
     path = [part for part in item["loc"] if not _is_branch(part)]
-    place = ".".join(str(part + 1) if isinstance(part, int) else part or '""' for part in path)
+    place = ".".join(str(part + 1) if isinstance(part, int) else f"{part:.80}" or '""' for part in path)
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":
