@@ -235,9 +235,11 @@ def test_a_search_is_stopped(window: Window) -> None:
 
 
 def test_a_page_recovers_by_itself_after_the_server_was_killed(window: Window, server: Server) -> None:
-    fill_own(window, toml=STUDY.replace("N = 1000", "N = 200000"), trials="3")
+    many = STUDY.replace("N = 1000", "N = 200000").replace("[32, 64, 8192]", str([*range(32, 96)]))
+    fill_own(window, toml=many, trials="20")  # it must not end before the server does
     window.page.get_by_role("button", name="Search").click()
     window.page.locator('[data-state="running"], [data-state="queued"]').first.wait_for()
+    window.page.wait_for_load_state("load")  # its scripts as well: without them nothing asks again
     server.kill()
     window.page.get_by_text("does not answer").wait_for()
     server.start()
