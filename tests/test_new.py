@@ -85,7 +85,7 @@ FILLS: dict[str, list[str]] = {
         'swap = [["a", "b"]]',
     ],
     "blur": [
-        told("weights", "float", "2 * R + 1", "in", CONSTANT),
+        told("weights", "float", "2 * R + 1", "in", CONSTANT + ", constant = true"),
         'source = { type = "float", image = ["HEIGHT", "WIDTH"], access = "in"' + CONSTANT + " }",
         'numpy = { target = "source * 2.25" }',
     ],
