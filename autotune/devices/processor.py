@@ -34,8 +34,7 @@ def name(device: int) -> None:
     """Have PoCL's device, a cl_device_id, compile for a processor that its compiler knows, where it knows none."""
     with suppress(OSError):  # not everywhere may a process read itself like this: PoCL then says what it lacks
         field, now = processor_of(device)
-        known = _alike(_instructions())
-        if now == _UNNAMED and known:
+        if now == _UNNAMED and (known := _alike(_instructions())):
             ctypes.c_void_p.from_address(field).value = _kept(known)
 
 
@@ -46,7 +45,8 @@ def processor_of(device: int) -> tuple[int, bytes]:
     look at its own memory, which is read through a file because that answers where there is none.
     """
     with Path("/proc/self/mem").open("rb", buffering=0) as memory:
-        words = struct.unpack(f"={_FIELDS}Q", os.pread(memory.fileno(), 8 * _FIELDS, device))
+        found = os.pread(memory.fileno(), 8 * _FIELDS, device)  # less where the memory ends before
+        words = struct.unpack_from(f"={len(found) // 8}Q", found)
         for place, word in enumerate(words[:-1]):
             if _text(memory.fileno(), word).startswith(b"x86_64-"):
                 return device + 8 * (place + 1), _text(memory.fileno(), words[place + 1])

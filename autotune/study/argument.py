@@ -31,8 +31,8 @@ class Data(NamedTuple):
     """Where the contents of an input come from: a distribution, a file, Python, or what a Python caller gave.
 
     `low`, `high` and `value` are expressions in a study where they are no plain numbers, None where they are not
-    written. `numpy` is the expression that
-    the contents are made by, of which those above are a part under the argument's own name.
+    written. `numpy` is the expression that the contents are made by, of which those above are a part under the
+    argument's own name.
     """
 
     distribution: str = "uniform"
