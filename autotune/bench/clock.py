@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Protocol
 
-import numpy as np
-
-from autotune.bench.kernels import HOLDER, common_options
-from autotune.bench.launcher import INSENSITIVE_NS, Launcher, noticing_loss
+from autotune.bench.holder import Holder, can_hold
+from autotune.bench.launcher import INSENSITIVE_NS, Launcher
 from autotune.bench.prepare import Built
 from autotune.devices import Session
 from autotune.ranking import median
@@ -84,27 +82,6 @@ class EventClock:
         return {"clock": "events"}
 
 
-class Holder:
-    """A kernel of one work-item that keeps the device busy for as long as is asked for, without touching its caches."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._kernel = session.build(HOLDER, common_options(session)).kernel("holder")
-        self._word = session.allocate(4)  # a kernel does not keep its arguments alive
-        session.fill(self._word, 1, 0, 4)
-        self._turn_ns = 1.0
-        for turns in (1_000_000, 1_000_000):  # the first may compile, and wakes the device
-            with noticing_loss(), session.batch(partial(self.hold, turns)) as batch:
-                pass
-        self._turn_ns = batch.ns / 1_000_000
-
-    def hold(self, ns: float) -> None:
-        """Enqueue it for about so long."""
-        turns = max(1, round(ns / self._turn_ns))
-        self._session.set_arguments(self._kernel, (self._word, np.uint32(turns)))
-        self._session.launch(self._kernel, (1,), (1,))
-
-
 class QueueClock:
     """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be."""
 
@@ -137,9 +114,11 @@ class QueueClock:
         return [self._batch(built) for _ in range(count)]
 
     def facts(self) -> Mapping[str, str | int | float]:
-        """Say which clock this was, its runs per sample, and the host's time for each command."""
-        launch_ns = round(self._enqueued_ns / self.runs / self._commands)
-        return {"clock": "queue", "runs_per_sample": self.runs, "enqueue_ns": launch_ns}
+        """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch
+        that does nothing."""
+        enqueue_ns = round(self._enqueued_ns / self.runs / self._commands)
+        launch_ns = round(self._holder.launch_ns)
+        return {"clock": "queue", "runs_per_sample": self.runs, "enqueue_ns": enqueue_ns, "launch_ns": launch_ns}
 
     @property
     def _most(self) -> int:
@@ -189,8 +168,7 @@ class Clocks:
     def __init__(self, session: Session, launcher: Launcher) -> None:
         self._session = session
         self._launcher = launcher
-        # A device that shares the host's cores would run the host's clock too.
-        self._queues = session.traits.checks_on_device and not session.traits.shares_cores
+        self._queues = can_hold(session)
         self._awake_s = 0.0  # when it last ran for long
 
     def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS) -> Clock:

@@ -113,6 +113,8 @@ kernel void holder(global uint *word, uint turns) {
 }
 """
 
+EMPTY = "kernel void empty(global uint *word) {}\n"
+
 
 def common_options(session: Session) -> list[str]:
     """Return the build options that all these sources need."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.finals import Finals
+from autotune.bench.holder import can_hold, quickest
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import Anchor
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
@@ -24,6 +25,9 @@ from autotune.devices import Session
 from autotune.model import PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan, numpy_type
+
+NOTICED_NS = 100_000
+"""A launch that is longer does not notice some tenths of a microsecond beside it."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
@@ -41,6 +45,7 @@ class Bench:
         announce: Announce,
     ) -> None:
         self._session = session
+        self._on = partial(Bench, inputs=inputs, expected=expected, rules=rules, limits=limits, announce=announce)
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected, inputs)
         self._rules = replace(
@@ -57,6 +62,7 @@ class Bench:
         self._hints: dict[Any, list[str]] = {}  # of sources and launches whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
+        self._settled = False  # on the session that is to compare what is short
 
     def run(
         self,
@@ -131,6 +137,21 @@ class Bench:
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return outputs
+
+    def settled(self, launch_ns: float) -> Bench:
+        """Return the bench on which to compare plans whose launches take so long: this, or one with quicker launches.
+
+        Raises Fault where the device is lost.
+        """
+        if self._settled or launch_ns > NOTICED_NS or not can_hold(self._session):
+            return self
+        self._announce("build", self._limits.build_s)
+        self._settled, session = True, quickest(self._session)
+        if session is self._session:
+            return self
+        other = self._on(session)
+        other.anchor, other._settled = self.anchor, True
+        return other
 
     def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:
         """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.

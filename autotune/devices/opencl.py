@@ -31,7 +31,7 @@ from autotune.model import DeviceInfo
 
 import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
 
-_TELL = ("-cl-kernel-arg-info",)
+_TELL = "-cl-kernel-arg-info"
 """The option of a build that is to tell of arguments."""
 
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
@@ -84,8 +84,8 @@ class OpenCLSession(OpenCLMemory):
         self.info = info
         self.traits = drivers.traits(info)
         self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's tells registers and spills. PoCL tells of arguments at no cost, and would build again to be asked.
-        self._asks = ("-cl-nv-verbose",) if self._nvidia else _TELL if drivers.is_pocl(info) else ()
+        # NVIDIA's tells registers and spills. Both tell of arguments at no cost, and would build again to be asked.
+        self._asks = ("-cl-nv-verbose", _TELL) if self._nvidia else (_TELL,) if drivers.is_pocl(info) else ()
         self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
         if drivers.is_pocl(info):
             linker.provide()
@@ -110,7 +110,7 @@ class OpenCLSession(OpenCLMemory):
         return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
 
     def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        built = self.build(source, [*options, *(() if self._asks == _TELL else _TELL)])
+        built = self.build(source, [*options, *(() if _TELL in self._asks else (_TELL,))])
         found: dict[str, Sequence[KernelArgument]] = {}
         with suppress(cl.Error, BackendError):
             for entry in filter(None, built.entries):
