@@ -1,14 +1,18 @@
 """Look-ups over HTTP while a search runs, on loopback: rate, latency and memory, by one client process.
 
     python benchmarks/serve.py [--seconds 120] [--rate 200] [--requests 100000] [--connections 8] [--no-search] [--save]
+    python benchmarks/serve.py --beside TURNS [--trials 300] [--study matmul] [--size 2048] [--rate 200] [--save]
 
     at a rate    so many requests a second for the time given, each at its instant whether or not those before it are
                  answered (open loop): latency counts from that instant, so that a stall is not hidden
     at the limit as fast as the connections go (closed loop), for the same time
     memory       resident size of the server before and after so many requests
 
+With `--beside`, what look-ups at the rate cost a search: the same random trials with and without them, by turns.
+
 Every second question is one of five, the rest are drawn from a thousand sizes, so that both what is kept and what is
-looked up is measured. Exit code 1 where an answer is not 200, or the memory grew. `--save` writes results/serve.json.
+looked up is measured. Exit code 1 where an answer is not 200, or the memory grew. `--save` writes results/serve.json,
+or serve-beside.json.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -211,6 +216,40 @@ def measure(folder: Path, asked: argparse.Namespace) -> tuple[list[tuple[Any, ..
     return rows, note, grown < GROWN_KIB and not any(row[2] for row in rows)
 
 
+def searched_s(asked: argparse.Namespace, rate: float) -> tuple[float, int]:
+    """Search on a server of its own beside so many questions a second; return the seconds, and those answered."""
+    answered = 0
+    with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder, serving(Path(folder)) as (url, token, _):
+        port, server = int(url.rpartition(":")[2]), Server(url, token, cache=False)
+        size = dict.fromkeys(find_study(asked.study).table["sizes"], asked.size)
+        budget = {"trials": asked.trials}
+        name = server.submit(asked.study, size=size, budget=budget, sampler="random", seed=1)["id"]
+        while (found := server.find(name))["state"] not in ("done", "failed", "stopped"):
+            if rate:
+                answered += asyncio.run(at_rate(port, rate, 1.0, asked.connections))["requests"]
+            else:
+                time.sleep(1)
+    if found["state"] != "done":
+        raise SystemExit(found["reason"])
+    return found["result"]["elapsed_s"], answered
+
+
+def beside(asked: argparse.Namespace) -> list[tuple[Any, ...]]:
+    """Search by turns alone and beside questions, who begins by turns too; return a row for each, and the medians."""
+    rows: list[tuple[Any, ...]] = []
+    for turn in range(asked.beside):
+        took = {rate: searched_s(asked, rate) for rate in ((0.0, asked.rate), (asked.rate, 0.0))[turn % 2]}
+        (alone_s, _), (asked_s, answered) = took[0.0], took[asked.rate]
+        rows.append((turn + 1, f"{alone_s:.2f}", f"{asked_s:.2f}", answered, asked_s / alone_s - 1))
+        print(*rows[-1], file=sys.stderr, flush=True)
+    found = [median(map(float, column)) for column in list(zip(*rows, strict=True))[1:]]
+    rows.append(("median", f"{found[0]:.2f}", f"{found[1]:.2f}", round(found[2]), found[3]))
+    return [(*row[:-1], f"{row[-1]:+.1%}") for row in rows]
+
+
+BESIDE = ("turn", "search alone, s", "beside look-ups, s", "look-ups", "longer")
+
+
 def main() -> int:
     """Parse, measure, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -220,7 +259,20 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--no-search", action="store_true")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--beside", type=int, default=0, metavar="TURNS")
+    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("--study", default="matmul")
+    parser.add_argument("--size", type=int, default=2048)
     asked = parser.parse_args()
+    command = "python benchmarks/serve.py " + " ".join(sys.argv[1:])
+    if asked.beside:
+        rows = beside(asked)
+        for row in (BESIDE, *rows):
+            print("  ".join(f"{cell!s:>18}" for cell in row))
+        if asked.save:
+            question = f"What do {asked.rate:g} look-ups a second cost a search on the same machine?"
+            tables.save("serve-beside", question=question, command=command, columns=BESIDE, rows=rows)
+        return 0
     with tempfile.TemporaryDirectory(prefix="autotune-benchmark-") as folder:
         rows, note, is_well = measure(Path(folder), asked)
     for row in (COLUMNS, *rows):
@@ -228,7 +280,6 @@ def main() -> int:
     print(note)
     if asked.save:
         question = "How fast are look-ups over HTTP on loopback, while a search runs?"
-        command = "python benchmarks/serve.py " + " ".join(sys.argv[1:])
         tables.save("serve", question=question, command=command, columns=COLUMNS, rows=rows, note=note)
     return int(not is_well)
 
