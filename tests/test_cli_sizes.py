@@ -127,8 +127,8 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
     Path("my studies").mkdir()
     for name in ("saxpy.toml", "saxpy.cl"):
         Path("my studies", name).write_text(Path(name).read_text())
-    words = ["cover", "./my studies/saxpy.toml", "--sizes", "7", "-d", "0", "--choice", "T=double", "--db", "b.db"]
-    said = one_error(run(*words, "--no-search", code=1))
+    typed = ("-d", "0", "--choice", "T=double", "--db", "b.db")
+    said = one_error(run("cover", "./my studies/saxpy.toml", "--sizes", "7", *typed, "--no-search", code=1))
     device = find_device("0").fingerprint
     assert f"autotune search './my studies/saxpy.toml' -d {device} --size N=7 --choice T=double --db b.db finds" in said
     assert "nothing is stored that could be verified" in one_error(run("verify", "./saxpy.toml", code=1))
