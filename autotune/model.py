@@ -233,6 +233,15 @@ def with_retiming(environment: Environment, retimed: Measurement) -> dict[str, s
     return {**kept, _VERIFIED_RUNS: runs, **({THROTTLED: retimed.throttled} if retimed.throttled else {})}
 
 
+def with_most_runs(environment: Environment, other: Environment) -> Environment:
+    """Return the environment of a trial with the verified runs that another account of it tells, where those are more.
+
+    Neither account tells which of its runs the other has counted: it stood at least so many.
+    """
+    runs = _verified_runs(other)
+    return {**environment, _VERIFIED_RUNS: runs} if runs > _verified_runs(environment) else environment
+
+
 def _verified_runs(environment: Environment) -> int:
     found = environment.get(_VERIFIED_RUNS, 0)  # may have been imported
     return found if isinstance(found, int) else 0

@@ -24,7 +24,7 @@ from autotune.lookup import artefacts, collect
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
 from autotune.lookup.artefacts.ctext import HELPERS, NoCError, lines, string, whole
-from autotune.lookup.artefacts.header import prefix_of
+from autotune.lookup.artefacts.prefix import prefix_of
 from autotune.model import DeviceInfo, Value
 from autotune.store import Store
 from autotune.study import StudyText, find_study, problem_key
@@ -111,7 +111,7 @@ def test_the_table_is_what_its_schema_says(tmp_path: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(2)), (H100, 64, at(1, fast=1))))
     for embed in (False, True):
-        found = json.loads(document(collect(text(), CHOICES, database=place), embed=embed))
+        found = json.loads(document(collect(text(), CHOICES, database=place), embed=embed).text)
         jsonschema.validate(found, schema)
         assert (found["source"] is not None) is embed
     entry = next(entry for entry in found["entries"] if entry["device"] == DEVICE.fingerprint)
@@ -157,7 +157,7 @@ int main(int count, char **words) {
 
 
 def chosen(folder: Path, catalogue: Catalogue, *asked: tuple[str, int]) -> list[list[str]]:
-    (folder / "saxpy_tuned.h").write_text(header(catalogue))
+    (folder / "saxpy_tuned.h").write_text(header(catalogue).text)
     words = [str(word) for pair in asked for word in pair]
     return [line.split(" ") for line in printed(compiled(folder, SELECT), *words)]
 
@@ -193,6 +193,48 @@ def test_what_c_cannot_say_serves_its_own_size_alone(tmp_path: Path) -> None:
     assert exact[0] == "1"
     assert "-DHALF=500.0" in exact
     assert other == ["0"]
+    written = header(catalogue)
+    assert written.notes == ("1 of 1 best and the default: each for its own size alone, since C cannot say `log2`",)
+    assert f" *   {written.notes[0]}.\n" in written.text
+    assert header(collect(text(), CHOICES, database=str(stored(tmp_path / "b.db", (DEVICE, 1000, at(2)))))).notes == ()
+
+
+def test_a_loop_is_said_to_serve_its_own_size_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("saxpy.toml").write_text(TOML.replace("[[launch]]\n", '[[launch]]\nrepeat = "ceil_div(N, 500)"\n'))
+    Path("saxpy.cl").write_text(SOURCE)
+    stored(Path("a.db"), (DEVICE, 1000, at(1)), study=find_study("./saxpy.toml"))
+    words = ["export", "x.h", "--format", "header", "--study", "./saxpy.toml", "--db", "a.db"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    said = "1 of 1 best and the default: each for its own size alone, since C cannot say a loop of launches"
+    assert said in done.stderr
+    assert said in Path("x.h").read_text()
+    assert "alone" not in CliRunner().invoke(app, [words[0], "x.json", words[2], "table", *words[4:]]).stderr
+
+
+@needs_compilers
+def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
+    """In any flag, with what else stands in it, and where a size decides on one."""
+    options = [
+        {"flag": "-DLEN={N}", "when": "FAST == 0"}, {"flag": "-DNOT={N}", "when": "FAST == 1"},
+        {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-DTWO WORDS={N}"},
+        {"flag": "-DLARGE", "when": "N > 500"}, {"flag": "-DLARGE", "when": "WPT == 2"}, {"flag": "-DEND={WPT}"},
+    ]  # fmt: skip
+    study = text(options=options)
+    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(1)), study=study)
+    catalogue = collect(study, CHOICES, database=str(place))
+    assert header(catalogue).notes == ()
+    for n, more in ((1000, ["-DLARGE"]), (70, [])):
+        ((match, *found),) = chosen(tmp_path, catalogue, (DEVICE.name, n))
+        assert match == ("1" if n == 1000 else "2")
+        assert found[4:-2] == [
+            "-DSPAN=64", "-DEND=1", f"-DLEN={n}", f"-DMOD=({n}%64+{n})", '"-DTWO', f'WORDS={n}"', *more,
+        ]  # fmt: skip
+    both = text(options=[{"flag": "-DLEN={N}", "when": "N > 500"}])
+    place = stored(tmp_path / "c.db", (DEVICE, 1000, at(1)), study=both)
+    (note,) = header(collect(both, CHOICES, database=str(place))).notes
+    assert note.endswith("C cannot say an option that names a size, given at some sizes")
 
 
 @needs_compilers
@@ -201,13 +243,45 @@ def test_hostile_text_stays_in_its_place(tmp_path: Path, language: str) -> None:
     evil = 'x"; int evil; /* */ // ??/\n#include "/etc/passwd"\n%n \\ \u202e\u00e9'
     place = stored(tmp_path / "a.db", (replace(DEVICE, name=evil), 1000, at(2)))
     catalogue = collect(text(), CHOICES, database=str(place))
-    (tmp_path / "saxpy_tuned.h").write_text(header(catalogue, embed=True))
+    (tmp_path / "saxpy_tuned.h").write_text(header(catalogue, embed=True).text)
     program = '#include "saxpy_tuned.h"\nint main(void) { fputs(SAXPY_entries[0].device_name, stdout); return 0; }\n'
     assert "\n".join(printed(compiled(tmp_path, program, language))) == evil
 
 
-def test_a_prefix_is_a_name() -> None:
-    assert [prefix_of(name) for name in ("sgemm", "a.b-c", "2d", "_x")] == ["SGEMM", "A_B_C", "STUDY_2D", "X"]
+def test_a_prefix_is_a_name_that_opencl_leaves_free() -> None:
+    assert [prefix_of(name, {}) for name in ("sgemm", "a.b-c", "2d", "_x")] == ["SGEMM", "A_B_C", "STUDY_2D", "X"]
+    assert [prefix_of(name, {}) for name in ("cl", "cl-build", "clblast")] == ["STUDY_CL", "STUDY_CL_BUILD", "CLBLAST"]
+    assert prefix_of("saxpy", {"T": "double", "S": 0.5}) == "SAXPY_T_DOUBLE_S_0_5"
+
+
+@needs_compilers
+@needs_opencl
+@pytest.mark.parametrize("language", COMPILERS)
+def test_headers_of_several_choices_and_of_a_study_named_cl_go_together(tmp_path: Path, language: str) -> None:
+    for name, choice in (("saxpy", "float"), ("saxpy", "double"), ("cl", "float")):
+        study = StudyText(name, Path("saxpy.toml"), table(name=name), Path("saxpy.cl"), SOURCE)
+        with Store.open(str(tmp_path / "a.db")) as store:
+            key = problem_key(study, {"N": 1000}, {"T": choice}, DEVICE.fingerprint)
+            put(store, [ok(at(2), 50, 51)], key=key, device=DEVICE)
+        catalogue = collect(study, {"T": choice}, database=str(tmp_path / "a.db"))
+        (tmp_path / f"{name}_{choice}.h").write_text(header(catalogue, embed=True).text)
+        (tmp_path / f"{name}_{choice}_own.h").write_text(header(catalogue, prefix=f"my_{name}_{choice}").text)
+    asked = f'("{DEVICE.name}", 1000).entry->options'
+    program = "#define CL_TARGET_OPENCL_VERSION 120\n#include <CL/cl.h>\n" + "".join(
+        f'#include "{path.name}"\n' for path in sorted(tmp_path.glob("*.h"))
+    ) + "int main(void) {\n" + "".join(
+        f"    puts({prefix}_select{asked});\n"
+        for prefix in ("SAXPY", "SAXPY_T_DOUBLE", "STUDY_CL", "my_saxpy_float", "my_saxpy_double")
+    ) + "    return 0;\n}\n"  # fmt: skip
+    said = printed(compiled(tmp_path, program, language))
+    assert [line.split()[0] for line in said] == [f"-DT={choice}" for choice in ("float", "double", "float") * 2][:5]
+
+
+def test_a_prefix_that_is_no_name_is_one_line(tmp_path: Path) -> None:
+    catalogue = collect(text(), CHOICES, database=str(stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))))
+    for prefix, said in (("", "no name in C"), ("2D", "no name in C"), ("a b", "no name in C"), ("CL_X", "of OpenCL")):
+        with pytest.raises(UsageError, match=said):
+            header(catalogue, prefix=prefix)
 
 
 @needs_compilers
@@ -336,6 +410,8 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
         (base, "say --study STUDY"),
         ([*base, "--study", "matmul"], "nothing is stored of matmul"),
         (["export", "--embed"], "writes every trial"),
+        (["export", "--prefix", "X"], "writes every trial"),
+        (["export", "--format", "csv", "--study", "matmul", "--prefix", "X"], "--prefix: is for header"),
     ):
         done = run(app, words)
         assert done.exit_code == 2

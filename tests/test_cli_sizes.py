@@ -124,6 +124,13 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
         assert said in one_error(run(*words, code=2))
     said = one_error(run("cover", "./saxpy.toml", "--sizes", "7", "--no-search", code=1))
     assert "no best is stored at N=7; autotune search ./saxpy.toml --size N=7 finds one" in said
+    Path("my studies").mkdir()
+    for name in ("saxpy.toml", "saxpy.cl"):
+        Path("my studies", name).write_text(Path(name).read_text())
+    typed = ("-d", "0", "--choice", "T=double", "--db", "b.db")
+    said = one_error(run("cover", "./my studies/saxpy.toml", "--sizes", "7", *typed, "--no-search", code=1))
+    device = find_device("0").fingerprint
+    assert f"autotune search './my studies/saxpy.toml' -d {device} --size N=7 --choice T=double --db b.db finds" in said
     assert "nothing is stored that could be verified" in one_error(run("verify", "./saxpy.toml", code=1))
 
 

@@ -113,8 +113,8 @@ def test_a_size_without_a_best_is_one_line(store: Store) -> None:
     requests = [stored_at(store, 100, (FIRST, 100)), stored_at(store, 200)]
     with pytest.raises(AutotuneError, match="no best is stored at N=200; autotune search saxpy --size N=200 finds one"):
         cover(requests)
-    with pytest.raises(AutotuneError, match=r"autotune search '\./my studies/saxpy\.toml' --size N=200 finds one"):
-        cover(requests, typed="./my studies/saxpy.toml")
+    with pytest.raises(AutotuneError, match=r"no best is stored at N=200; search saxpy at 200 finds one"):
+        cover(requests, searching=lambda one: f"search {one.study.name} at {one.size['N']}")
 
 
 class Replay(ReplayEvaluator):

@@ -429,6 +429,24 @@ def test_an_import_is_all_or_nothing(store: Store, tmp_path: Path) -> None:
     assert store.import_lines(lines + lines[:5]) == 1100
 
 
+def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_path: Path) -> None:
+    """Of a trial that both hold and have timed again by themselves, whichever is told last; and in one file."""
+    with Store.open(str(tmp_path / "other.db")) as other, Store.open(str(tmp_path / "both.db")) as both:
+        lines = exported(tmp_path)
+        for one, runs in ((store, 300), (other, 900)):
+            one.import_lines(lines)
+            one.retime(put(one, []), {"A": 1}, Measurement((4,), verified_runs=runs))
+        mixed = [*other.export_lines(), *store.export_lines()]
+        assert store.import_lines(other.export_lines()) == other.import_lines(store.export_lines()) == 0
+        both.import_lines(mixed)
+        told = [
+            {trial.configuration["A"]: trial.verified_runs for trial in one.trials(KEY)} for one in (store, other, both)
+        ]
+        assert told == [{1: 900, 2: 0}] * 3
+        assert store.import_lines(mixed) == 0
+        assert [trial.verified_runs for trial in store.trials(KEY)] == [900, 0]
+
+
 def test_one_file_may_tell_a_trial_begun_and_ended(store: Store, tmp_path: Path) -> None:
     line = exported(tmp_path)[0]
     begun = changed(line, outcome="pending", samples_ns=None, warmup_ns=None, cache=None, finished=None)

@@ -17,6 +17,7 @@ from autotune.cli.options import (
     PythonOption,
     RunLimitOption,
     StudyArgument,
+    command,
     load_study,
     parse_sizes,
     settings_of,
@@ -74,9 +75,15 @@ def cover(
         size = text.size(problems[place].size)
         say(f"{place + 1} of {len(problems)}: {size}, {text.count(count, 'configuration')} in turns")
 
+    def searching(problem: Problem) -> str:
+        typed, named = tuned.chosen(problem.choices), None if device is None else chosen
+        return command("search", study, named, problem.size, typed, database)
+
     try:
         with interrupt.stopping() as stop:
-            found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, typed=study)
+            found = covering.cover(
+                requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching
+            )
     except Stopped:
         say("interrupted; what had ended by then is stored")
         raise typer.Exit(130) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -50,12 +51,17 @@ def export_trials(
     choice: ChoiceOption = None,
     database: DatabaseOption = None,
     embed: Annotated[bool, typer.Option("--embed", help="Put the kernel's text into a header or a table.")] = False,
+    prefix: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What a header's names begin with. Default: the study, with what is chosen."),
+    ] = None,
 ) -> None:
     """Write every stored trial as one line of JSON each: raw samples, outcomes, what they belong to.
 
     Or a study's bests as one file for programs: a C99 and C++ `header` with a function that chooses by device and
-    size, or a `table` in JSON. Or a study's trials in the format of another tool. Of all devices and sizes, or of those
-    given; what a format cannot say is left out, and counted on stderr.
+    size, or a `table` in JSON. A header's names begin with the study's and with the choices that are not its defaults,
+    so that headers of several go together, or with --prefix. Or a study's trials in the format of another tool. Of all
+    devices and sizes, or of those given; what a format cannot say is left out, and counted on stderr.
 
     \b
     Examples:
@@ -66,14 +72,17 @@ def export_trials(
       autotune export trials.db --format optuna --study sgemm && optuna-dashboard sqlite:///trials.db
     """
     if output == LINES:
-        if embed or any(given is not None for given in (study, device, size, choice)):
+        if embed or any(given is not None for given in (study, device, size, choice, prefix)):
             raise UsageError("writes every trial", where="--format jsonl", hint="leave the options out")
         _export_lines(file, database)
         return
     if study is None:
         raise UsageError("writes the trials of one study", where=f"--format {output}", hint="say --study STUDY")
+    if prefix is not None and output != "header":
+        raise UsageError("is for header", where="--prefix", hint="leave it out")
     if output in ARTEFACTS:
-        _export_bests(output, file, study, device, size, choice, database, embed)
+        asked: dict[str, bool | str] = {"embed": embed, **({} if prefix is None else {"prefix": prefix})}
+        _export_bests(output, file, study, device, size, choice, database, asked)
         return
     if embed:
         raise UsageError("is for header and table", where="--embed", hint="leave it out")
@@ -97,9 +106,9 @@ def _export_bests(
     sizes: list[str] | None,
     choice: list[str] | None,
     database: str | None,
-    embed: bool,
+    asked: Mapping[str, bool | str],
 ) -> None:
-    """Write a study's bests in a format of ARTEFACTS; each `--size` is one of its own."""
+    """Write a study's bests in a format of ARTEFACTS, `asked` of it; each `--size` is one of its own."""
     study = load_study(study_name)
     devices = [device_meant(selector, database).fingerprint] if selector is not None else []
     wanted = [parse_size(size, study.sizes) for size in sizes or ()]
@@ -107,9 +116,11 @@ def _export_bests(
         study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
         database=database,
     )  # fmt: skip
-    written = ARTEFACTS[format](catalogue, embed=embed)
+    written = ARTEFACTS[format](catalogue, **asked)
     with writing(file) as out:
-        out.write(written)
+        out.write(written.text)
+    for note in written.notes:
+        say(note)
     if catalogue.without:
         say(
             f"left out: {catalogue.without} of a device and size where no verified configuration of the study is stored"

@@ -143,7 +143,6 @@ def next_command(result: Result, study: str, database: str | None) -> str:
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:
     problem = result.problem
-    defaults = {name: values[0] for name, values in problem.study.choices.items()}
-    chosen = {name: value for name, value in problem.choices.items() if value != defaults[name]}
+    chosen = problem.study.chosen(problem.choices)
     size = problem.size if problem.size != problem.study.sizes else {}
     return command(name, study, problem.device, size, chosen, database)

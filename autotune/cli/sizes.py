@@ -222,8 +222,7 @@ def _print(parts: Sequence[Part], database: str | None, elapsed_s: float, on: st
 def several_command(name: str, problems: Sequence[Problem], study: str, database: str | None) -> str:
     """Return a command line that asks about these sizes."""
     first = problems[0]
-    defaults = {choice: values[0] for choice, values in first.study.choices.items()}
-    chosen = {choice: value for choice, value in first.choices.items() if value != defaults[choice]}
+    chosen = first.study.chosen(first.choices)
     sizes = ";".join(text.pairs(problem.size, ",") for problem in problems)
     return f"{command(name, study, first.device, {}, chosen, database)} --sizes {shlex.quote(sizes)}"
 

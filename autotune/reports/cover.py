@@ -16,6 +16,7 @@ from autotune.errors import AutotuneError
 from autotune.model import Configuration, Identity, Size, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
+from autotune.text import pairs
 from autotune.tuner import Request, apart, fastest, measure, ours, ranked
 
 PER_SIZE = 2
@@ -90,23 +91,23 @@ def cover(
     search: bool = True,
     stop: threading.Event | None = None,
     on_size: Callable[[int, int], None] | None = None,
-    typed: str = "",
+    searching: Callable[[Problem], str] | None = None,
 ) -> Cover:
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
 
     Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False.
-    `on_size` is told a size's place and how many configurations are measured there. `typed` is how the user named the
-    study, for hints: its name or a path. Raises AutotuneError where a size has no best, or none that is known can
-    serve it; Stopped.
+    `on_size` is told a size's place and how many configurations are measured there. `searching` gives the command that
+    searches one of the problems as the user asked for it, for hints. Raises AutotuneError where a size has no best, or
+    none that is known can serve it; Stopped.
     """
     problems = [request.problem for request in requests]
     with Store.open(requests[0].database) as store:
         stored = [_passed(store, problem) for problem in problems]
     for problem, known in zip(problems, stored, strict=True):
         if not known:
-            size = ",".join(f"{name}={value}" for name, value in problem.size.items())
-            hint = f"autotune search {shlex.quote(typed or problem.study.name)} --size {size} finds one"
-            raise AutotuneError(f"no best is stored at {size}", where=problem.study.name, hint=hint)
+            again = (searching or _searching)(problem)
+            at = pairs(problem.size, ",")
+            raise AutotuneError(f"no best is stored at {at}", where=problem.study.name, hint=f"{again} finds one")
     candidates = _candidates(problems, stored)
     times = []
     for place, request in enumerate(requests):
@@ -132,8 +133,7 @@ def chosen_of(
     chosen = choices[-1] if most is not None else next(enough, choices[-1])
     if math.isinf(chosen.worst):
         at = problems[chosen.losses.index(math.inf)]
-        size = ",".join(f"{name}={value}" for name, value in at.size.items())
-        hint = "give a larger -k, or leave out --no-search"
+        hint, size = "give a larger -k, or leave out --no-search", pairs(at.size, ",")
         raise AutotuneError(f"none of the chosen is known to serve {size}", where=at.study.name, hint=hint)
     return Cover(problems, candidates, times_ns, choices, chosen, rule([one.size for one in problems], chosen.takes))
 
@@ -200,6 +200,10 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
         for one in range(total):
             if one not in places:
                 yield (*places[:at], one, *places[at + 1 :])
+
+
+def _searching(problem: Problem) -> str:
+    return f"autotune search {shlex.quote(problem.study.name)} --size {pairs(problem.size, ',')}"
 
 
 def _passed(store: Store, problem: Problem) -> list[Trial]:

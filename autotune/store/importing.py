@@ -16,12 +16,12 @@ from sqlalchemy import Connection, insert, select, update
 
 from autotune.errors import StoreError
 from autotune.identity import ProblemKey, digest, key_columns
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial, with_most_runs
 from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED
-from autotune.store.records import Columns, device_of, now, ordered, pages
+from autotune.store.records import Columns, device_of, mapping, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
 
 
@@ -187,12 +187,13 @@ def _store_page(
         if found[entry.search].columns["sampler"] != IMPORTED:
             problem_of[uuid] = place.problem
         if before is None or uuid in new:
-            new[uuid] = columns if before is None else _later(before, columns, entry.where)
+            new[uuid] = columns if before is None else {**before, **_news(before, columns, entry.where)}
             here[uuid] = new[uuid]
-        elif _later(before, columns, entry.where) is columns:
-            connection.execute(update(trials).where(trials.c.uuid == uuid).values(columns))
-            here[uuid] = columns
-            later.append(columns)
+        elif news := _news(before, columns, entry.where):
+            connection.execute(update(trials).where(trials.c.uuid == uuid).values(news))
+            here[uuid] = {**before, **news}
+            if news is columns:
+                later.append(columns)
     if new:
         connection.execute(insert(trials), list(new.values()))
     ids = {row["uuid"]: row["id"] for row in queries.of_uuids(connection, trials, uuids)}
@@ -211,15 +212,21 @@ _TOLD = {Outcome.PENDING.value: 0, Outcome.LOST.value: 1}
 """How much an outcome tells of how a trial ended; all others tell it."""
 
 
-def _later(before: Any, columns: dict[str, Any], where: str) -> Any:
-    """Return which of two accounts of a trial tells how it ended. Raises StoreError where they are of two trials."""
+def _news(before: Any, columns: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return what another account of a trial tells beyond the one that is known: all of it where it tells how it ended,
+    else the runs that it was verified in where those are more. Raises StoreError where they are of two trials.
+    """
     known, told = (_TOLD.get(row["outcome"], 2) for row in (before, columns))
     fixed = ["search_id", "configuration_hash"]
     if known == told == 2:
         fixed += ["outcome", "samples_ns"]
     if any(before[name] != columns[name] for name in fixed):
         raise StoreError("uuid: another trial has the same", where=where, hint=HINT)
-    return columns if known < told else before
+    if known < told:
+        return columns
+    environment, other = (mapping(row["environment"]) for row in (before, columns))
+    told_more = with_most_runs(environment, other)
+    return {} if told_more is environment else {"environment": ordered(told_more)}
 
 
 def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> set[str]:

@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Study
-    from autotune.study.tables import Parameter
+    from autotune.study.tables import Option, Parameter
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 
 __all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Parameter", "Plan",
-    "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "call_file",
+    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Option", "Parameter",
+    "Plan", "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "call_file",
     "candidates", "check_entries", "check_inputs", "check_reference", "confined", "default_choices",
     "default_configuration", "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled",
     "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of",
@@ -86,7 +86,7 @@ __getattr__ = lazily(
         "problem": "GENERIC_DEVICE Problem",
         "reference": "check_reference expected_data require_numbers",
         "study": "Study",
-        "tables": "Parameter",
+        "tables": "Option Parameter",
         "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
         "types": "numpy_type",
         "writing": "toml write_new",

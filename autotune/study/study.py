@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import StudyError, UsageError
+from autotune.model import Choices, Value
 from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
@@ -154,6 +155,10 @@ class Study:
         """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
         words = words_of(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
         return [name for name in self.parameters if name not in words]
+
+    def chosen(self, choices: Choices) -> dict[str, Value]:
+        """Return those of some choices that are not the study's defaults."""
+        return {name: value for name, value in choices.items() if value != self.choices[name][0]}
 
     def _build(self, text: StudyText, function: ReferenceFunction | None) -> None:
         table = validate(text.table, str(text.file))

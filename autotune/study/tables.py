@@ -38,6 +38,11 @@ class Option:
     flag: str
     when: Expression
 
+    @property
+    def names(self) -> list[str]:
+        """The names in braces, in their order."""
+        return BRACES.findall(self.flag)
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -89,6 +94,7 @@ def reference_configuration(values: Mapping[str, Value], parameters: Mapping[str
 
 
 def option(table: OptionTable, where: str, scope: Scope) -> Option:
-    for name in BRACES.findall(table.flag):
+    found = Option(table.flag, scope.expression(table.when, f"{where}.when"))
+    for name in found.names:
         scope.require(name, f"{where}.flag")
-    return Option(table.flag, scope.expression(table.when, f"{where}.when"))
+    return found

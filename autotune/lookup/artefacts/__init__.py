@@ -1,17 +1,20 @@
 """A study's stored bests as one file for programs: every device and size, and how to choose among them.
 
 catalogue.py   what is stored of a study: entries, each with what it takes to launch it
-geometry.py    launches, extents and scalars of a configuration as C over the sizes
+geometry.py    launches, extents and scalars of a configuration as C over the sizes; options.py: its build options
 ctext.py       expressions and text of others, safe in C
-header.py      a C99 and C++ header
+header.py      a C99 and C++ header; prefix.py: what its names begin with
 document.py    a JSON document; schema.json says what it holds
 """
 
-from autotune.lookup.artefacts.catalogue import Catalogue, Entry, collect
+from collections.abc import Callable
+
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry, collect
 from autotune.lookup.artefacts.document import render as document
 from autotune.lookup.artefacts.header import render as header
 
-__all__ = ["ARTEFACTS", "Catalogue", "Entry", "collect", "document", "header"]
+__all__ = ["ARTEFACTS", "Artefact", "Catalogue", "Entry", "collect", "document", "header"]
 
-ARTEFACTS = {"header": header, "table": document}
-"""By the names that `autotune export --format` takes: each renders a Catalogue, with the kernel's text where asked."""
+ARTEFACTS: dict[str, Callable[..., Artefact]] = {"header": header, "table": document}
+"""By the names that `autotune export --format` takes: each renders a Catalogue, with the kernel's text where asked
+(`embed`); a header with a `prefix` of the user's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
 from autotune.identity import Choices, ProblemKey, Size
@@ -28,6 +29,13 @@ class Entry:
     def device(self) -> str:
         """The fingerprint of the device that it was measured on."""
         return self.best.measured_on
+
+
+class Artefact(NamedTuple):
+    """A file for programs, and what to tell who has it written."""
+
+    text: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from autotune.expression import Node
 
 
 class NoCError(Exception):
-    """An expression that C's whole numbers and doubles do not say alike."""
+    """What C's whole numbers and doubles do not say alike: a noun that ends "C cannot say"."""
 
 
 def string(text: str) -> str:
@@ -56,11 +56,11 @@ def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     if node.is_constant:
         value = int(node.value) if isinstance(node.value, bool | int) else None
         if value is None or node.value != value:
-            raise NoCError(f"{node.value!r} is no whole number")
+            raise NoCError(f"{node.value!r:.40}, which is no whole number")
         return f"{value}LL" if value >= 0 else f"({value}LL)"
     if node.sign == "name":
         if node.value not in names:
-            raise NoCError(f"{node.value} is not known in C")
+            raise NoCError(f"the name {node.value}")
         return names[node.value]
     if node.sign in _PLAIN:
         return f"({of(node.parts[0])} {node.sign} {of(node.parts[1])})"
@@ -106,4 +106,4 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
             for part in parts[1:]:
                 found = f"{prefix}_{node.sign}_({found}, {part})"
             return found
-    raise NoCError(f"{node.sign} has no form in C")
+    raise NoCError(f"`{node.sign}`")

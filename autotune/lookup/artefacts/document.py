@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from autotune.lookup.artefacts.catalogue import Catalogue, Entry
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
 from autotune.study import Argument, Buffer, Local, Scalar
 from autotune.text import in_quotes, plain
 
 VERSION = 1
 
 
-def render(catalogue: Catalogue, *, embed: bool = False) -> str:
+def render(catalogue: Catalogue, *, embed: bool = False) -> Artefact:
     """Return one JSON object; `embed`: with the kernel's text in `source`."""
     study = catalogue.study
     found = {
@@ -28,7 +28,7 @@ def render(catalogue: Catalogue, *, embed: bool = False) -> str:
         "default": None if catalogue.default is None else _entry(catalogue.default),
     }
     known = plain(found, not_finite=lambda _: None)
-    return in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True) + "\n"
+    return Artefact(in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True) + "\n")
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.expression import Expression, put_in
 from autotune.lookup.artefacts.catalogue import Entry
 from autotune.lookup.artefacts.ctext import NoCError, whole
+from autotune.lookup.artefacts.options import Computed, joined, options
 from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
 
 MOST_LAUNCHES = 256
@@ -45,7 +45,8 @@ class Geometry(NamedTuple):
     arguments: tuple[ArgumentText, ...]
     unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
     options: str  # those that no size enters, for clBuildProgram
-    computed: tuple[tuple[str, str], ...]  # other defines, each with its value
+    computed: tuple[Computed, ...]  # the others
+    unsayable: str = ""  # what has no form in C, so that its own size alone is valid
 
 
 def geometry(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
@@ -55,8 +56,8 @@ def geometry(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     """
     try:
         return _of_any_size(entry, names, prefix)
-    except NoCError:
-        return _of_its_size(entry, names)
+    except NoCError as error:
+        return _of_its_size(entry, names)._replace(unsayable=str(error))
 
 
 def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
@@ -97,7 +98,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
             case Scalar():
                 value = _scalar(argument, known, names, prefix)
         arguments.append(_argument(concrete, extents, value))
-    fixed, computed = _options(entry, known, names, prefix)
+    fixed, computed = options(entry, known, names, prefix)
     return Geometry(" && ".join(conditions) or "1", tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
 
 
@@ -106,21 +107,6 @@ def _scalar(argument: Scalar, known: dict[str, Any], names: dict[str, str], pref
     if tree.is_constant and isinstance(tree.value, float):
         return repr(tree.value)
     return whole(tree, names, prefix)
-
-
-def _options(
-    entry: Entry, known: dict[str, Any], names: dict[str, str], prefix: str
-) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the options that no size enters, and the defines that one does."""
-    study = entry.problem.study
-    if any(put_in(option.when.tree, known).names for option in study.options):
-        raise NoCError("a size decides on an option")
-    if any(f"{{{name}}}" in option.flag for option in study.options for name in names):
-        raise NoCError("a size stands in an option")
-    trees = {name: put_in(formula.tree, known) for name, formula in study.defines.items()}
-    computed = {name: whole(tree, names, prefix) for name, tree in trees.items() if tree.names}
-    fixed = [option for option in entry.plan.options if option[2:].partition("=")[0] not in computed]
-    return joined(fixed, study.name), tuple(computed.items())
 
 
 def _of_its_size(entry: Entry, names: dict[str, str]) -> Geometry:
@@ -174,12 +160,3 @@ def _local(launch: Launch) -> tuple[str, ...] | None:
 
 def _numbers(values: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"{value}LL" for value in values)
-
-
-def joined(options: Iterable[str], study: str) -> str:
-    """Return build options as the one string that clBuildProgram takes. Raises StudyError for what it would split."""
-    options = list(options)
-    for option in options:
-        if not option.isprintable() or any(mark in option for mark in "\"'\\"):
-            raise StudyError(f"the option {option!r:.60} cannot stand in one string of options", where=study)
-    return " ".join(f'"{option}"' if " " in option else option for option in options)

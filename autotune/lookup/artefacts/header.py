@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from autotune import text
 from autotune.lookup.architecture import words_of
-from autotune.lookup.artefacts.catalogue import Catalogue, Entry
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
 from autotune.lookup.artefacts.ctext import HELPERS, lines, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
+from autotune.lookup.artefacts.prefix import given, prefix_of
 from autotune.text import c_comment
 
 
-def render(catalogue: Catalogue, *, embed: bool = False) -> str:
-    """Return the header; `embed`: with the kernel's text. Raises StudyError for options that no string can hold."""
-    return _Header(catalogue).text(embed)
+def render(catalogue: Catalogue, *, embed: bool = False, prefix: str | None = None) -> Artefact:
+    """Return the header; `embed`: with the kernel's text; `prefix`: what all of its names begin with.
 
-
-def prefix_of(study: str) -> str:
-    """Return what every name in a study's header begins with."""
-    name = re.sub(r"[^A-Za-z0-9]", "_", study).upper().strip("_")
-    return name if name[:1].isalpha() else f"STUDY_{name}"
+    Raises StudyError for options that no string can hold, UsageError for what no name begins with.
+    """
+    made = _Header(catalogue, prefix)
+    return Artefact(made.text(embed), tuple(made.notes()))
 
 
 class _Header:
     """One header. `p` is the prefix; a size `M` is `M_` in C, whatever macros the program has."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, prefix: str | None) -> None:
         self.catalogue = catalogue
-        self.p = prefix_of(catalogue.study.name)
+        study, choices = catalogue.study, catalogue.choices
+        self.p = given(prefix) if prefix is not None else prefix_of(study.name, study.chosen(choices))
         self.sizes = list(catalogue.study.sizes)
         self.names = {name: f"{name}_" for name in self.sizes}
         self.parameters = ", ".join(f"long long {name}" for name in self.names.values()) or "void"
         self.passed = ", ".join(self.names.values())
-        found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
-        self.variants: list[Geometry] = list(dict.fromkeys(found))
-        self.variant_of = [self.variants.index(one) for one in found]
+        self.found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
+        self.variants: list[Geometry] = list(dict.fromkeys(self.found))
+        self.variant_of = [self.variants.index(one) for one in self.found]
 
     def text(self, embed: bool) -> str:
         p = self.p
@@ -56,6 +55,16 @@ class _Header:
         ]
         return "\n".join(part for part in parts if part) + "\n"
 
+    def notes(self) -> Iterator[str]:
+        """Yield what a program will miss."""
+        count = len(self.catalogue.entries)
+        bests = sum(bool(one.unsayable) for one in self.found[:count])
+        who = [f"{bests} of {text.count(count, 'best')}"] if bests else []
+        who += ["the default" for one in self.found[count:] if one.unsayable]
+        if who and self.sizes:
+            what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
+            yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
+
     def _about(self) -> Iterator[str]:
         named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()
         yield f"/* {c_comment(named)}: written by autotune export --format header"
@@ -63,11 +72,12 @@ class _Header:
         unsaid = list(dict.fromkeys(name for one in self.variants for name in one.unsaid))
         if unsaid:
             yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
+        yield from (f" *   {c_comment(note)}." for note in self.notes())
         yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes. */"
 
     def _types(self) -> str:
         p = self.p
-        longest = max(len(one.options) + sum(len(name) + 24 for name, _ in one.computed) for one in self.variants)
+        longest = max(len(one.options.encode()) + sum(each.longest for each in one.computed) for one in self.variants)
         return f"""
 #define {p}_SIZE_COUNT {len(self.sizes)}
 #define {p}_LONGEST_OPTIONS {longest + 2}
@@ -205,9 +215,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
     def _build_options(self) -> str:
         def body(one: Geometry) -> str:
-            form = "".join(f" -D{name}=%lld" for name, _ in one.computed)
-            values = "".join(f", (long long)({value})" for _, value in one.computed)
-            return f'return snprintf(buffer, length, "%s{form}", {string(one.options)}{values});'
+            form = string("%s" + "".join(each.form for each in one.computed))
+            values = "".join(f", {value}" for each in one.computed for value in each.values)
+            return f"return snprintf(buffer, length, {form}, {string(one.options)}{values});"
 
         return self._switch("int {p}_build_options_", ", char *buffer, size_t length", body, "-1")
 
