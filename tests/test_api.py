@@ -31,8 +31,9 @@ def test_search_then_best(tmp_path: Path) -> None:
 
 
 def test_nothing_stored_gives_the_default_and_says_so(tmp_path: Path) -> None:
-    found = autotune.best(study(), database=str(tmp_path / "a.db"))
+    found = autotune.best(study(), database=tmp_path / "a.db")
     assert found.match == "default"
+    assert found.database == str(tmp_path / "a.db")
     assert dict(found.configuration) == {"WPT": 1, "WG": 64, "FAST": 0}
 
 
@@ -57,13 +58,15 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
         ({"choices": {"T": 5}}, "choices: T cannot be 5; it can be float, double"),
         ({"device": 0}, '0 is no selector of a device; write device="0"'),
         ({"device": [0]}, "[0] is no selector of a device"),
+        ({"database": 3}, 'database: 3 is no path of a database, nor a URL; write database="tuned.db"'),
+        ({"database": b"x.db"}, "database: b'x.db' is no path of a database"),
     ],
 )
 def test_sizes_and_devices_that_are_none_are_one_line(
     tmp_path: Path, ask: Callable[..., object], arguments: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
-        ask(study(), database=str(tmp_path / "a.db"), **arguments)
+        ask(study(), **{"database": tmp_path / "a.db", **arguments})
     assert "\n" not in str(caught.value)
 
 

@@ -8,7 +8,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -17,13 +17,14 @@ import pytest
 
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
-from autotune.devices import attach, find_device
+from autotune.api.arguments import ScalarSlot
+from autotune.devices import Step, attach, find_device, opencl_guest
 from autotune.devices.opencl import OpenCLSession
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup import Match
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
-from autotune.study import Problem, Study, numpy_type
+from autotune.study import Problem, Scalar, Study, numpy_type
 from autotune.tuner import Budget, Request
 from tests.stored import put
 from tests.studies import study
@@ -138,6 +139,63 @@ def test_scalars_of_the_study_are_defaults(queue: cl.CommandQueue) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
+def test_scalars_come_and_go_between_calls(make: Any) -> None:
+    queue, run = make(), quiet(twice())
+    data = np.random.default_rng(1).random((64, 4), dtype=np.float32)
+    x, y = cla.to_device(queue, data), cla.zeros(queue, (64, 4), np.float32)
+    queue.finish()
+    vector = cast("Any", cl.cltypes).make_float4(1, 2, 3, 4)
+    factors = [2, 2, vector, np.float64(0.5), None, [1, 2, 3, 4], np.arange(4), None]
+    for turn, factor in enumerate(factors):
+        given = {} if factor is None else {"factor": factor}
+        run(queue, x=x, y=y, rounds=1 + turn // 3, **given).wait()
+        components = np.array(factor.tolist() if isinstance(factor, np.ndarray) else 2 if factor is None else factor)
+        assert np.allclose(y.get(), (data + 1) * 64 * components), factor
+
+
+def test_scalars_are_set_together_and_only_where_they_are_others() -> None:
+    calls: list[tuple[str, Any]] = []
+    kernel = SimpleNamespace(
+        set_arg_types=lambda types: None,
+        set_arg=lambda place, value: calls.append(("one", (place, value))),
+        set_args=lambda *values: calls.append(("all", values)),
+    )
+    a, b = np.float32(1).tobytes(), np.float32(2).tobytes()
+    arguments = opencl_guest._Arguments(Step(kernel, (1,), None, (None, a, np.int32(3)), ((0, "x"), (1, "a"))))
+    three = np.int32(3).tobytes()
+    for given in (a, b, bytes([*b]), a):
+        arguments.give({"x": "memory", "a": given})
+    one, every = ("one", (0, "memory")), [("all", ("memory", value, three)) for value in (a, b)]
+    assert calls == [one, every[1], one, every[0]]
+
+
+def test_a_scalar_takes_what_its_type_holds_however_it_is_given() -> None:
+    slot = ScalarSlot(Scalar("a", "half", 1))
+    fits: list[Any] = [65504, 65504.0, np.float64(65504), np.int32(65504), np.array(65504), np.longdouble(65504)]
+    for value in fits:
+        assert slot.take(None, value) == np.float16(65504).tobytes()
+    beyond: list[Any] = [65520, 65520.0, np.float32(65520), np.array(65520), 10**400]
+    for value in (*beyond, "1", None, 1j, np.timedelta64(3, "ns")):
+        with pytest.raises(UsageError, match="is no value of half"):
+            slot.take(None, value)
+    assert slot.take(None, -0.0) == np.float16(-0.0).tobytes()
+    assert slot.take(None, True) == np.float16(1).tobytes()
+
+
+@pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
+def test_events_may_come_from_a_generator_that_calls_the_kernel(make: Any) -> None:
+    queue, saxpy = make(), quiet(study())
+    x, y = vectors(queue)
+    expected = 3 * 2.5 * x.get() + y.get()
+    queue.finish()
+    before = [saxpy(queue, x=x, y=y)]
+    after = saxpy(queue, x=x, y=y, wait_for=(saxpy(queue, x=x, y=y, wait_for=before) for _ in range(1)))
+    after.wait()
+    assert np.allclose(y.get(), expected)
+    saxpy(queue, x=x, y=y, wait_for=(event for event in [cl.enqueue_marker(queue)])).wait()
+
+
+@pytest.mark.parametrize("make", [lambda: cl.CommandQueue(context()), unordered])
 def test_scratch_local_and_derived_scalars_are_the_kernels_own(make: Any) -> None:
     queue, run = make(), quiet(twice())
     assert list(run.arguments) == ["x", "y", "factor", "rounds"]
@@ -207,14 +265,18 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is no value of float"),
         ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is no value of float"),
         *(({"x": x, "y": y, "alpha": value}, "alpha: .* is no value of float") for value in (1e60, [-1e60], 10**50)),
-        *(({"x": x, "y": y, "wait_for": value}, "wait_for holds what is no event") for value in (3, [3], [None], "ab")),
+        *(({"x": x, "y": y, "wait_for": value}, "wait_for holds what is no event") for value in ([3], [None], "ab")),
+        ({"x": x, "y": y, "wait_for": 3}, r"wait_for: int is no list of events; write wait_for=\[event\]"),
+        ({"x": x, "y": y, "alpha": np.ones((3, 3))}, r"alpha: array\(\[\[1., 1., 1.\], .* is no value of float"),
     ]
     for arguments, said in wrong:
         with pytest.raises(UsageError, match=said) as caught:
             saxpy(queue, **arguments)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="is no value of int"):
-        quiet(twice())(queue, x=x, y=y, rounds=1.5)
+    for scalar, said in (({"rounds": 1.5}, "1.5 is no value of int"), ({"rounds": 2**31}, "is no value of int"),
+                         ({"factor": [1, 2, 3]}, "is no value of float4: 4 numbers, or one for all")):  # fmt: skip
+        with pytest.raises(UsageError, match=said):
+            quiet(twice())(queue, x=x, y=y, **scalar)
     other = unordered()
     x, y = vectors(other)
     for wait_for in ([3], [None], "ab"):
@@ -256,6 +318,7 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"size": {"N": [1]}}, "N: "),
         ({"device": "no such device"}, "no device 'no such device'"),
         ({"device": 3}, 'device: 3 is no selector of a device; write device="3", or give a pyopencl.CommandQueue'),
+        ({"N": 3, "size": {"N": 4}}, "N: is given twice: 3 by name, 4 in size="),
         ({"size": "N=5"}, "size: 'N=5' is no mapping of names to sizes"),
         ({"search": 0}, "search: 0 is no number of seconds"),
         ({"search": "soon"}, "search: 'soon' is no duration"),
@@ -265,6 +328,21 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
 def test_a_bad_question_is_one_line(options: dict[str, Any], said: str) -> None:
     with pytest.raises(AutotuneError, match=said):
         quiet(study(), **options)
+
+
+def test_a_database_may_be_a_path_and_the_warning_names_it(tmp_path: Path) -> None:
+    database, tuned = tmp_path / "nowhere/x.db", study()
+    with pytest.warns(UserWarning, match=rf"nothing is stored for saxpy on .* in {database}: it runs as by default"):
+        saxpy = autotune.tuned(tuned, N=900, database=database)
+    assert saxpy is autotune.tuned(tuned, size={"N": 900}, database=str(database), N=900)
+
+
+def test_a_wait_is_a_number_of_seconds() -> None:
+    saxpy = quiet(study())
+    assert [saxpy.wait(timeout) for timeout in (None, 1, 0.5, np.float32(1), float("inf"), -1)] == [None] * 6
+    for timeout in ("x", True, float("nan")):
+        with pytest.raises(UsageError, match=f"timeout: {timeout!r} is no number of seconds; write wait"):
+            saxpy.wait(timeout)
 
 
 def test_the_same_question_gives_the_same_kernel(queue: cl.CommandQueue, recwarn: pytest.WarningsRecorder) -> None:
@@ -507,9 +585,9 @@ def test_a_search_in_the_background_swaps_between_calls(queue: cl.CommandQueue) 
 # Loops, structs and images --------------------------------------------------------------------------------
 
 STEP = """
-kernel void advance(global const float *u, global float *v, int turn, int N) {
+kernel void advance(global const float *u, global float *v, int turn, float shift, int N) {
     int i = get_global_id(0);
-    v[i] = u[i] * 2 + turn;
+    v[i] = u[i] * 2 + turn + shift;
 }
 """
 
@@ -525,10 +603,11 @@ def stepped(turns: int, **access: str) -> Study:
             "u": {"type": "float", "shape": ["N"], "access": access.get("u", "inout")},
             "v": {"type": "float", "shape": ["N"], "access": access.get("v", "inout")},
             "turn": {"type": "int", "value": "T"},
+            "shift": {"type": "float", "value": 0},
         },
         launch=[
             {"repeat": turns, "step": "T", "swap": [["u", "v"]], "entry": "advance", "global": ["N"], "local": ["WG"],
-             "arguments": ["u", "v", "turn", "N"]},
+             "arguments": ["u", "v", "turn", "shift", "N"]},
         ],
         reference=lambda u, v, **_: {"u": u, "v": v},
     )  # fmt: skip
@@ -540,19 +619,20 @@ def test_buffers_that_change_places_are_given_as_they_begin(turns: int, make: An
     queue, run = make(), quiet(stepped(turns))
     assert run.ends == ({"u": "v", "v": "u"} if turns % 2 else {})
     data = np.arange(64, dtype=np.float32)
-    given = {"u": cla.to_device(queue, data), "v": cla.zeros(queue, 64, np.float32)}
-    queue.finish()
-    run(queue, **given).wait()
-    expected = data
-    for turn in range(turns):
-        expected = expected * 2 + turn
-    assert np.array_equal(given[run.ends.get("u", "u")].get(), expected)
+    for scalars in ({}, {"shift": 1}, {"shift": 1}, {}):
+        given = {"u": cla.to_device(queue, data), "v": cla.zeros(queue, 64, np.float32)}
+        queue.finish()
+        run(queue, **given, **scalars).wait()
+        expected = data
+        for turn in range(turns):
+            expected = expected * 2 + turn + scalars.get("shift", 0)
+        assert np.array_equal(given[run.ends.get("u", "u")].get(), expected)
 
 
 def test_an_output_that_would_end_in_scratch_is_refused() -> None:
     with pytest.raises(AutotuneError, match=r"arguments.u: ends in v, which is scratch: nobody could read it"):
         quiet(stepped(3, v="scratch"))
-    assert list(quiet(stepped(4, v="scratch")).arguments) == ["u"]
+    assert list(quiet(stepped(4, v="scratch")).arguments) == ["u", "shift"]
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "studies"

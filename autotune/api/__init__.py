@@ -1,7 +1,7 @@
 """The Python API: what the command line does, as functions; and the best as a kernel that a program calls.
 
 calls.py       search and best: the steps of the command line
-asked.py       sizes, choices and devices, as all of them take these
+asked.py       sizes, choices, devices and databases, as all of them take these
 questions.py   tuned: from a study's name to a kernel, one per process and question
 kernel.py      TunedKernel: what a program holds and calls; the configuration behind it may change between calls
 ready.py       one configuration on one queue: built, its arguments set, its scratch memory there

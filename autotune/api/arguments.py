@@ -6,6 +6,7 @@ last one itself by its identity. So each queue has slots of its own.
 
 from __future__ import annotations
 
+import struct
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,10 +18,19 @@ import numpy as np
 from autotune.devices import BackendError, Guest
 from autotune.errors import StudyError, UsageError
 from autotune.study import Argument, Buffer, Image, Problem, Scalar, numpy_type, struct_name
-from autotune.text import did_you_mean
+from autotune.text import did_you_mean, line
 
 if TYPE_CHECKING:
     from autotune.devices import Session
+
+
+_FORMATS = {
+    "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",
+    "f2": "e", "f4": "f", "f8": "d",
+}  # fmt: skip
+"""What `struct` calls NumPy's types; in its standard sizes, where alone it refuses a number beyond a float."""
+_WHOLE = {bool, int, *(np.dtype(name).type for name in "bBhHiIlLqQ")}
+_NUMBERS = {*_WHOLE, float, np.float16, np.float32, np.float64}
 
 
 class Slot(Protocol):
@@ -112,18 +122,24 @@ class ScalarSlot:
         self.scalar = scalar
         self._dtype, self._width = numpy_type(scalar.type)
         self._fields = self._dtype.names is not None
+        if not self._fields:
+            self._pack = struct.Struct(f"={self._width}{_FORMATS[self._dtype.str[1:]]}").pack
+        self._plain = _NUMBERS if self._dtype.kind == "f" else _WHOLE
         self.default = self.take(None, scalar.value)
 
     @property
     def argument(self) -> Argument:
         return self.scalar
 
-    def take(self, guest: Guest | None, value: object) -> Any:
+    def take(self, guest: Guest | None, value: object) -> bytes:
+        packed = None if self._fields else self._packed(value)
+        if packed is not None:
+            return packed
         if value is self.scalar.value or self._fields:  # the study's own, or a struct's record
             return self._record(value)
         one = self._width == 1
         try:
-            found = np.asarray(value)
+            found = _components(np.asarray(value))
             if found.dtype.kind not in "biuf" or found.shape not in ((), () if one else (self._width,)):
                 raise ValueError
             with np.errstate(all="ignore"):  # what does not fit is said below
@@ -134,23 +150,38 @@ class ScalarSlot:
                 raise ValueError
         except (ValueError, TypeError, OverflowError):
             takes = self.scalar.type if one else f"{self.scalar.type}: {self._width} numbers, or one for all"
-            raise UsageError(f"{value!r:.40} is no value of {takes}", where=self.scalar.name) from None
-        return cast[()] if one else _as_bytes(np.broadcast_to(cast, (self._width,)))
+            raise UsageError(line(f"{value!r:.40} is no value of {takes}"), where=self.scalar.name) from None
+        return np.broadcast_to(cast, () if one else (self._width,)).tobytes()
 
-    def _record(self, value: object) -> Any:
+    def _packed(self, value: object) -> bytes | None:
+        """Return the bytes of plain numbers, by the quickest way since kernels may take many; None for others."""
+        several = self._width > 1 and isinstance(value, list | tuple)
+        numbers: Any = value if several else (value,) * self._width
+        if not self._plain.issuperset(map(type, numbers)):
+            return None
+        try:
+            return self._pack(*numbers)
+        except (struct.error, OverflowError):  # too few or too many, or beyond the type
+            return None
+
+    def _record(self, value: object) -> bytes:
         """Return a struct's bytes, the study's own or a record of the very same type."""
         made: Any = value
         if value is self.scalar.value:
             made = self.scalar.create(cast_("Session", None))
         elif not isinstance(value, np.ndarray | np.void) or (value.dtype, value.shape) != (self._dtype, ()):
             what = f"{value!r:.40} is no single record of {struct_name(self.scalar.type)}"
-            raise UsageError(" ".join(what.split()), where=self.scalar.name, hint="give one of NumPy's, of this dtype")
-        return _as_bytes(made) if isinstance(made, np.ndarray | np.void) else made
+            raise UsageError(line(what), where=self.scalar.name, hint="give one of NumPy's, of this dtype")
+        return cast_("bytes", made.tobytes())
 
 
-def _as_bytes(value: Any) -> Any:
-    """Return a vector or a struct as OpenCL takes it."""
-    return np.frombuffer(value.tobytes(), np.uint8)
+def _components(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the components of a vector that is a record of them, as `cl.cltypes.make_float4` makes it."""
+    if given.dtype.names is None:
+        return given
+    from numpy.lib.recfunctions import structured_to_unstructured  # rarely given, slow to import
+
+    return cast_("np.ndarray[Any, Any]", structured_to_unstructured(given))
 
 
 def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, Slot]:

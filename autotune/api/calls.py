@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
 
 from autotune import cluster, devices, tuner
@@ -38,7 +39,7 @@ def search(
     build_limit: float | None = None,
     allow_python: bool = False,
     on: str | None = None,
-    database: str | None = None,
+    database: str | PathLike[str] | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> Result:
     """Search a study's parameters on a device, store every trial, and return what was found.
@@ -50,11 +51,12 @@ def search(
     how many a build may take: both by default 60.
     `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
     needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the model
-    that `device` names, by default its best, run the trials.
+    that `device` names, by default its best, run the trials. `database` is a path or a URL.
 
     Raises AutotuneError (errors.py tells which) for bad input and for a machine without a device.
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
+    database = asked.database(database)
     if budget is None:
         limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
         budget = Budget(trials=trials, seconds=limit)
@@ -112,7 +114,7 @@ def best(
     device: str | None = None,
     size: Size | None = None,
     choices: Choices | None = None,
-    database: str | None = None,
+    database: str | PathLike[str] | None = None,
 ) -> Best:
     """Return the best stored configuration of a study for a device and size, and how it matches the question.
 
@@ -122,4 +124,6 @@ def best(
     neither the study's files nor the database's have changed. Raises AutotuneError for bad input.
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
-    return warm.best_again(study.text if isinstance(study, Study) else str(study), device, size, choices, database)
+    database = asked.database(database)
+    text = study.text if isinstance(study, Study) else str(study)
+    return warm.best_again(text, device, size, choices, database)

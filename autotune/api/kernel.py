@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from autotune import devices, lookup, tuner
+from autotune.api import asked
 from autotune.api.ready import Bound, Ready
 from autotune.api.tuning import Tuning
 from autotune.devices import Event
@@ -97,12 +98,12 @@ class TunedKernel:
 
     # Calls -----------------------------------------------------------------------------------------------
 
-    def __call__(self, queue: Any, /, *, wait_for: Sequence[Event] | None = None, **arguments: Any) -> Any:
+    def __call__(self, queue: Any, /, *, wait_for: Iterable[Event] | None = None, **arguments: Any) -> Any:
         """Enqueue the kernel and return the event of its last launch; nothing is waited for.
 
         `queue`: a pyopencl queue. `arguments`: device arrays and buffers by the names of the study, outputs too;
         scalars that the study states as plain numbers may be given. Sizes, derived scalars, local and scratch memory
-        are the kernel's own matter. `wait_for`: events that come first.
+        are the kernel's own matter. `wait_for`: the events that come first, in a list or as they are made.
 
         The first call on a queue builds, or loads what an earlier process built. Raises UsageError for an argument
         that is missing, unknown, of another type or too small, DeviceError for a device that it was not made for.
@@ -146,7 +147,8 @@ class TunedKernel:
 
         None where there is none, or it goes on. Raises what ended it, where that was an error.
         """
-        return None if self._tuning is None else self._tuning.wait(timeout)
+        seconds = asked.timeout(timeout)
+        return None if self._tuning is None else self._tuning.wait(seconds)
 
     def stop(self) -> None:
         """End the search in the background in order: what it found by then is kept, and used."""
@@ -214,9 +216,8 @@ class TunedKernel:
         key = (info.fingerprint, info.driver)
         if key not in self._models:
             if self._only and self._models:
-                asked = self._main.info
                 raise DeviceError(
-                    f"the queue is of {info.name}, and this kernel was asked for on {asked.name}",
+                    f"the queue is of {info.name}, and this kernel was asked for on {self._main.info.name}",
                     where=self.study.name,
                     hint=f"autotune.tuned(..., device={info.fingerprint!r})",
                 )
@@ -237,8 +238,8 @@ def warn_of_default(best: Best) -> None:
     """Warn where nothing that is stored can answer."""
     if best.match is Match.DEFAULT:
         warnings.warn(
-            f"nothing is stored for {best.study} on {best.device}: it runs as by default, not tuned; "
-            "search=40 has it searched for 40 s at first use",
+            f"nothing is stored for {best.study} on {best.device} in {best.database}: it runs as by default, "
+            "not tuned; search=40 has it searched for 40 s at first use",
             stacklevel=_caller(),
         )
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def tuned(
     device: object = None,
     size: Size | None = None,
     choices: Choices | None = None,
-    database: str | None = None,
+    database: str | PathLike[str] | None = None,
     search: float | str | Budget | None = None,
     background: bool = False,
     allow_python: bool = False,
@@ -41,7 +42,7 @@ def tuned(
 
     `study` is a name, a path or a `Study`. Sizes are given by name, or as `size` where a name is taken by an option;
     the rest are the study's. `device` is a selector as for `search`, or a pyopencl queue; without one it is the best
-    device here, and a call on a queue of another model looks up for that one.
+    device here, and a call on a queue of another model looks up for that one. `database` is a path or a URL.
 
     Looked up once, built once: asked again, the same kernel comes back, until the process ends. Where nothing is
     stored it is the study's default configuration, with a warning; `kernel.match` says what it is. With `search`
@@ -54,14 +55,14 @@ def tuned(
     budget = None if search is None else _budget(search)
     if background and budget is None:
         raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
-    wanted, choices = {**asked.sizes(size), **asked.sizes(sizes)}, asked.choices(choices)
+    wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
     info = _device(device)
     name = study if isinstance(study, Study) else str(study)
-    place = (database or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
+    place = (named or os.environ.get("AUTOTUNE_DB", ""), str(Path.cwd()))  # paths may be relative
     key = (name, _items(wanted), _items(choices), device is not None, info, place)
     with _lock:
         known = key in _kernels
-        kernel = _kept(key, lambda: _made(study, wanted, choices, info, device is not None, database))
+        kernel = _kept(key, lambda: _made(study, wanted, choices, info, device is not None, named))
     if budget is None and not known:
         warn_of_default(kernel.best)
     if budget is not None:

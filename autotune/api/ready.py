@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any, cast
-
-import numpy as np
 
 from autotune.api import binaries
 from autotune.api.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
@@ -62,8 +60,9 @@ class Bound:
         # What writes no memory of its own but the caller's is in the caller's hands: he says what waits for what.
         self._run = guest.sequence([steps[place] for place in ready.plan.sequence], zeroed, chained=bool(own))
 
-    def __call__(self, arguments: Mapping[str, object], wait_for: Sequence[Event] | None) -> Event:
+    def __call__(self, arguments: Mapping[str, object], wait_for: Iterable[Event] | None) -> Event:
         slots, guest = self._slots, self.guest
+        events = None if wait_for is None else _listed(wait_for)
         if arguments.keys() != self._names:
             self._require(arguments)
         given = {name: slots[name].take(guest, value) for name, value in arguments.items()}
@@ -71,7 +70,7 @@ class Bound:
             given = self._defaults | given
         try:
             with self._lock:
-                return self._run(given, wait_for)
+                return self._run(given, events)
         except BackendError as error:
             raise _placed(error, self.ready.problem.study.name) from None
 
@@ -102,13 +101,19 @@ class Bound:
         except ArgumentError as error:
             what = f"{launch.entry} does not take {launch.arguments[error.position]}: {error}"
             raise UsageError(what, where=self.ready.problem.study.name) from None
-        counted = tuple((position, _passed(argument.create(session))) for position, argument in launch.counted)
-        return Step(kernel, launch.global_size, launch.local_size, tuple(given), launch.offset, counted)
+        counted = tuple((position, argument.create(session).tobytes()) for position, argument in launch.counted)
+        sizes = launch.global_size, launch.local_size
+        return Step(kernel, *sizes, tuple(values), tuple(given), launch.offset, counted)
 
 
-def _passed(value: Any) -> Any:
-    """Return a scalar as OpenCL takes it: a vector or a struct as its bytes."""
-    return np.frombuffer(value.tobytes(), np.uint8) if isinstance(value, np.ndarray) else value
+def _listed(wait_for: Iterable[Event]) -> list[Event]:
+    """Return the events to wait for, held while they are used. A generator of them may call this very kernel."""
+    try:
+        found = iter(wait_for)
+    except TypeError:
+        what = f"{type(wait_for).__name__} is no list of events"
+        raise UsageError(what, where="wait_for", hint="write wait_for=[event]") from None
+    return [*found]
 
 
 _programs: OrderedDict[str, list[tuple[Guest, Program]]] = OrderedDict()

@@ -27,18 +27,19 @@ class Given(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One launch of a sequence. `given`: the positions of arguments that each run is given, and their names.
+    """One launch of a sequence. `values`: what all its arguments were set to, None for memory that runs are given.
 
-    `own`: the positions of those that only this launch has, and their values, where launches share a kernel. All other
-    arguments are set before. `offset` is that of the global ids.
+    `given`: the positions of arguments that each run is given, and their names. `own`: the positions of those that only
+    this launch has, and their values, where launches share a kernel. `offset` is that of the global ids.
     """
 
     kernel: Kernel
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None
+    values: tuple[Any, ...]
     given: tuple[tuple[int, str], ...] = ()
     offset: tuple[int, ...] | None = None
-    own: tuple[tuple[int, Any], ...] = ()
+    own: tuple[tuple[int, bytes], ...] = ()
 
 
 class Guest(Protocol):
@@ -62,7 +63,7 @@ class Guest(Protocol):
     def restore(self, binary: bytes, options: Sequence[str] = ()) -> Program:
         """Build a program from the binary of one that was built with these options. Raises BuildError."""
 
-    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | int]) -> None:
+    def set_arguments(self, kernel: Any, arguments: Sequence[Memory | np.generic | bytes | int]) -> None:
         """Set all arguments of a kernel, as `Session.set_arguments` does."""
 
     def look_at(self, value: object) -> Given | None:
@@ -77,4 +78,4 @@ class Guest(Protocol):
 
 
 Run = Callable[[Mapping[str, Any], Sequence[Event] | None], Event]
-"""Takes memory and NumPy scalars by name and the events to wait for; returns the last launch."""
+"""Takes memory, and scalars as their bytes, by name and the events to wait for; returns the last launch."""

@@ -119,14 +119,11 @@ class OpenCLSession(OpenCLMemory):
         return found
 
     def set_arguments(
-        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | int], first: int = 0
+        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | bytes | int], first: int = 0
     ) -> None:
         for position, value in enumerate(arguments, first):
-            argument: Any = cl.LocalMemory(value) if isinstance(value, int) else value
-            if isinstance(value, np.ndarray):  # a vector or a struct: bytes
-                argument = np.frombuffer(value.tobytes(), np.uint8)
             try:
-                kernel.set_arg(position, argument)
+                kernel.set_arg(position, passed(value))
             except cl.Error as error:
                 said = failed("clSetKernelArg", error.code)
                 raise ArgumentError(said, position, name=error_name(error.code)) from None
@@ -199,6 +196,13 @@ class OpenCLSession(OpenCLMemory):
     @cached_property
     def _sensors(self) -> Sensors | None:
         return sensors_of(self.info)
+
+
+def passed(argument: Any) -> Any:
+    """Return an argument as pyopencl takes it: a number, a vector or a struct as its bytes, a size as local memory."""
+    if isinstance(argument, int):
+        return cl.LocalMemory(argument)
+    return argument.tobytes() if isinstance(argument, np.ndarray | np.generic) else argument
 
 
 class OpenCL:

@@ -1,7 +1,7 @@
 """OpenCL within somebody else's program: its queue, its arrays and buffers, and kernels enqueued among what it does.
 
-What a call costs the host is what counts here: a kernel of 20 us is not to wait for Python. So a run sets only the
-arguments that it is given, and looks at memory through few attributes.
+What a call costs the host is what counts here: a kernel of 20 us is not to wait for Python. So a run sets only what it
+is given, scalars only where they are others than before, and looks at memory through few attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
-from autotune.devices.opencl import OpenCLSession, describe
+from autotune.devices.opencl import OpenCLSession, describe, passed
 from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
 from autotune.model import DeviceInfo
 from autotune.text import line
@@ -97,20 +97,19 @@ class OpenCLGuest(OpenCLSession):
             return self._in_chain(steps, fills, chained=chained)
         queue: Any = self._queue
         enqueue: Any = cl.enqueue_nd_range_kernel
-        setters, launches = _setters(steps), _launches(steps)
+        kernels, launches = _parts(steps)
 
         def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
             event = None
             try:
-                for set_argument, places in setters:
-                    for position, name in places:
-                        set_argument(position, given[name])
+                for arguments in kernels:
+                    arguments.give(given)
                 for memory, begin, nbytes in fills:
                     cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=wait_for)
                     wait_for = None
-                for kernel, global_size, local_size, offset, own in launches:
-                    for position, value in own:
-                        kernel.set_arg(position, value)
+                for arguments, kernel, global_size, local_size, offset, own in launches:
+                    if own:
+                        arguments.give_all(given, own)
                     event = enqueue(queue, kernel, global_size, local_size, offset, wait_for)
                     wait_for = None
             except cl.Error as error:
@@ -124,20 +123,19 @@ class OpenCLGuest(OpenCLSession):
     def _in_chain(self, steps: Sequence[Step], fills: Sequence[tuple[Memory, int, int]], *, chained: bool) -> Run:
         """Return the function for a queue that keeps no order: what has to follow waits for what was before it."""
         queue: Any = self._queue
-        setters, launches = _setters(steps), _launches(steps)
+        kernels, launches = _parts(steps)
         last: list[cl.Event] = []
 
         def run(given: Mapping[str, Any], wait_for: Sequence[cl.Event] | None) -> Any:
             try:
                 before: list[Any] = [*(wait_for or ()), *last]
-                for set_argument, places in setters:
-                    for position, name in places:
-                        set_argument(position, given[name])
+                for arguments in kernels:
+                    arguments.give(given)
                 for memory, begin, nbytes in fills:
                     before = [cl.enqueue_fill(queue, memory, _ZERO, nbytes, offset=begin, wait_for=before)]
-                for kernel, global_size, local_size, offset, own in launches:
-                    for position, value in own:
-                        kernel.set_arg(position, value)
+                for arguments, kernel, global_size, local_size, offset, own in launches:
+                    if own:
+                        arguments.give_all(given, own)
                     before = [cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size, offset, before)]
             except cl.Error as error:
                 raise refused(error) from None
@@ -150,20 +148,57 @@ class OpenCLGuest(OpenCLSession):
         return run
 
 
-def _unfit(wait_for: object, error: Exception) -> BackendError:
+def _unfit(wait_for: Sequence[object] | None, error: Exception) -> BackendError:
     """Return what to say where pyopencl does not take what it is given: all but `wait_for` was looked at before."""
-    try:
-        fits = all(isinstance(event, cl.Event) for event in cast("Any", wait_for or ()))
-    except TypeError:  # no sequence
-        fits = False
+    fits = all(isinstance(event, cl.Event) for event in wait_for or ())
     return BackendError(line(str(error)) if fits else "wait_for holds what is no event of OpenCL's")
 
 
-def _setters(steps: Sequence[Step]) -> list[tuple[Any, tuple[tuple[int, str], ...]]]:
-    """Return how each kernel is given its arguments, once where several launches share it."""
-    kernels: dict[int, tuple[Any, Step]] = {id(step.kernel): (step.kernel, step) for step in steps}
-    return [(kernel.set_arg, step.given) for kernel, step in kernels.values() if step.given]
+class _Arguments:
+    """The arguments of one kernel, which all its launches share.
+
+    `set_arg` sets memory at once; a scalar would take it 5 us, since it tries memory of every kind first. `set_args`,
+    told their sizes, sets all of them in half of one.
+    """
+
+    def __init__(self, step: Step) -> None:
+        kernel: Any = step.kernel
+        self._values = [passed(value) for value in step.values]  # none of a caller's memory: that is not held
+        self._given = step.given
+        self._scalars = [(place, name) for place, name in step.given if isinstance(self._values[place], bytes)]
+        self._memory = [one for one in step.given if one not in self._scalars]
+        self._last: list[bytes] | None = [self._values[place] for place, _ in self._scalars]
+        if self._scalars or step.own:
+            kernel.set_arg_types([np.dtype(f"V{len(v)}") if isinstance(v, bytes) else None for v in self._values])
+        self._set, self._set_all = kernel.set_arg, kernel.set_args
+
+    def give(self, given: Mapping[str, Any]) -> None:
+        """Set what a run gives; scalars only where one is another than the run's before."""
+        scalars = [given[name] for _, name in self._scalars]
+        if scalars == self._last:
+            for place, name in self._memory:
+                self._set(place, given[name])
+        else:
+            self._last = None  # unknown, should the next line fail
+            self.give_all(given)
+            self._last = scalars
+
+    def give_all(self, given: Mapping[str, Any], own: Sequence[tuple[int, bytes]] = ()) -> None:
+        """Set every argument: what a run gives, and what one launch has of its own."""
+        values = [*self._values]
+        for place, name in self._given:
+            values[place] = given[name]
+        for place, value in own:
+            values[place] = value
+        self._set_all(*values)
 
 
-def _launches(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
-    return [(step.kernel, step.global_size, step.local_size, step.offset, step.own) for step in steps]
+def _parts(steps: Sequence[Step]) -> tuple[list[_Arguments], list[tuple[Any, ...]]]:
+    """Return the arguments of each kernel to which runs give some, and of each launch what it is enqueued with."""
+    first = {id(step.kernel): step for step in reversed(steps)}
+    arguments = {key: _Arguments(step) for key, step in first.items()}
+    launches = [
+        (arguments[id(step.kernel)], step.kernel, step.global_size, step.local_size, step.offset, step.own)
+        for step in steps
+    ]
+    return [arguments[key] for key, step in first.items() if step.given], launches
