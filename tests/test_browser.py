@@ -16,6 +16,7 @@ import pytest
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]'")
 pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
+from autotune.service import Server as Client  # noqa: E402
 from autotune.store import Store  # noqa: E402
 from tests.stored import DEVICE, ok, put  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
@@ -234,18 +235,32 @@ def test_a_search_is_stopped(window: Window) -> None:
     assert window.said == []
 
 
-def test_a_page_recovers_by_itself_after_the_server_was_killed(window: Window, server: Server) -> None:
-    many = STUDY.replace("N = 1000", "N = 200000").replace("[32, 64, 8192]", str([*range(32, 96)]))
-    fill_own(window, toml=many, trials="20")  # it must not end before the server does
+def searching_for_long(window: Window, state: str) -> str:
+    """Submit a search that does not end by itself; return its id as soon as its page says that it is in a state."""
+    many = STUDY.replace("N = 1000", "N = 200000").replace("[32, 64, 8192]", str([*range(32, 4032)]))
+    fill_own(window, toml=many, timeout="30m", trials="4000")
     window.page.get_by_role("button", name="Search").click()
-    window.page.locator('[data-state="running"], [data-state="queued"]').first.wait_for()
+    window.page.locator(f'[data-state="{state}"]').first.wait_for()
     window.page.wait_for_load_state("load")  # its scripts as well: without them nothing asks again
+    return window.page.url.rpartition("/")[2]
+
+
+def test_pages_recover_by_themselves_after_the_server_was_killed(window: Window, server: Server) -> None:
+    running = searching_for_long(window, "running")
+    waiting = Window(window.context.browser, server)
+    queued = searching_for_long(waiting, "queued")
     server.kill()
-    window.page.get_by_text("does not answer").wait_for()
+    for one in (window, waiting):
+        one.page.get_by_text("does not answer").wait_for()
     server.start()
-    window.page.locator('[data-state="done"]').wait_for()
-    errors = [line for line in window.said if not re.search(r"ERR_|Failed to load|htmx|EventSource|object Event", line)]
-    assert errors == []
+    for one in (window, waiting):
+        one.page.get_by_text("does not answer").wait_for(state="hidden")
+    for search, one in ((queued, waiting), (running, window)):
+        Client(server.url, server.token, cache=False).stop(search)
+        one.page.locator('[data-state="stopped"]').wait_for()
+        known = r"ERR_|Failed to load|htmx|EventSource|object Event"
+        assert [line for line in one.said if not re.search(known, line)] == []
+    waiting.context.close()
 
 
 def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> None:
