@@ -273,11 +273,20 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
     with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
         words = ["search", "blur", "--server", fake.url, "--size", "N=64", "--trials", "3", "--fix", "WG=32,64"]
+        words += ["--until-gain", "1%"]
         found = CliRunner().invoke(app, words)
         assert found.exit_code == 0, found.output
         body = json.loads(fake.asked[0][3])
     assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
-    assert body["budget"] == {"trials": 3}
+    assert body["budget"] == {"trials": 3, "least_gain": 0.01}
+
+
+@pytest.mark.parametrize("words", ["--sizes 64,128", "--on tcp://x:1", "--at-most 2", "--allow-python"])
+def test_what_a_server_cannot_be_asked_for_is_refused(words: str) -> None:
+    with server((500, {}, {})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url, *words.split()])
+        assert (found.exit_code, fake.asked) == (2, [])
+    assert f"--server and {words.split()[0]} exclude each other" in found.stderr
 
 
 @pytest.mark.parametrize("throttled", ["", "hw_slowdown"])

@@ -46,6 +46,11 @@ def started(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
         server.stderr.close()
 
 
+def autotune(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run([sys.executable, "-m", "autotune", *words], capture_output=True, text=True, timeout=120)
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started and that are there."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -58,6 +63,9 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         "kernel void blur(const int N, global float *x) { if (get_global_id(0) < N) x[get_global_id(0)] *= 2; } // WG\n"
     )
     with started(tmp_path) as (server, url, token):
+        second = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
+        assert second.returncode == 2
+        assert "is at work on this database" in second.stderr
         client = Server(url, token, cache=False)
         asked = {"budget": {"trials": 8}, "sampler": "random", "seed": 1}
         once = client.submit(tmp_path / "study.toml", once="k", **asked)
@@ -82,6 +90,19 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         assert client.wait(waiting)["state"] == "stopped"
         server.send_signal(signal.SIGTERM)
         server.wait()
+
+
+def test_a_token_with_every_right_stands_in_no_log_of_a_server_for_others(tmp_path: Path) -> None:
+    database = f"--db={tmp_path / 'a.db'}"
+    assert autotune("token", "add", "ann", database).returncode == 0
+    command = [sys.executable, "-m", "autotune", "serve", "--port=0", "--behind-proxy", database]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        said = next(line for line in server.stderr if "sign in" in line)
+        server.terminate()
+        rest = server.stderr.read()
+    assert f"autotune token add NAME --role admin --db {tmp_path / 'a.db'}" in said
+    assert "login" not in said + rest
 
 
 def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,10 +152,37 @@ def test_loopback_is_called_by_its_names(client: Client, host: str) -> None:
     assert client.http.get("/v1/health", headers={"Host": host}).status_code == 200
 
 
-def test_what_came_through_a_proxy_that_was_not_announced_is_refused(client: Client) -> None:
-    answer = client.http.get("/v1/health", headers={"X-Forwarded-For": "10.0.0.1"})
+@pytest.mark.parametrize(
+    "header",
+    [
+        "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "Forwarded", "Via",
+        "X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Original-Forwarded-For",
+    ],
+)  # fmt: skip
+def test_what_came_through_a_proxy_that_was_not_announced_is_refused(client: Client, header: str) -> None:
+    answer = client.http.get("/v1/health", headers={header: "10.0.0.1"})
     assert answer.status_code == 421
     assert "--behind-proxy" in answer.json()["hint"]
+
+
+def test_what_speaks_as_nginx_does_came_through_one(client: Client, proxied: Client) -> None:
+    scope = {"type": "http", "method": "GET", "path": "/v1/health", "query_string": b"", "http_version": "1.0"}
+    for of, host, status in ((client, b"127.0.0.1:8080", 421), (proxied, b"tune.example.org", 200)):
+        assert asyncio.run(status_of(of.http.app, {**scope, "headers": [(b"host", host)]})) == status
+
+
+async def status_of(app: Any, scope: dict[str, Any]) -> int:
+    """Return the status with which an application answers a request without a body."""
+    told: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    await app(scope, receive, send)
+    return int(told[0]["status"])
 
 
 def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:

@@ -172,9 +172,16 @@ def test_what_is_asked_reaches_the_process_of_the_search(client: Client) -> None
     ended(client, search)
     (asked,) = client.work.asked
     assert {name: asked[name] for name in body} == body
-    assert asked["budget"] == {"trials": 4, "seconds": 4 * 3600.0, "until_stale": None}
+    assert asked["budget"] == {"trials": 4, "seconds": 4 * 3600.0, "until_stale": None, "least_gain": None}
     assert (asked["submission"], asked["asked_by"], asked["attempt"]) == (search, "run", 1)
     assert asked["allow_python"] is False
+
+
+def test_a_search_may_end_by_its_gain(client: Client) -> None:
+    client.work.ends = True
+    ended(client, submit(client, body={"budget": {"least_gain": 0.01}}).json()["id"])
+    (asked,) = client.work.asked
+    assert (asked["budget"]["least_gain"], asked["budget"]["seconds"]) == (0.01, 4 * 3600.0)
 
 
 def test_one_search_at_a_time_and_the_rest_know_their_place(client: Client) -> None:
@@ -251,6 +258,8 @@ def test_who_has_seen_the_end_is_told_to_come_no_more(client: Client) -> None:
         ({"budget": {"trials": 10**8}}, 422, "budget.trials"),
         ({"budget": {"seconds": 1e8}}, 422, "budget.seconds"),
         ({"budget": {"seconds": -1}}, 422, "budget.seconds"),
+        ({"budget": {"least_gain": 1.5}}, 422, "budget.least_gain"),
+        ({"budget": {"least_gain": 0.01}, "sampler": "random"}, 422, "budget.least_gain"),
         ({"sampler": "magic"}, 422, "sampler"),
         ({"allow_python": True}, 422, "allow_python"),
         ({"seed": -1}, 422, "seed"),

@@ -103,6 +103,47 @@ def test_a_restart_keeps_the_queue_and_goes_on_with_what_ran(tmp_path: Path) -> 
         assert (one.uuid, one.attempts) == (sent[0].uuid, 2)
 
 
+def require_one_server_of_a_name(database: str) -> None:
+    with ServerStore.open(database) as store, ServerStore.open(database) as other:
+        first, again = store.hold("here"), other.hold("here")
+        first.keep()
+        first.keep()
+        with pytest.raises(UsageError, match="a server called here is at work on this database") as error:
+            again.keep()
+        assert "--name" in str(error.value)
+        elsewhere = other.hold("there")
+        elsewhere.keep()
+        first.close()
+        again.keep()
+        for hold in (again, elsewhere):
+            hold.close()
+
+
+def test_a_name_is_that_of_one_server_at_work(tmp_path: Path) -> None:
+    require_one_server_of_a_name(str(tmp_path / "a.db"))
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    with ServerStore.open(str(tmp_path / "a.db")) as store, ServerStore.open(str(tmp_path / "link.db")) as other:
+        held = store.hold("here")
+        held.keep()
+        with pytest.raises(UsageError):
+            other.hold("here").keep()
+        held.close()
+
+
+def test_a_name_is_that_of_one_server_of_postgresql(postgres_url: str) -> None:
+    require_one_server_of_a_name(postgres_url)
+    with ServerStore.open(postgres_url) as store:
+        held = store.hold("here")
+        held.keep()
+        psycopg = pytest.importorskip("psycopg")
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        held.keep()
+        with pytest.raises(UsageError):
+            store.hold("here").keep()
+        held.close()
+
+
 def test_what_takes_the_server_down_each_time_is_not_begun_again(store: ServerStore) -> None:
     send(store, "ann")
     for _ in range(2):

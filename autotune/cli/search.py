@@ -121,6 +121,9 @@ def search(
     if server is not None:
         if len(studies) > 1:
             raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
+        kept_here = {"--sizes": sizes_, "--on": on, "--at-most": at_most, "--allow-python": allow_python}
+        for option in (name for name, given in kept_here.items() if given):
+            raise UsageError(f"--server and {option} exclude each other", hint=_INSTEAD[option])
         from autotune.cli import remote
 
         at = remote.server_at(server, database)
@@ -199,6 +202,15 @@ def search(
         raise result.failure
     if result.best is None:
         raise _nothing_passed(result, study)
+
+
+_AT_THE_SERVER = "leave it out; it is said when the server is started: autotune serve"
+_INSTEAD = {
+    "--sizes": "send a search for each size: --size",
+    "--on": f"{_AT_THE_SERVER} --on",
+    "--at-most": "leave it out",
+    "--allow-python": f"{_AT_THE_SERVER} --allow-python",
+}
 
 
 def _nothing_passed(result: Result, study: str) -> AutotuneError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +41,8 @@ def serve(
 ) -> None:
     """Serve searches, results and pages over HTTP, to this machine or, with tokens and TLS, to a team.
 
-    The line it prints opens the pages as the one who started it. Ctrl-C ends it in order: what is queued stays so,
+    The line it prints opens the pages as the one who started it; where others reach the server it is printed on a
+    terminal only, for logs are read by others too. Ctrl-C ends it in order: what is queued stays so,
     and what runs goes on at the next start.
 
     \b
@@ -73,6 +76,9 @@ def serve(
             say(f"  device {device.number}: {device.name} ({device.fingerprint})")
         for line in service.machine.amiss:
             say(f"  {line}")
-        say(f"as yourself, with every right: {url}/login?token={service.callers.console}")
+        if config.is_local or sys.stderr.isatty():
+            say(f"as yourself, with every right: {url}/login?token={service.callers.console}")
+        else:
+            say(f"sign in with a token: autotune token add NAME --role admin --db {shlex.quote(service.store.where)}")
 
     listen(config, begun)

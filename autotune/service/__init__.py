@@ -10,7 +10,7 @@
     submit.py    what is wanted searched: checked, bounded, queued;  uploads.py: studies that come along
     runner.py    the queues, a process per search (child.py, search.py);  feeds.py: their events
     studies.py, machine.py, state.py   what a server knows and has open
-    serving.py   serve: on its socket
+    serving.py   serve: on its socket;  connections.py: for how long one may keep the server waiting
     pages/       for browsers: `pages.router`
     client.py    the other end: `connect`, with transport.py, sending.py, kept.py and trust.py
 

@@ -40,6 +40,7 @@ _MEANINGS = {
     401: "A token is needed",
     403: "The token does not allow it, or a form is not of this server",
     404: "There is none",
+    408: "The request did not come in time",
     409: "It contradicts what was asked before, or is not so any more",
     413: "Too large",
     421: "Not called by a name of this server",
@@ -53,7 +54,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the entry of a route's `responses` for these statuses, besides those that every route may give."""
     return {
         status: {"model": Problem, "description": _MEANINGS[status]}
-        for status in sorted({400, 401, 403, 421, 422, 503, *statuses})
+        for status in sorted({400, 401, 403, 408, 421, 422, 503, *statuses})
     }
 
 

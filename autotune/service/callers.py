@@ -51,7 +51,7 @@ class Caller:
 
 
 class Callers:
-    """Tells who a request is from. `console` is a token of this process alone: whoever started it holds it."""
+    """Tells who a request is from. `console` is a token of this process alone: who started it may be told."""
 
     def __init__(self, store: ServerStore, config: Config) -> None:
         self.console = new_token()

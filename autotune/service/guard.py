@@ -1,4 +1,4 @@
-"""What every request passes first: whose it is, by which name it came, how large it is; and the headers of safety.
+"""What every request passes first: whose it is, by which name it came, how large and slow it is; headers of safety.
 
 A page of another site can make a browser call 127.0.0.1 under a name of its own (DNS rebinding), so a server on
 loopback answers to loopback's names only. A reverse proxy that was not announced would open loopback's free reading
@@ -7,12 +7,15 @@ to everybody: what one has touched is refused.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
 
 from anyio import to_thread
+from fastapi import HTTPException
 
 from autotune.errors import AutotuneError
 from autotune.service.answers import Refused, answer
@@ -37,7 +40,16 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
-_PROXY_MARKS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+_PROXY_MARK = re.compile(
+    rb"(x-)?forwarded|x-forwarded-.*|x-original-.*|x-envoy-.*|x-amzn-.*|cf-.*|fly-.*|fastly-.*|cdn-loop|via|"
+    rb"x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip|proxy-connection|x-proxy.*"
+)
+"""Headers that proxies add and no client of this machine has. HTTP/1.0 is what nginx speaks where it is not told."""
+
+BODY_S = 20.0
+LEAST_RATE = 4096
+"""Seconds that a request's body may take, and bytes that buy it another one."""
+
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -66,7 +78,7 @@ class Guard:
             await send(message)
 
         try:
-            self._require_name(headers)
+            self._require_name(headers, scope["http_version"])
             scope["autotune.caller"] = await self._caller(headers)
             receive = self._bounded(scope["path"], headers, receive)
         except AutotuneError as error:
@@ -74,13 +86,14 @@ class Guard:
             return
         await self._app(scope, receive, safely)
 
-    def _require_name(self, headers: dict[bytes, bytes]) -> None:
+    def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
         if self._names and host not in self._names:
             hint = "call it by 127.0.0.1, or start it with --host-name NAME"
             raise Refused(421, f"this server is not called {host!r:.100}", hint=hint)
-        if self._config.is_local and any(mark in headers for mark in _PROXY_MARKS):
-            raise Refused(421, "this came through a proxy", hint="start the server with --behind-proxy")
+        if self._config.is_local and (version == "1.0" or any(map(_PROXY_MARK.fullmatch, headers))):
+            hint = "start the server with --behind-proxy; without one speak HTTP/1.1 and send no headers of proxies"
+            raise Refused(421, "this came through a proxy", hint=hint)
 
     async def _caller(self, headers: dict[bytes, bytes]) -> Any:
         token, by_cookie = token_of(headers)
@@ -97,20 +110,34 @@ class Guard:
         return replace(caller, by_cookie=True) if by_cookie else caller
 
     def _bounded(self, path: str, headers: dict[bytes, bytes], receive: Receive) -> Receive:
-        """Return what receives at most as much as a route takes."""
+        """Return what receives at most as much as a route takes, and waits for it no longer than BODY_S allows."""
         limits = self._config.limits
         most = limits.import_bytes if path == "/v1/import" else 2 * limits.upload_bytes + 2**16
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > most:
             raise Refused(413, f"a request may have {most} bytes")
-        taken = 0
+        taken, waited, has_come = 0, 0.0, False
 
         async def bounded() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, waited, has_come
+            if has_come:  # who waits now waits for the connection to end
+                return await receive()
+            begun = time.monotonic()
+            try:
+                async with asyncio.timeout(BODY_S + taken / LEAST_RATE - waited):
+                    message = await receive()
+            except TimeoutError:
+                raise _unfinished(408, f"the request did not come within {BODY_S:g} s") from None
+            waited += time.monotonic() - begun
             taken += len(message.get("body", b""))
+            has_come = not message.get("more_body", False)
             if taken > most:
-                raise Refused(413, f"a request may have {most} bytes")
+                raise _unfinished(413, f"a request may have {most} bytes")
             return message
 
         return bounded
+
+
+def _unfinished(status: int, what: str) -> HTTPException:
+    """Return the refusal of a body that is still coming: FastAPI passes on this kind alone while it reads one."""
+    return HTTPException(status, what, {"Connection": "close"})

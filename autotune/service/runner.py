@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """The queues of a server. To be used from its event loop; `describe` gives what events say of a submission."""
+    """The queues of a server. To be used from its event loop; `describe` gives what events say of a submission.
+
+    `require_alone` raises AutotuneError where another server has come to work the same queues.
+    """
 
     def __init__(
         self,
@@ -44,12 +47,14 @@ class Runner:
         machine: Machine,
         feeds: Feeds,
         describe: Callable[[str], Mapping[str, Any]],
+        require_alone: Callable[[], None],
     ) -> None:
         self._store = store
         self._config = config
         self._machine = machine
         self._feeds = feeds
         self._describe = describe
+        self._require_alone = require_alone
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -100,7 +105,7 @@ class Runner:
             self._wake[queue].clear()
             try:
                 is_here = queue in self._machine.queues()
-                submission = await asyncio.to_thread(self._store.claim, self._config.name, queue) if is_here else None
+                submission = await asyncio.to_thread(self._claimed, queue) if is_here else None
                 if submission is not None:
                     await self._run(submission)
                     continue
@@ -109,6 +114,10 @@ class Runner:
                 await asyncio.sleep(1.0)
                 continue
             await self._wake[queue].wait()
+
+    def _claimed(self, queue: str) -> Submission | None:
+        self._require_alone()
+        return self._store.claim(self._config.name, queue)
 
     async def _run(self, submission: Submission) -> None:
         """Run one search to its end, whatever becomes of its process, and put that on record."""

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -13,6 +14,7 @@ from fastapi import FastAPI
 from autotune.errors import UsageError
 from autotune.service.app import create_app
 from autotune.service.config import Config, require_safe
+from autotune.service.connections import BACKLOG, Connection
 from autotune.service.state import Service
 from autotune.store import ServerStore
 
@@ -48,12 +50,22 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
     """
     with ServerStore.open(config.database) as store:
         require_safe(config, any(token.valid for token in store.tokens()))
+        if not config.read_only:
+            _require_alone(store, config.name)
     app = create_app(config)
     listening = _bound(config)
     host, port = listening.getsockname()[:2]
     scheme = "https" if config.certificate else "http"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    settings = uvicorn.Config(
+    server = _Server(settings(config, app), app, lambda service: begun(url, service))
+    server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(3)
+
+
+def settings(config: Config, app: Any) -> uvicorn.Config:
+    """Return how uvicorn serves an application."""
+    return uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
@@ -63,11 +75,18 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
         proxy_headers=config.behind_proxy,
         timeout_graceful_shutdown=_PATIENCE_S,
         h11_max_incomplete_event_size=2**16,
+        http=Connection,
+        backlog=BACKLOG,
     )
-    server = _Server(settings, app, lambda service: begun(url, service))
-    server.run(sockets=[listening])
-    if not server.started:
-        sys.exit(3)
+
+
+def _require_alone(store: ServerStore, name: str) -> None:
+    """Raise UsageError, before anything begins, where a server of that name is at work; `Service.start` makes sure."""
+    hold = store.hold(name)
+    try:
+        hold.keep()
+    finally:
+        hold.close()
 
 
 def _bound(config: Config) -> socket.socket:
@@ -76,7 +95,7 @@ def _bound(config: Config) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((config.host.strip("[]"), config.port))
-        listening.listen(2048)
+        listening.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listening.close()
         where = f"--host {config.host} --port {config.port}"

@@ -34,6 +34,9 @@ class Budget(_Shape):
     trials: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
     seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
     until_stale: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
+    least_gain: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="Stop once the sampler expects less from the next 20 trials: 0.01 is 1 %."
+    )
 
 
 class Check(_Shape):

@@ -42,16 +42,20 @@ class Service:
         self.lookups = Lookups(config, self.studies, self.machine)
         self.runner: Runner | None = None
         self.checking = asyncio.Semaphore(2)
+        self._hold = self.store.hold(config.name)
         self._looking = asyncio.Lock()
         self._looked = 0.0
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Look at the machine, and begin to run what is queued."""
+        """Look at the machine, and begin to run what is queued. Raises UsageError where another of its name does."""
         if self.config.read_only:
             return
+        await asyncio.to_thread(self._hold.keep)
         await self._look()
-        self.runner = Runner(self.store, self.config, self.machine, self.feeds, lambda name: views.search(self, name))
+        self.runner = Runner(
+            self.store, self.config, self.machine, self.feeds, lambda name: views.search(self, name), self._hold.keep
+        )
         await self.runner.start()
         if self.config.on is not None:
             self._watching = asyncio.create_task(self._watch())
@@ -66,6 +70,7 @@ class Service:
         if self.runner is not None:
             await self.runner.close()
         self.studies.close()
+        self._hold.close()
         self.store.close()
 
     async def device(self, selector: str | None) -> DeviceInfo:

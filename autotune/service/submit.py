@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Request
 
 from autotune.errors import StoreError
+from autotune.samplers import SAMPLERS
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
 from autotune.service.callers import Caller
@@ -166,11 +167,14 @@ def _own(service: Service, name: str) -> StudyText:
 def _bounded(service: Service, asked: Submit) -> views.Json:
     """Return the budget with the server's limits. Raises Refused for one beyond them."""
     budget, limits = asked.budget.model_dump(), service.config.limits
+    if budget["least_gain"] is not None and not SAMPLERS[asked.sampler].has_model:
+        hint = "leave the sampler or the gain out"
+        raise Refused(422, f"{asked.sampler} estimates no gain", where="budget.least_gain", hint=hint)
     for name, most in (("trials", limits.trials), ("seconds", limits.seconds)):
         if budget[name] is not None and budget[name] > most:
             raise Refused(422, f"{budget[name]:,} {name}: this server allows {most:,}", where=f"budget.{name}")
     if budget["seconds"] is None:
-        bounded = budget["trials"] is not None or budget["until_stale"] is not None
+        bounded = any(budget[name] is not None for name in ("trials", "until_stale", "least_gain"))
         budget["seconds"] = limits.seconds if bounded else DEFAULT_SECONDS
     return dict(budget)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.store.hold import Hold
 from autotune.store.overview import Overview
 from autotune.store.store import Store
 from autotune.store.submissions import Submissions
@@ -10,3 +11,7 @@ from autotune.store.tokens import Tokens
 
 class ServerStore(Store, Submissions, Tokens, Overview):
     """An open database, for several threads at once."""
+
+    def hold(self, server: str) -> Hold:
+        """Return what says that a server of that name is at work here, not taken yet: to be closed before this is."""
+        return Hold(self._engine, self._location, server)

@@ -1,0 +1,116 @@
+"""Who keeps a server waiting: connections without a request, requests that do not end, and too many of either."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
+
+import uvicorn
+
+from autotune.service import Config, connections, create_app, guard
+from autotune.service.serving import settings
+
+HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+@contextmanager
+def served(app: Any) -> Iterator[Callable[[], socket.socket]]:
+    """Yield what connects to an application that is served as `autotune serve` does."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(settings(Config(), app))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield lambda: socket.create_connection(listening.getsockname(), timeout=60)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[Callable[[], socket.socket]]:
+    with served(create_app(Config(database=str(tmp_path / "a.db"), read_only=True))) as found:
+        yield found
+
+
+def answer_to(connection: socket.socket, sent: bytes) -> bytes:
+    """Return all that comes until the server ends the connection."""
+    connection.sendall(sent)
+    return b"".join(iter(lambda: connection.recv(2**16), b""))
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"X: " + b"x" * 100])
+def test_a_request_that_does_not_come_ends_its_connection(
+    connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.05)
+    with closing(connect()) as connection:
+        assert answer_to(connection, sent) == b""
+    with closing(connect()) as connection:
+        assert answer_to(connection, HEAD + b"\r\n" + sent).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_that_does_not_come_is_refused(
+    connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BODY_S", 0.05)
+    monkeypatch.setattr(connections, "HEAD_S", 0.05)
+    for path in (b"/login", b"/v1/checks"):
+        head = b"POST " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40\r\n"
+        with closing(connect()) as connection:
+            told = answer_to(connection, head + b"Content-Type: application/x-www-form-urlencoded\r\n\r\nt")
+        assert told.split()[1] == b"408"
+
+
+def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.05)
+    go_on = threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+            await asyncio.to_thread(go_on.wait)
+            await send({"type": "http.response.body", "body": b"the end"})
+
+    with served(app) as connect, closing(connect()) as patient, closing(connect()) as idle:
+        patient.sendall(HEAD + b"\r\n")
+        assert answer_to(idle, HEAD) == b""  # its time, which began after the other's, is over
+        go_on.set()
+        assert b"the end" in answer_to(patient, b"")
+
+
+def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "most_connections", lambda: 3)
+    waiting = [connect() for _ in range(12)]
+    for connection in waiting:
+        connection.sendall(HEAD)
+    with closing(connect()) as connection:
+        assert answer_to(connection, HEAD + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
+    for connection in waiting:
+        connection.close()
+
+
+def test_where_all_are_at_work_one_more_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "most_connections", lambda: 1)
+    go_on, begun = threading.Event(), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            begun.set()
+            await asyncio.to_thread(go_on.wait)
+
+    with served(app) as connect, closing(connect()) as first:
+        first.sendall(HEAD + b"\r\n")
+        assert begun.wait(60)
+        with closing(connect()) as second:
+            assert answer_to(second, b"").startswith(b"HTTP/1.1 503")
+        go_on.set()
