@@ -44,6 +44,20 @@ def may_have_networks() -> bool:
     return joined
 
 
+_GET = """
+import http.client, sys
+host, *ports = sys.argv[1:]
+for port in ports:
+    connection = http.client.HTTPConnection(host, int(port), timeout=2)
+    try:
+        connection.request("GET", "/health")
+        connection.getresponse()
+        print(port)
+    except (OSError, http.client.HTTPException):
+        pass
+"""
+
+
 class Machines:
     """Machine 0 has the scheduler and the searches; the others workers. Close it, or use it as a context manager."""
 
@@ -94,7 +108,7 @@ class Machines:
     def scheduler(self, *options: str) -> subprocess.Popen[str]:
         """Start the scheduler, and wait until it listens."""
         command = ["-m", "distributed.cli.dask_scheduler", "--host", self.host, "--port", str(self.port)]
-        command += ["--no-dashboard", "--dashboard-address", f"{self.host}:0", *options]
+        command += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", *options]
         with (self.folder / "scheduler.log").open("a") as log:
             process = self.start(0, *command, stdout=log, stderr=log)
         self.wait_for(lambda: f":{self.port} " in self.listening(0), process)
@@ -133,6 +147,18 @@ class Machines:
                     family = socket.AF_INET if len(raw) == 4 else socket.AF_INET6
                     found += f"{socket.inet_ntop(family, raw)}:{int(port, 16)} "
         return found
+
+    def answering_http(self, machine: int, own: str) -> list[str]:
+        """Which ports of a machine's own address answer plain HTTP, to anybody."""
+        ports = [where.rpartition(":")[2] for where in self.listening(machine).split() if where.startswith(f"{own}:")]
+        command = [*self._inside(machine), sys.executable, "-c", _GET, own, *ports]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    @staticmethod
+    def children(process: subprocess.Popen[str]) -> set[str]:
+        """The numbers of the processes that a process has started: a worker's Dask worker, which the nanny replaces."""
+        tasks = Path(f"/proc/{process.pid}/task")
+        return {number for path in tasks.glob("*/children") for number in path.read_text().split()}
 
     def wait_for(self, condition: Any, process: subprocess.Popen[str] | None = None) -> None:
         """Wait until a condition holds, while a process lives."""

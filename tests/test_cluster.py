@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -15,16 +18,19 @@ from pathlib import Path
 import pytest
 
 import autotune
-from autotune.errors import DeviceError
+from autotune.errors import DeviceError, SetupError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
-from tests.machines import ROOT, Machines, kill, may_have_networks
+from tests.machines import ROOT, WAIT_S, Machines, kill, may_have_networks
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
+import dask.config
+
 from autotune import cluster
+from autotune.cluster.address import connect
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -144,7 +150,8 @@ def test_three_machines_share_one_search_and_pick_as_one_does(machines: Machines
             own = machines.host if machine == 0 else f"10.77.0.{10 + machine}"
             listening = machines.listening(machine).split()
             assert listening
-            assert all(where.startswith(f"{own}:") for where in listening), listening
+            assert all(where.startswith((f"{own}:", "127.0.0.1:")) for where in listening), listening
+            assert machines.answering_http(machine, own) == []
 
 
 def test_nothing_is_lost_where_machines_die_leave_and_join(machines: Machines, tmp_path: Path) -> None:
@@ -193,6 +200,24 @@ def test_a_search_that_was_killed_goes_on_from_the_store(machines: Machines, tmp
     output, _ = finish(machines.search(str(study), "--trials", str(60 - kept), *RANDOM, database=database))
     assert f"{60 - kept} new trials and {kept} stored" in output
     require_whole(database, 60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_outlives_the_search_that_is_ended(machines: Machines, tmp_path: Path, number: signal.Signals) -> None:
+    study = made(tmp_path, range(1, 21), range(1, 21))
+    machines.scheduler()
+    (worker,) = serve(machines, 1)
+    before, said = machines.children(worker), machines.said(1)
+    database = tmp_path / "a.db"
+    for trials in (5, 10):
+        search = machines.search(str(study), "--trials", "400", *RANDOM, database=database)
+        machines.wait_for(lambda trials=trials: counted(database) > trials, search)
+        search.send_signal(number)
+        search.communicate(timeout=100)
+    _, errors = finish(machines.search(str(study), "--trials", "5", *RANDOM, database=database))
+    assert "waiting" not in errors
+    assert machines.said(1) == said
+    assert machines.children(worker) == before
 
 
 def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_path: Path) -> None:
@@ -251,6 +276,10 @@ def test_what_cannot_serve_is_said_in_a_line(machines: Machines, tmp_path: Path)
     _, errors = refused.communicate(timeout=100)
     assert refused.returncode == 3
     assert errors.startswith(f"error: {machines.address}: no scheduler answers (")
+    cure = (
+        f"dask scheduler --host {machines.host} --port {machines.port} --no-dashboard --dashboard-address 127.0.0.1:0"
+    )
+    assert errors.endswith(f"); start one there: {cure}\n")
     assert errors.count("\n") == 1
     machines.scheduler()
     asked = machines.start(0, "-m", "autotune", "devices", "--on", machines.address, stderr=subprocess.PIPE)
@@ -290,6 +319,27 @@ def test_a_server_hands_its_searches_to_a_cluster(tmp_path: Path, monkeypatch: p
             assert whole == [(8,), (8,)]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"), [(("worker", "-d", "numpy:0"), 0, ""), (("devices",), 130, "interrupted\n")]
+)
+def test_ctrl_c_ends_a_command_that_a_mute_peer_keeps_waiting(
+    tmp_path: Path, words: Sequence[str], code: int, said: str
+) -> None:
+    made(tmp_path, [7], [3])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(WAIT_S)
+        words = [*words, "--on", f"tcp://127.0.0.1:{mute.getsockname()[1]}"]
+        asked = subprocess.Popen(
+            [sys.executable, "-m", "autotune", *words], env=environment, text=True, stderr=subprocess.PIPE
+        )
+        connection, _ = mute.accept()
+        with connection:
+            asked.send_signal(signal.SIGINT)
+            _, errors = asked.communicate(timeout=100)
+        assert (asked.returncode, errors) == (code, said)
+
+
 def certificate(folder: Path, name: str) -> Path:
     """A key with its certificate, signed by itself: who has it is of the cluster."""
     path = folder / name
@@ -312,6 +362,9 @@ def test_only_who_has_the_key_is_let_in(tmp_path: Path) -> None:
     key, other = certificate(tmp_path, "cluster.key"), certificate(tmp_path, "other.key")
     with Machines(tmp_path, apart=may_have_networks(), environment=settings(key)) as machines:
         machines.protocol = "tls"
+        known = dask.config.collect_env(settings(key))
+        with dask.config.set(known), pytest.raises(SetupError, match="--port 1 --protocol tls --no-dashboard --dash"):
+            asyncio.run(connect(cluster.Address("tls", "127.0.0.1", 1), 0.5))
         machines.scheduler("--protocol", "tls")
         serve(machines, 1)
         output, _ = finish(machines.search(str(study), "--trials", "5", database=tmp_path / "a.db"))
@@ -320,11 +373,16 @@ def test_only_who_has_the_key_is_let_in(tmp_path: Path) -> None:
         _, errors = stranger.communicate(timeout=100)
         assert stranger.returncode == 3
         assert "no scheduler answers" in errors
+        assert errors.endswith("give both ends the same certificate: docs/cluster.md, Who may join\n")
         machines.protocol = "tcp"
         plain = machines.search(str(study), database=tmp_path / "b.db")
         _, errors = plain.communicate(timeout=100)
         assert plain.returncode == 3
         assert "write --on tls://" in errors
+        plain = machines.search(str(study), database=tmp_path / "b.db", env=dict.fromkeys(settings(key), "None"))
+        _, errors = plain.communicate(timeout=100)
+        assert plain.returncode == 3
+        assert errors.endswith("or no scheduler, or one with TLS (write --on tls://...)\n")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -22,8 +24,8 @@ if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
 from autotune import __version__, cluster
-from autotune.cluster import roster, travel
-from autotune.cluster.address import Address
+from autotune.cluster import address, roster, travel
+from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from benchmarks.fleet.simulated import DEVICE, Answer, Cluster, invented
 
@@ -268,6 +270,30 @@ def test_errors_travel_with_their_place() -> None:
 )
 def test_addresses(typed: str, meant: str) -> None:
     assert str(Address.parse(typed)) == meant
+
+
+def refused(typed: str) -> str:
+    """What is said where connecting fails."""
+    with pytest.raises(SetupError) as raised:
+        asyncio.run(connect(Address.parse(typed), 0.5))
+    return str(raised.value)
+
+
+def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        said = refused(f"tcp://127.0.0.1:{port}")
+    assert said.endswith(
+        "(silence); what listens there is stopped, or no scheduler, or one with TLS (write --on tls://...)"
+    )
+    said = refused(f"tcp://127.0.0.1:{port}")
+    told = f"dask scheduler --host 127.0.0.1 --port {port} --no-dashboard --dashboard-address 127.0.0.1:0"
+    assert said.endswith(f"); start one there: {told}")
+    for name in ("nowhere.invalid", "a..b"):
+        said = refused(name)
+        assert said.startswith(f"tcp://{name}:8786: no machine is known here as {name} (")
+        assert said.endswith("); mend the name, or write its number")
 
 
 @pytest.mark.parametrize(

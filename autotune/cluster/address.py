@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import os
 import re
 import socket
+import ssl
 import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from autotune.cluster.lost import close
 from autotune.errors import SetupError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +24,12 @@ _ADDRESS = re.compile(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?:
 _PORT = 8786
 
 CONNECT_S = 10.0
-"""How long a scheduler may take to answer."""
+"""How long a scheduler's port may take to open."""
+
+_ANSWER_S = 5.0
+"""And what listens there to answer as a scheduler: Dask itself waits for ever."""
+
+_CLOSE_S = 1.0
 
 
 class SchedulerAway(SetupError):
@@ -68,7 +76,7 @@ class Address:
         host = self.host.strip("[]")
         try:
             return str(socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[0][4][0])
-        except OSError:
+        except (OSError, UnicodeError):  # no such name, or none that can be asked for
             return host
 
     def near(self) -> str:
@@ -129,25 +137,69 @@ async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:
 
     require_distributed()
     known = security(address)
+    await _require_known(address)
     with dask.config.set({"distributed.diagnostics.computations.nframes": 0}):  # no source code of ours travels
         client: Client = Client(
             str(address), asynchronous=True, security=known, timeout=timeout_s, set_as_default=False, name="autotune"
         )
     try:
-        await client
-        await _require_same(client, address)
-    except SetupError:
-        await client.close(timeout=1)
-        raise
-    except Exception as error:  # refused, no route, a stranger's protocol, a certificate: whatever it says
-        await client.close(timeout=1)
-        last = next((part for part in reversed(str(error).splitlines()) if part.strip()), type(error).__name__)
-        raise SchedulerAway(
-            f"no scheduler answers ({last.strip()[:200]})",
-            where=str(address),
-            hint=f"start one there: dask scheduler --host {address.host} --port {address.port} --no-dashboard",
-        ) from None
+        async with asyncio.timeout(timeout_s + _ANSWER_S):
+            await client
+            await _require_same(client, address)
+    except BaseException as error:  # cancelled, too: a client that nobody closes warns at the end
+        await close(client, _CLOSE_S)
+        if isinstance(error, SetupError) or not isinstance(error, Exception):
+            raise
+        raise _away(address, error) from None
     return client
+
+
+async def _require_known(address: Address) -> None:
+    """Raise SchedulerAway where the host's name is not known: Dask would ask for it again and again."""
+    try:
+        await asyncio.get_running_loop().getaddrinfo(address.host.strip("[]"), address.port)
+    except (OSError, UnicodeError) as error:
+        hint = "mend the name, or write its number"
+        raise SchedulerAway(
+            f"no machine is known here as {address.host} ({error})", where=str(address), hint=hint
+        ) from None
+
+
+def _away(address: Address, error: Exception) -> SchedulerAway:
+    """Return what to say where connecting failed: refused, no route, a stranger's protocol, a certificate."""
+    root = _root(error)
+    said = getattr(root, "strerror", None) or next((part for part in reversed(str(root).splitlines()) if part), "")
+    reason = " ".join(said.split())[:200] or ("silence" if isinstance(root, TimeoutError) else type(root).__name__)
+    return SchedulerAway(f"no scheduler answers ({reason})", where=str(address), hint=_cure(address, error, root))
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return what the network said, among the errors that led to this one; the error itself where it said nothing."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError | ConnectionRefusedError | ConnectionResetError):
+            return cause
+        cause = getattr(cause, "real_error", None) or cause.__cause__ or cause.__context__
+    return error
+
+
+def _cure(address: Address, error: Exception, root: BaseException) -> str:
+    """Return what to do about it; `root`: what the network said."""
+    from distributed.comm import CommClosedError
+
+    if isinstance(root, ssl.SSLError):
+        return "start it with --protocol tls, and give both ends the same certificate: docs/cluster.md, Who may join"
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError | CommClosedError):
+        return f"start one there: {_command(address)}"
+    other = "with TLS (write --on tls://...)" if address.protocol == "tcp" else "without (start it with --protocol tls)"
+    return f"what listens there is stopped, or no scheduler, or one {other}"
+
+
+def _command(address: Address) -> str:
+    """Return what starts a scheduler that listens at this address alone."""
+    protocol = " --protocol tls" if address.protocol == "tls" else ""
+    where = f"--host {address.host} --port {address.port}{protocol}"
+    return f"dask scheduler {where} --no-dashboard --dashboard-address 127.0.0.1:0"
 
 
 async def _require_same(client: Client, address: Address) -> None:

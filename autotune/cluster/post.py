@@ -49,6 +49,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         self.device = device
         self._share = share
         self._hold: Hold | None = None
+        self._left: set[str] = set()
 
     def setup(self, worker: Worker) -> None:
         """Have the worker say at registration what it is."""
@@ -75,6 +76,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             return {"refused": told(SetupError(f"the search has other versions: {wrong}"))}
         if self._hold is not None:
             return {"busy": self._hold.owner}
+        self._forget()
         hold = self._hold = Hold(token, search, owner, self.device, asyncio.get_running_loop())
         try:
             await asyncio.to_thread(hold.open, problem, self._share)
@@ -123,11 +125,19 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         hold.left = True
         with suppress(Exception):  # the scheduler may be gone: then so is what it knows of this worker
             await self._worker.set_resources(**{hold.search: 0})
-            self._worker.state.total_resources.pop(hold.search, None)
-            self._worker.state.available_resources.pop(hold.search, None)
+        self._left.add(hold.search)
         await asyncio.to_thread(hold.close)
         if self._hold is hold:
             self._hold = None
+
+    def _forget(self) -> None:
+        """Drop the places of searches that have left, but for what a task may still give back: Dask would miss it."""
+        state = self._worker.state
+        needed = {search for task in state.tasks.values() for search in task.resource_restrictions or ()}
+        for search in self._left - needed:
+            state.total_resources.pop(search, None)
+            state.available_resources.pop(search, None)
+        self._left &= needed
 
 
 class Hold:

@@ -79,18 +79,16 @@ def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:
 
     from autotune.cluster.post import Post
 
-    near = address.near()
-    host = f"[{near}]" if ":" in near else near
     return Nanny(
         str(address),
         name=f"{platform.node()}-{device.number}-{os.getpid()}",
-        host=near,
+        host=address.near(),
         nthreads=_THREADS,
         resources={device.fingerprint: 1},
         memory_limit=0,  # the data of a search is as large as it is: nothing is gained by pausing or ending it
         local_directory=tempfile.gettempdir(),
         dashboard=False,
-        dashboard_address=f"{host}:0",
+        dashboard_address="127.0.0.1:0",  # Dask's HTTP server asks nobody for a key, and cannot be done without
         security=security(address),
         silence_logs=logging.CRITICAL,
         plugins=(Post(device, share),),
