@@ -569,6 +569,7 @@ BAD_WORDS = {
     "search ./saxpy.toml --until-gain 0%": "no percentage",
     "search ./saxpy.toml --until-gain 1% --sampler random": "random estimates no gain",
     "search ./saxpy.toml --timeout soon": "5m",
+    "search ./saxpy.toml --at-most 2": "name it with --on",
     "best nosuch": "no study named",
     "best ./saxpy.toml --format yaml": "formats: .*json",
     "best ./saxpy.toml --size N=x": "not a size",

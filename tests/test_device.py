@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from autotune.devices import diagnose, drivers, find_device, find_devices, linker, list_devices, opencl, require_usable
+from autotune.devices import (
+    BackendError,
+    diagnose,
+    drivers,
+    find_device,
+    find_devices,
+    linker,
+    list_devices,
+    open_session,
+    opencl,
+    require_usable,
+)
 from autotune.devices.opencl_objects import error_name
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
@@ -88,6 +99,12 @@ def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
     with pytest.raises(SetupError, match="nvidia-smi"):
         find_device(None)
+
+
+def test_a_device_that_is_gone_is_said() -> None:
+    gone = replace(find_device(None), index=99, name="Lost GPU")
+    with pytest.raises(BackendError, match="device 99, Lost GPU, is no longer there"):
+        open_session(gone)
 
 
 def test_pocl_on_a_machine_that_cannot_link_is_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,5 +333,5 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
         roster.choose(NOWHERE, "a100")
     behind = roster.Found("tcp://1", "gpu1", DeviceInfo(**asdict(DEVICE)), "autotune 0.1, here 0.2")
     monkeypatch.setattr(roster, "list_devices", lambda address: [behind])
-    with pytest.raises(SetupError, match=r"1 workers have other versions: gpu1 has autotune 0\.1, here 0\.2"):
+    with pytest.raises(SetupError, match=r"1 worker has another version: gpu1 has autotune 0\.1, here 0\.2"):
         roster.choose(NOWHERE, None)

@@ -111,7 +111,7 @@ def search(
       autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
       autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
       autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
-      autotune search sgemm conv2d --sizes ladder --on tcp://head:8786 -d all
+      autotune search sgemm matmul --sizes ladder --on tcp://head:8786 -d all
     """
     studies = list(dict.fromkeys(studies or ["sgemm"]))
     study = studies[0]
@@ -148,10 +148,17 @@ def search(
     tuned = [load_study(one) for one in studies]
     run: Callable[..., Result] = tuner.run
     if on is None:
+        if at_most is not None:
+            raise UsageError(
+                "--at-most leaves devices of a cluster to others", hint="name it with --on, or leave it out"
+            )
         models, again = [_devices(device)], ""
     else:
         address = cluster.Address.parse(on)
-        models, again = [[one] for one in _models(address, device)], f" --on {shlex.quote(on)}"
+        models, again = (
+            [[one] for one in _models(address, device)],
+            f" --on {shlex.quote(on)}{f' --at-most {at_most}' if at_most else ''}",
+        )
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:

@@ -120,7 +120,9 @@ def security(address: Address) -> Any:
         raise SetupError(f"the TLS files cannot be read: {error}", hint="see docs/cluster.md, TLS") from None
     if address.protocol == "tls" and arguments.get("ssl_context") is None:
         raise SetupError(
-            "no certificate is named", where=str(address), hint="docs/cluster.md, TLS, has the six lines that name it"
+            "no certificate is named",
+            where=str(address),
+            hint="docs/cluster.md, Who may join, has the lines that name it",
         )
     if address.protocol == "tcp" and arguments.get("require_encryption"):
         raise SetupError("Dask's settings require encryption", where=str(address), hint="write --on tls://...")

@@ -104,7 +104,7 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
     unfit = [one for one in found if one.unfit]
     if unfit and not models:
         raise SetupError(
-            f"{len(unfit)} workers have other versions: {unfit[0].host} has {unfit[0].unfit}",
+            f"{len(unfit)} worker{'s have' if len(unfit) > 1 else ' has'} another version: {unfit[0].host} has {unfit[0].unfit}",
             where=str(address),
             hint="install the same on every machine",
         )

@@ -69,7 +69,10 @@ class OpenCLSession(OpenCLMemory):
     def __init__(self, info: DeviceInfo) -> None:
         self._is_on(info)
         with reported():
-            self._device = _devices()[info.index]
+            found = _devices()
+            if info.index >= len(found):
+                raise BackendError(f"device {info.index}, {info.name}, is no longer there")
+            self._device = found[info.index]
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
