@@ -103,8 +103,9 @@ def choose(address: Address, selector: str | None, stop: threading.Event | None 
         return chosen
     unfit = [one for one in found if one.unfit]
     if unfit and not models:
+        workers = "1 worker has" if len(unfit) == 1 else f"{len(unfit)} workers have"
         raise SetupError(
-            f"{len(unfit)} worker{'s have' if len(unfit) > 1 else ' has'} another version: {unfit[0].host} has {unfit[0].unfit}",
+            f"{workers} another version: {unfit[0].host} has {unfit[0].unfit}",
             where=str(address),
             hint="install the same on every machine",
         )
