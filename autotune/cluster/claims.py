@@ -17,7 +17,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.lost import lost
 from autotune.cluster.roster import OTHER, Found, fits
-from autotune.cluster.travel import heard, versions
+from autotune.cluster.travel import Packed, heard, versions
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import DeviceInfo
 
@@ -50,7 +50,7 @@ class Claims:
     def __init__(
         self,
         device: DeviceInfo,
-        packed: bytes,
+        packed: Packed,
         *,
         fail: Callable[[AutotuneError], None],
         say: Callable[[str], None],
@@ -125,18 +125,17 @@ class Claims:
 
     async def _claim(self, found: Found) -> None:
         """Have a device open an evaluator for this search; the answer comes once it has."""
-        token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
-        request = {
-            "token": token,
-            "search": self.search,
-            "owner": f"process {os.getpid()} of {platform.node()}",
-            "versions": versions(),
-            "problem": self._packed,
-        }
         held = None
         try:
-            held = self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False)
+            held = self._ask(found.worker)
             answer = await held
+            if "lacks" in answer:
+                held.release()
+                held = None
+                answer = await self._packed.luggage.send(self.client, found.worker, answer["lacks"])
+                if not answer:
+                    held = self._ask(found.worker)
+                    answer = await held
             if "slots" in answer:
                 self._enlist(found, held, int(answer["slots"]))
                 held = None
@@ -148,6 +147,8 @@ class Claims:
                 await asyncio.sleep(_BUSY_S)
         except (*lost(), _killed()):  # as the next look will tell
             await asyncio.sleep(_AGAIN_S)
+        except AutotuneError as error:  # what was to be sent is no longer what it was
+            self.refuse(found, error)
         except Exception as error:  # raised there: by the scheduler, which could not read the request, or the worker
             if "deserialization" in str(error):
                 self._fail(SetupError("the scheduler has no autotune", hint="install the same version there"))
@@ -157,6 +158,19 @@ class Claims:
             self._claiming.pop(found.worker, None)
             if held is not None:
                 held.release()
+
+    def _ask(self, worker: str) -> Any:
+        """Have a device asked to serve this search; return Dask's future of its answer."""
+        token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
+        request = {
+            "token": token,
+            "search": self.search,
+            "owner": f"process {os.getpid()} of {platform.node()}",
+            "versions": versions(),
+            "problem": self._packed.problem,
+            "luggage": [*self._packed.luggage.sizes],
+        }
+        return self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[worker], pure=False)
 
     def _enlist(self, found: Found, token: Any, slots: int) -> None:
         self.members[found.worker] = Member(found, token, slots)
