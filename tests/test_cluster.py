@@ -350,6 +350,7 @@ def test_every_study_is_searched_on_every_model(machines: Machines, tmp_path: Pa
     asked = (str(study), str(other), "--sizes", "64,128", "-d", "all", "--trials", "24", *RANDOM)
     output, errors = finish(machines.search(*asked, database=database))
     assert "on NumPy (tests-numpy-1cu-1g), Other (tests-other-1cu-1g) within 24 trials for each model" in errors
+    assert "in use by another search" not in errors  # which the size before was
     assert "48 new trials in " in output
     assert f"-d all --sizes 64,128 --db {database} --on {machines.address}" in output
     query = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import platform
 import socket
 import time
 from collections.abc import Mapping
@@ -25,7 +27,7 @@ if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, roster, travel
+from autotune.cluster import address, claims, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -133,6 +135,27 @@ def test_a_device_in_use_is_waited_for(problem: Problem, said: Said) -> None:
     with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=free) as evaluator:
         run_all(evaluator)
     assert said == ["Simulated 0 of simulated is in use by another search (process 7 of other); waiting"]
+
+
+def test_a_search_does_not_call_itself_another(problem: Problem, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    playing = Playing(1)
+    playing.answers["sim://0"] = {"busy": f"process {os.getpid()} of {platform.node()}"}
+    submit = playing.submit
+
+    def freed(task: Any, request: bytes, **more: Any) -> Any:
+        answer = submit(task, request, **more)
+        playing.answers.clear()
+        return answer
+
+    playing.submit = freed  # type: ignore[method-assign]
+    with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=said.append) as evaluator:
+        run_all(evaluator)
+    assert said == []
+    monkeypatch.setattr(claims, "_ENDING_S", 0)
+    playing.answers["sim://0"] = {"busy": f"process {os.getpid()} of {platform.node()}"}
+    with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=said.append) as evaluator:
+        run_all(evaluator)
+    assert [line.partition(" (")[0] for line in said] == ["Simulated 0 of simulated is in use by another search"]
 
 
 def refusal(error: UsageError | SetupError) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import pickle
 import platform
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ _AGAIN_S = 0.2
 
 _BUSY_S = 1.0
 """Pause before a device is asked again that another search has."""
+
+_ENDING_S = 10.0
+"""How long a device may take to become free after a search of this process, as each size is one."""
 
 
 @dataclass
@@ -70,6 +74,7 @@ class Claims:
         self._refused: dict[str, AutotuneError] = {}
         self._spent: dict[str, float] = {}  # usage of devices that have left
         self._said: set[str] = set()
+        self._busy: dict[str, float] = {}  # since when devices are seen to be another search's
 
     @property
     def waits(self) -> bool:
@@ -142,9 +147,7 @@ class Claims:
             elif "refused" in answer:
                 self.refuse(found, heard(answer["refused"], found.host))
             else:
-                if not self.members and "busy" in answer:
-                    self._say_once(f"{found.place} is in use by another search ({answer['busy']}); waiting")
-                await asyncio.sleep(_BUSY_S)
+                await self._wait(found, answer.get("busy", ""))
         except (*lost(), _killed()):  # as the next look will tell
             await asyncio.sleep(_AGAIN_S)
         except AutotuneError as error:  # what was to be sent is no longer what it was
@@ -165,12 +168,20 @@ class Claims:
         request = {
             "token": token,
             "search": self.search,
-            "owner": f"process {os.getpid()} of {platform.node()}",
+            "owner": _owner(),
             "versions": versions(),
             "problem": self._packed.problem,
             "luggage": [*self._packed.luggage.sizes],
         }
         return self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[worker], pure=False)
+
+    async def _wait(self, found: Found, owner: str) -> None:
+        """Pause before a device is asked again, and say who has it: another, or a search of ours that does not end."""
+        began, now = self._busy.setdefault(found.worker, time.monotonic()), time.monotonic()
+        ending = owner == _owner() and now - began < _ENDING_S
+        if owner and not self.members and not ending:
+            self._say_once(f"{found.place} is in use by another search ({owner}); waiting")
+        await asyncio.sleep(_AGAIN_S if ending else _BUSY_S)
 
     def _enlist(self, found: Found, token: Any, slots: int) -> None:
         self.members[found.worker] = Member(found, token, slots)
@@ -204,6 +215,10 @@ def _killed() -> type[Exception]:
 
     found: type[Exception] = KilledWorker
     return found
+
+
+def _owner() -> str:
+    return f"process {os.getpid()} of {platform.node()}"
 
 
 def _add(total: dict[str, float], usage: Mapping[str, float]) -> None:
