@@ -96,7 +96,7 @@ class Machines:
         process = subprocess.Popen(
             [*self._inside(machine), sys.executable, *command],
             env=environment | options.pop("env", {}),
-            cwd=self.folder,
+            cwd=options.pop("cwd", self.folder),
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import autotune
@@ -30,6 +32,7 @@ if find_spec("distributed") is None:
 import dask.config
 
 from autotune import cluster
+from autotune.cluster import luggage
 from autotune.cluster.address import connect
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -220,6 +223,98 @@ def test_a_worker_outlives_the_search_that_is_ended(machines: Machines, tmp_path
     assert machines.children(worker) == before
 
 
+COPIES = """
+name = "copies"
+kernel = "copies.py"
+[sizes]
+N = 64
+[parameters.A]
+values = [1, 2]
+[arguments.a]
+type = "float"
+shape = ["N"]
+access = "in"
+data = { %s }
+[arguments.c]
+type = "float"
+shape = ["N"]
+access = "out"
+[[launch]]
+entry = "copies"
+global = ["N"]
+arguments = ["a", "c"]
+[reference]
+%s
+"""
+
+READING = {
+    "array": ('file = "data/a.npy"', 'numpy = { c = "a" }'),
+    "matrix": ('file = "a.mtx", part = "values"', 'numpy = { c = "a" }'),
+    "golden": ('file = "data/a.npy"', 'file = { c = "data/c.npy" }'),
+    "python": ('python = "make.py:make"', 'python = "right.py:right"'),
+}
+"""Studies that read more than their kernel: data, and the reference."""
+
+
+def copied(folder: Path, value: int) -> Path:
+    """Files of the studies READING that all give one number, which their kernel, through its include, writes."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "lib").mkdir()
+    for name, (data, reference) in READING.items():
+        (folder / f"{name}.toml").write_text(COPIES % (data, reference))
+    (folder / "copies.py").write_text('#include "value.inc"\ndef copies(a, c):\n    c.view(np.float32)[:] = VALUE\n')
+    (folder / "value.inc").write_text(f"VALUE = {value}\n")
+    for name in ("a", "c"):
+        np.save(folder / "data" / f"{name}.npy", np.full(64, value, np.float32))
+    entries = "".join(f"{row} 1 {value}\n" for row in range(1, 65))
+    (folder / "a.mtx").write_text(f"%%MatrixMarket matrix coordinate real general\n64 1 64\n{entries}")
+    (folder / "lib" / "__init__.py").write_text("import numpy as np\ndef whole():\n    return np.load('data/a.npy')\n")
+    told = f"import os\nfrom lib import whole\nassert whole()[0] == {value}, os.getcwd()\n"
+    (folder / "make.py").write_text(f"{told}def make(N):\n    return whole()\n")
+    (folder / "right.py").write_text(f"{told}def right(a):\n    return a * 0 + {value}\n")
+    return folder
+
+
+def test_what_a_study_reads_is_the_searcher_s_not_the_worker_s(machines: Machines, tmp_path: Path) -> None:
+    made(tmp_path, [7], [3])  # the backend
+    home, there = copied(tmp_path / "home", 6), copied(tmp_path / "there", 5)
+    machines.scheduler()
+    serve(machines, 1, cwd=there)
+    for name in READING:
+        database = tmp_path / f"{name}.db"
+        asked = machines.search(f"./{name}.toml", "--trials", "2", "--allow-python", database=database, cwd=home)
+        finish(asked)
+        require_whole(database, 2)
+    kept = [*tmp_path.glob("dask-scratch-space/*/autotune-files")]
+    assert len(kept) == 1
+    assert kept[0].stat().st_mode & 0o077 == 0
+    (home / "data" / "a.npy").unlink()
+    lacks = machines.search("./array.toml", "--trials", "2", database=tmp_path / "lacks.db", cwd=home)
+    _, errors = lacks.communicate(timeout=100)
+    assert (lacks.returncode, "'data/a.npy' is not there" in errors) == (2, True), errors
+
+
+def test_data_of_any_length_travels_in_pieces_and_once(
+    loopback: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(luggage, "PIECE", 1000)
+    home = copied(tmp_path / "home", 6)
+    (home / "data" / "a.npy").unlink()
+    (home / "data" / "a.npy").symlink_to("c.npy")
+    np.save(home / "data" / "c.npy", np.full(2000, 6, np.float32))
+    address, sent, sending = cluster.Address.parse(loopback.address), list[str](), luggage.Luggage.piece
+    monkeypatch.setattr(luggage.Luggage, "piece", lambda self, *asked: sent.append(asked[0]) or sending(self, *asked))
+    (device,) = cluster.choose(address, "numpy")
+    problem = Problem(Study.load(str(home / "array.toml")), {"N": 2000}, device=device)
+    data = hashlib.sha256((home / "data" / "c.npy").read_bytes()).hexdigest()
+    for _ in range(2):
+        with cluster.ClusterEvaluator(problem, address) as evaluator:
+            loopback.wait_for(lambda: evaluator.devices == 2)
+            evaluator.submit({"A": 1})
+            assert evaluator.collect(100).outcome is Outcome.OK
+        assert sent.count(data) == 2 * 9  # once for each worker
+
+
 def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_path: Path) -> None:
     study = made(tmp_path, range(1, 11), range(1, 7))
     machines.scheduler()
@@ -255,6 +350,7 @@ def test_every_study_is_searched_on_every_model(machines: Machines, tmp_path: Pa
     asked = (str(study), str(other), "--sizes", "64,128", "-d", "all", "--trials", "24", *RANDOM)
     output, errors = finish(machines.search(*asked, database=database))
     assert "on NumPy (tests-numpy-1cu-1g), Other (tests-other-1cu-1g) within 24 trials for each model" in errors
+    assert "in use by another search" not in errors  # which the size before was
     assert "48 new trials in " in output
     assert f"-d all --sizes 64,128 --db {database} --on {machines.address}" in output
     query = (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
+import platform
 import socket
 import time
 from collections.abc import Mapping
@@ -17,16 +20,17 @@ import pytest
 from autotune.errors import DeviceError, SetupError, StudyError, UsageError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import Settings
-from autotune.study import Problem, Study
+from autotune.study import Problem, Study, data_place, input_data, python_place, toml
 from tests.studies import SOURCE, study, table
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, roster, travel
+from autotune.cluster import address, claims, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
+from autotune.cluster.luggage import Depot, Item, Luggage
 from benchmarks.fleet.simulated import DEVICE, Answer, Cluster, invented
 
 NOWHERE = Address("tcp", "127.0.0.1", 1)
@@ -133,6 +137,27 @@ def test_a_device_in_use_is_waited_for(problem: Problem, said: Said) -> None:
     assert said == ["Simulated 0 of simulated is in use by another search (process 7 of other); waiting"]
 
 
+def test_a_search_does_not_call_itself_another(problem: Problem, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    playing = Playing(1)
+    playing.answers["sim://0"] = {"busy": f"process {os.getpid()} of {platform.node()}"}
+    submit = playing.submit
+
+    def freed(task: Any, request: bytes, **more: Any) -> Any:
+        answer = submit(task, request, **more)
+        playing.answers.clear()
+        return answer
+
+    playing.submit = freed  # type: ignore[method-assign]
+    with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=said.append) as evaluator:
+        run_all(evaluator)
+    assert said == []
+    monkeypatch.setattr(claims, "_ENDING_S", 0)
+    playing.answers["sim://0"] = {"busy": f"process {os.getpid()} of {platform.node()}"}
+    with cluster.ClusterEvaluator(problem, NOWHERE, client=playing.connect, say=said.append) as evaluator:
+        run_all(evaluator)
+    assert [line.partition(" (")[0] for line in said] == ["Simulated 0 of simulated is in use by another search"]
+
+
 def refusal(error: UsageError | SetupError) -> dict[str, Any]:
     return {"refused": travel.told(error)}
 
@@ -218,6 +243,20 @@ def product(x, y, N, alpha):
 """
 
 
+def put(depot: Depot, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    depot.put(digest, 0, data, len(data))
+    return digest
+
+
+def arrived_at(folder: Path, luggage: Luggage) -> Depot:
+    depot = Depot(folder)
+    for digest, nbytes in luggage.sizes.items():
+        depot.put(digest, 0, luggage.piece(digest, 0), nbytes)
+    assert not depot.lacks(luggage.sizes)
+    return depot
+
+
 @pytest.fixture
 def in_files(tmp_path: Path) -> Study:
     """A study whose reference is Python with a module and data beside it."""
@@ -237,19 +276,109 @@ def test_a_problem_travels_with_its_kernel_default_and_reference(
     packed = travel.pack(sent, Settings(builders=3, allow_python=True))
     there = tmp_path / "there"
     there.mkdir()
+    depot = arrived_at(tmp_path / "depot", packed.luggage)
     for file in (tmp_path / "home").iterdir():
         file.unlink()
-    arrived, settings = travel.unpack(packed, there)
+    arrived, settings = travel.unpack(packed.problem, depot, there)
     assert settings == Settings(builders=3, allow_python=True)
     assert arrived.plan(arrived.default) == sent.plan(sent.default)
     assert "space" not in vars(arrived)
     function = arrived.study.reference.function
     assert isinstance(function, tuple)
     path, name = function
-    assert (path.parent, name) == (there / "reference", "product")
+    assert (path.parent.parent, name) == (there / "study", "product")
     assert sorted(file.name for file in path.parent.iterdir()) == ["helper.py", "offset.npy", "ref.py"]
     with pytest.raises(SetupError, match="the problem cannot be read here"):
-        travel.unpack(b"nonsense", there)
+        travel.unpack(put(depot, b"nonsense"), depot, there)
+
+
+def reading(home: Path) -> Study:
+    """A study that reads a file of data, named from the root, and Python with a module."""
+    home.mkdir()
+    np.save(home / "x.npy", np.ones(100, np.float32))
+    (home / "make.py").write_text("from helper import made\ndef make(N):\n    return made(N)\n")
+    (home / "helper.py").write_text("def made(N):\n    return [1] * N\n")
+    (home / "saxpy.cl").write_text(SOURCE)
+    changed = table()
+    changed["arguments"]["x"]["data"] = {"file": str(home / "x.npy")}
+    changed["arguments"]["y"]["data"] = {"python": "make.py:make"}
+    (home / "saxpy.toml").write_text(toml(changed))
+    return Study.load(str(home / "saxpy.toml"))
+
+
+def unpacked(study: Study, folder: Path, device: DeviceInfo) -> Problem:
+    """What arrives of a study after its own files have changed."""
+    packed = travel.pack(Problem(study, {"N": 100}, {"T": "float"}, device), Settings())
+    depot = arrived_at(folder / "depot", packed.luggage)
+    for file in study.text.path.parent.iterdir():
+        file.write_text("another")
+    return travel.unpack(packed.problem, depot, folder)[0]
+
+
+def called(path: Path, name: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    assert sorted(file.name for file in path.parent.iterdir()) == ["helper.py", "make.py"]
+    return {"y": np.ones(names["N"])}
+
+
+def test_a_study_that_came_finds_its_own_files_and_no_others(tmp_path: Path, problem: Problem) -> None:
+    study = reading(tmp_path / "home")
+    arrived = unpacked(study, tmp_path, problem.device)
+    assert (input_data(arrived, python=called)["x"] == 1).all()
+    named = arrived.study.text
+    for place, name in ((data_place, "y.npy"), (data_place, "make.py"), (python_place, "helper.py")):
+        (tmp_path / "home" / name).touch()
+        with pytest.raises(StudyError, match=f"'{name}' did not come with the study"):
+            place(named, name, "arguments.x.data")
+
+
+@pytest.mark.parametrize("name", ["../x.npy", "/tmp/x.npy", "a/../../x.npy", "", ".", "a\0b"])
+def test_what_came_is_kept_in_its_folder(name: str, tmp_path: Path) -> None:
+    depot = Depot(tmp_path / "depot")
+    digest = put(depot, b"data")
+    with pytest.raises(SetupError, match="a file of the study lies outside its folder"):
+        depot.lay([Item(name, digest)], tmp_path / "study")
+    with pytest.raises(SetupError, match="no digest of a file"):
+        depot.put(name, 0, b"", 0)
+
+
+def test_pieces_make_a_file_in_their_order_and_only_what_was_packed_is_laid(tmp_path: Path) -> None:
+    depot, digest = Depot(tmp_path / "depot"), hashlib.sha256(b"abcd").hexdigest()
+    assert depot.put(digest, 2, b"cd", 4) == 0
+    assert depot.put(digest, 0, b"ab", 4) == 2
+    assert depot.put(digest, 0, b"ab", 4) == 2  # of another search
+    assert depot.lacks([digest]) == [digest]
+    assert depot.put(digest, 2, b"cd", 4) == depot.put(digest, 0, b"ab", 4) == 4
+    assert depot.lacks([digest]) == []
+    depot.lay([Item("0/a.npy", digest)], tmp_path / "study")
+    assert (tmp_path / "study" / "0" / "a.npy").read_bytes() == b"abcd"
+    depot.put(other := "0" * 64, 0, b"else", 4)
+    with pytest.raises(SetupError, match="not the one that the search began with"):
+        depot.lay([Item("0/b.npy", other)], tmp_path / "study")
+    assert depot.lacks([digest, other]) == [other]
+    depot.keep_only([other])
+    assert depot.lacks([digest, other]) == [digest, other]
+
+
+def test_a_file_that_is_cut_short_meanwhile_is_said(tmp_path: Path) -> None:
+    carried, file = Luggage(), tmp_path / "a.npy"
+    file.write_bytes(b"abcd")
+    digest = carried.add(file)
+    file.write_bytes(b"ab")
+    assert carried.piece(digest, 0) == b"ab"
+    with pytest.raises(SetupError, match=r"a.npy: has changed since the search began"):
+        carried.piece(digest, 2)
+    file.unlink()
+    with pytest.raises(SetupError, match=r"a.npy: cannot be read"):
+        carried.piece(digest, 0)
+
+
+def test_what_no_other_process_can_have_is_said(problem: Problem) -> None:
+    changed = table()
+    generator = (n for n in ())
+    changed["arguments"]["x"]["data"] = lambda N: generator
+    held = Study(source=SOURCE, **changed)
+    with pytest.raises(StudyError, match=r"cannot be sent to a worker: .*generator"):
+        travel.pack(Problem(held, {"N": 100}, {"T": "float"}, problem.device), Settings())
 
 
 def test_errors_travel_with_their_place() -> None:

@@ -2,6 +2,7 @@
 
     address.py     where the scheduler is, whom it may be; what of Dask's own settings matter here
     travel.py      what goes from machine to machine: versions, devices, a problem with all its files
+    luggage.py     these and what else is large, by digests, in pieces
     roster.py      which devices a cluster has, and which of them may serve a search
     fleet.py       the search's side: stays connected, and sees who is there
     claims.py      the devices that it has; flights.py: what they run for it, and what comes back

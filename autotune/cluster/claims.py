@@ -9,6 +9,7 @@ import asyncio
 import os
 import pickle
 import platform
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.lost import lost
 from autotune.cluster.roster import OTHER, Found, fits
-from autotune.cluster.travel import heard, versions
+from autotune.cluster.travel import Packed, heard, versions
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import DeviceInfo
 
@@ -26,6 +27,9 @@ _AGAIN_S = 0.2
 
 _BUSY_S = 1.0
 """Pause before a device is asked again that another search has."""
+
+_ENDING_S = 10.0
+"""How long a device may take to become free after a search of this process, as each size is one."""
 
 
 @dataclass
@@ -50,7 +54,7 @@ class Claims:
     def __init__(
         self,
         device: DeviceInfo,
-        packed: bytes,
+        packed: Packed,
         *,
         fail: Callable[[AutotuneError], None],
         say: Callable[[str], None],
@@ -70,6 +74,7 @@ class Claims:
         self._refused: dict[str, AutotuneError] = {}
         self._spent: dict[str, float] = {}  # usage of devices that have left
         self._said: set[str] = set()
+        self._busy: dict[str, float] = {}  # since when devices are seen to be another search's
 
     @property
     def waits(self) -> bool:
@@ -125,29 +130,28 @@ class Claims:
 
     async def _claim(self, found: Found) -> None:
         """Have a device open an evaluator for this search; the answer comes once it has."""
-        token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
-        request = {
-            "token": token,
-            "search": self.search,
-            "owner": f"process {os.getpid()} of {platform.node()}",
-            "versions": versions(),
-            "problem": self._packed,
-        }
         held = None
         try:
-            held = self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[found.worker], pure=False)
+            held = self._ask(found.worker)
             answer = await held
+            if "lacks" in answer:
+                held.release()
+                held = None
+                answer = await self._packed.luggage.send(self.client, found.worker, answer["lacks"])
+                if not answer:
+                    held = self._ask(found.worker)
+                    answer = await held
             if "slots" in answer:
                 self._enlist(found, held, int(answer["slots"]))
                 held = None
             elif "refused" in answer:
                 self.refuse(found, heard(answer["refused"], found.host))
             else:
-                if not self.members and "busy" in answer:
-                    self._say_once(f"{found.place} is in use by another search ({answer['busy']}); waiting")
-                await asyncio.sleep(_BUSY_S)
+                await self._wait(found, answer.get("busy", ""))
         except (*lost(), _killed()):  # as the next look will tell
             await asyncio.sleep(_AGAIN_S)
+        except AutotuneError as error:  # what was to be sent is no longer what it was
+            self.refuse(found, error)
         except Exception as error:  # raised there: by the scheduler, which could not read the request, or the worker
             if "deserialization" in str(error):
                 self._fail(SetupError("the scheduler has no autotune", hint="install the same version there"))
@@ -157,6 +161,27 @@ class Claims:
             self._claiming.pop(found.worker, None)
             if held is not None:
                 held.release()
+
+    def _ask(self, worker: str) -> Any:
+        """Have a device asked to serve this search; return Dask's future of its answer."""
+        token = f"{self.search}-claim-{uuid.uuid4().hex[:8]}"
+        request = {
+            "token": token,
+            "search": self.search,
+            "owner": _owner(),
+            "versions": versions(),
+            "problem": self._packed.problem,
+            "luggage": [*self._packed.luggage.sizes],
+        }
+        return self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[worker], pure=False)
+
+    async def _wait(self, found: Found, owner: str) -> None:
+        """Pause before a device is asked again, and say who has it: another, or a search of ours that does not end."""
+        began, now = self._busy.setdefault(found.worker, time.monotonic()), time.monotonic()
+        ending = owner == _owner() and now - began < _ENDING_S
+        if owner and not self.members and not ending:
+            self._say_once(f"{found.place} is in use by another search ({owner}); waiting")
+        await asyncio.sleep(_AGAIN_S if ending else _BUSY_S)
 
     def _enlist(self, found: Found, token: Any, slots: int) -> None:
         self.members[found.worker] = Member(found, token, slots)
@@ -190,6 +215,10 @@ def _killed() -> type[Exception]:
 
     found: type[Exception] = KilledWorker
     return found
+
+
+def _owner() -> str:
+    return f"process {os.getpid()} of {platform.node()}"
 
 
 def _add(total: dict[str, float], usage: Mapping[str, float]) -> None:

@@ -13,6 +13,7 @@ from autotune.cluster.claims import Claims
 from autotune.cluster.flights import Deliver, Flights
 from autotune.cluster.lost import close, lost
 from autotune.cluster.roster import read
+from autotune.cluster.travel import Packed
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
 
@@ -43,7 +44,7 @@ class Fleet:
         self,
         connect: Callable[[], Awaitable[Any]],
         device: DeviceInfo,
-        packed: bytes,
+        packed: Packed,
         *,
         deliver: Deliver,
         say: Callable[[str], None],

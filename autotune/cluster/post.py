@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from distributed import Status, Worker, WorkerPlugin
 
+from autotune.cluster.luggage import Depot
 from autotune.cluster.travel import KEY, difference, facts_of, told, unpack, versions
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Identity, Trial, identity
@@ -54,6 +56,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
     def setup(self, worker: Worker) -> None:
         """Have the worker say at registration what it is."""
         self._worker = worker
+        self.depot = Depot(Path(worker.local_directory) / "autotune-files")
         facts = {"versions": versions(), "host": platform.node(), "device": facts_of(self.device)}
         worker.startup_information[KEY] = lambda _: facts
 
@@ -61,6 +64,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
         """Let go of the device; the worker ends."""
         if self._hold is not None:
             await asyncio.to_thread(self._hold.close)
+        self.depot.close()
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """Let go of the device where nobody wants the claim any more."""
@@ -70,16 +74,21 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             if hold.opened:
                 self._worker.loop.add_callback(self._leave, hold)
 
-    async def claim(self, token: str, search: str, owner: str, versions: Mapping[str, str], problem: bytes) -> Any:
+    async def claim(
+        self, token: str, search: str, owner: str, versions: Mapping[str, str], problem: str, luggage: Sequence[str]
+    ) -> Any:
         """Open an evaluator for a search; the claim's own key is the token. Answers as tasks.claim says."""
         if wrong := difference(versions):
             return {"refused": told(SetupError(f"the search has other versions: {wrong}"))}
         if self._hold is not None:
             return {"busy": self._hold.owner}
+        if lacks := self.depot.lacks(luggage):
+            return {"lacks": lacks}
         self._forget()
         hold = self._hold = Hold(token, search, owner, self.device, asyncio.get_running_loop())
         try:
-            await asyncio.to_thread(hold.open, problem, self._share)
+            self.depot.keep_only(luggage)
+            await asyncio.to_thread(hold.open, problem, self.depot, self._share)
             if hold.stop.is_set():
                 raise Stopped
             await self._worker.set_resources(**{search: hold.slots})
@@ -160,13 +169,13 @@ class Hold:
         self._done: deque[Identity] = deque(maxlen=_REMEMBERED)
         self._closing = threading.Lock()
 
-    def open(self, packed: bytes, share: int) -> None:
+    def open(self, packed: str, depot: Depot, share: int) -> None:
         """Make the evaluator, as soon as no other search has the device; in a thread of its own.
 
         Raises Stopped, and AutotuneError where this machine cannot serve.
         """
         self._folder = RunFolder()
-        problem, settings = unpack(packed, self._folder.path)
+        problem, settings = unpack(packed, depot, self._folder.path)
         settings = replace(settings, builders=_builders(self._device, settings, share))
         try:
             self._evaluator = DeviceEvaluator(problem, [self._device], settings, self.stop)

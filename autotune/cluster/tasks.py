@@ -20,7 +20,10 @@ def _post(worker: Worker | None = None) -> Any:
 
 
 async def claim(request: bytes) -> dict[str, Any]:
-    """Take the device for a search; the answer says how many trials it wants, or who has it, or what is amiss."""
+    """Take the device for a search; the answer says how many trials it wants, or what hinders it.
+
+    That is who has it, what of the search it lacks, or what is amiss.
+    """
     answer: dict[str, Any] = await _post().claim(**pickle.loads(request))
     return answer
 
@@ -35,6 +38,13 @@ async def retime(request: bytes) -> dict[str, Any]:
     """Time configurations interleaved."""
     answer: dict[str, Any] = await _post().retime(**pickle.loads(request))
     return answer
+
+
+async def keep(request: bytes, dask_worker: Worker) -> dict[str, Any]:
+    """Keep a piece of what a search needs there. Run beside the tasks, without a place in a queue."""
+    from autotune.cluster.luggage import keep
+
+    return await keep(_post(dask_worker).depot, pickle.loads(request))
 
 
 async def withdraw(request: bytes, dask_worker: Worker) -> list[Any]:

@@ -1,7 +1,7 @@
 """What goes from machine to machine: versions, devices, and a problem with all that it takes to run it.
 
-Nothing is read from a file system that machines would have to share: kernels travel as text, and so do the files of a
-reference in Python, which are written to a folder of the receiver's.
+Nothing is read from a file system that machines would have to share: kernels travel as text, files of data and of
+Python as they are, to a folder of the receiver's (luggage.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune import __version__, errors
-from autotune.errors import AutotuneError, SetupError, WorkerError
+from autotune.cluster.luggage import Depot, Item, Luggage
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
-from autotune.study import Problem, files_of
+from autotune.study import Problem, Read, StudyText, data_place, files_of, python_place, reads_of
 
 KEY = "autotune"
 """Under which name a worker tells the scheduler what it is, and where its plugin is found."""
@@ -56,45 +57,79 @@ def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
         raise SetupError(f"a worker announces no device that this version knows ({error})") from None
 
 
-def pack(problem: Problem, settings: Settings) -> bytes:
-    """Return a problem as bytes: study, kernels, size, choices, its default, and the files of its reference.
+class Packed(NamedTuple):
+    """A problem as it travels: the digest of what `unpack` reads, and all that this needs, in the luggage."""
 
-    The space stays behind: configurations are proposed here and made concrete there.
+    problem: str
+    luggage: Luggage
+
+
+def pack(problem: Problem, settings: Settings) -> Packed:
+    """Pack a problem: study, kernels, size, choices, its default, its data, the Python of its data and reference.
+
+    The space stays behind: configurations are proposed here and made concrete there. Raises StudyError where a file
+    cannot be read, or a function is made of what no other process can have.
     """
     import cloudpickle
 
     lean = copy.copy(problem)
     lean.__dict__["default"] = problem.default  # computed from the space
     lean.__dict__.pop("space", None)
-    function, files = problem.study.reference.function, dict[str, bytes]()
-    if isinstance(function, tuple):
-        files = dict(files_of(function[0]))
-    elif function is not None:  # a function of a module that is nowhere else: by value
-        module = sys.modules.get(getattr(function, "__module__", ""))
-        if module is not None:
+    for function in (problem.study.reference.function, *problem.study.given.values()):
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        if callable(function) and module is not None:  # of a module that is nowhere else: by value
             cloudpickle.register_pickle_by_value(module)
-    return bytes(cloudpickle.dumps((lean, settings, files)))
-
-
-def unpack(data: bytes, folder: Path) -> tuple[Problem, Settings]:
-    """Return what `pack` packed, with the files of its reference in a folder. Raises SetupError."""
+    luggage = Luggage()
+    files = _files(problem, luggage)
     try:
-        problem, settings, files = pickle.loads(data)
-        if not isinstance(problem, Problem) or not isinstance(settings, Settings):
+        content = cloudpickle.dumps((lean, settings, files))
+    except (TypeError, AttributeError, pickle.PicklingError, RecursionError) as error:
+        hint = 'put the function into a file of its own: python = "FILE.py:NAME"'
+        raise StudyError(f"cannot be sent to a worker: {error}", where=problem.study.path, hint=hint) from None
+    return Packed(luggage.add(content), luggage)
+
+
+def _files(problem: Problem, luggage: Luggage) -> dict[tuple[str, str], list[Item]]:
+    """Take along the files that a study names, each with those that it needs beside it, the named one first."""
+    text, found = problem.study.text, dict[tuple[str, str], list[Item]]()
+    for number, read in enumerate(reads_of(text.table)):
+        if (read.key, read.name) not in found:
+            contents = _contents(text, read)
+            items = [Item(f"{number}/{name}", luggage.add(content)) for name, content in contents.items()]
+            found[read.key, read.name] = items
+    return found
+
+
+def _contents(text: StudyText, read: Read) -> Mapping[str, bytes | Path]:
+    """Return a file that a study names with those that it needs beside it, by their paths in its folder."""
+    if read.key == "python":
+        return files_of(python_place(text, read.name, read.where))
+    place = data_place(text, read.name, read.where)
+    return {f"data{place.suffix}": place}
+
+
+def unpack(problem: str, depot: Depot, folder: Path) -> tuple[Problem, Settings]:
+    """Return what `pack` packed and a depot has, with the files of its study in a folder.
+
+    The study then finds these, and no others that lie here under the same names. Raises SetupError.
+    """
+    try:
+        found, settings, files = pickle.loads(depot.read(problem))
+        if not isinstance(found, Problem) or not isinstance(settings, Settings):
             raise TypeError("it is none")
+    except AutotuneError:
+        raise
     except Exception as error:
         raise SetupError(f"the problem cannot be read here: {type(error).__name__}: {error}") from None
-    function = problem.study.reference.function
-    if isinstance(function, tuple):
-        place = folder / "reference"
-        for name, content in files.items():
-            path = place / name
-            if not path.resolve().is_relative_to(place.resolve()):
-                raise SetupError(f"a file of the reference lies outside its folder: {name!r}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        problem.study.reference = replace(problem.study.reference, function=(place / function[0].name, function[1]))
-    return problem, settings
+    place, study = folder / "study", found.study
+    for items in files.values():
+        depot.lay(items, place)
+    study.text.came = {named: place / items[0].path for named, items in files.items()}
+    if isinstance(study.reference.function, tuple):
+        name, _, function = study.text.table["reference"]["python"].rpartition(":")
+        path = python_place(study.text, name, "reference.python")
+        study.reference = replace(study.reference, function=(path, function))
+    return found, settings
 
 
 def told(error: AutotuneError) -> dict[str, str]:

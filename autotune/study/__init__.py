@@ -16,7 +16,7 @@ the workers few.
     writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs; planning.py: a configuration made concrete as one
     inputs.py      input data, with draw.py, and file_data.py and files.py for what lies beside a study; reads.py:
-                   hashed
+                   hashed; places.py: here or come from elsewhere
     reference.py   expected outputs (with arrays/, their language, and function.py for Python)
 """
 
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from autotune.study.imports import files_of
     from autotune.study.includes import inline, without_comments
     from autotune.study.inputs import PythonCaller, check_inputs, input_data
+    from autotune.study.places import Places, data_place, python_place
     from autotune.study.plan import Check, Launch, Plan, Tolerance
     from autotune.study.planning import made_of
     from autotune.study.problem import GENERIC_DEVICE, Problem
+    from autotune.study.reads import Read, reads_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
     from autotune.study.study import Study
@@ -60,13 +62,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Option", "Parameter",
-    "Plan", "Problem", "PythonCaller", "Sampler", "Scalar", "Sketch", "Study", "StudyText", "Tolerance", "call_file",
-    "candidates", "check_entries", "check_inputs", "check_reference", "confined", "default_choices",
-    "default_configuration", "default_size", "draft", "effects", "evaluate", "expected_data", "files_of", "filled",
-    "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of",
-    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "read_by", "read_study",
-    "require_numbers", "scanned", "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched",
-    "widened", "without_comments", "write_new",
+    "Places", "Plan", "Problem", "PythonCaller", "Read", "Sampler", "Scalar", "Sketch", "Study", "StudyText",
+    "Tolerance", "call_file", "candidates", "check_entries", "check_inputs", "check_reference", "confined",
+    "data_place", "default_choices", "default_configuration", "default_size", "draft", "effects", "evaluate",
+    "expected_data", "files_of", "filled", "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves",
+    "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key",
+    "python_place", "read_by", "read_study", "reads_of", "require_numbers", "scanned", "space_hash", "struct_bodies",
+    "struct_name", "study_paths", "toml", "watched", "widened", "without_comments", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -81,9 +83,11 @@ __getattr__ = lazily(
         "imports": "files_of",
         "includes": "inline without_comments",
         "inputs": "PythonCaller check_inputs input_data",
+        "places": "Places data_place python_place",
         "plan": "Check Launch Plan Tolerance",
         "planning": "made_of",
         "problem": "GENERIC_DEVICE Problem",
+        "reads": "Read reads_of",
         "reference": "check_reference expected_data require_numbers",
         "study": "Study",
         "tables": "Option Parameter",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from autotune.errors import StudyError
 from autotune.study import files
 from autotune.study.arguments import Data
+from autotune.study.places import data_place
 from autotune.study.problem import Problem
 
 _ENTRY_BYTES = 64
@@ -21,7 +22,7 @@ _ENTRY_BYTES = 64
 
 def read_array(problem: Problem, file: Data, where: str, room: Callable[[], float]) -> NDArray[Any]:
     """Return an array of a file beside the study, mapped where it can be. Raises StudyError."""
-    header, path = header_in(problem, file, where), files.find_data(str(file.file), problem.study.text.path, where)
+    header, path = header_in(problem, file, where), data_place(problem.study.text, str(file.file), where)
     nbytes = int(np.prod(header.shape, dtype=object)) * header.itemsize
     if path.suffix == ".mtx":
         matrix = files.matrix_of(path)
@@ -37,7 +38,7 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
 
 def header_in(problem: Problem, file: Data, where: str) -> files.Header:
     """Return what a file beside the study says that it holds. Raises StudyError where that is no array of numbers."""
-    path = files.find_data(str(file.file), problem.study.text.path, where)
+    path = data_place(problem.study.text, str(file.file), where)
     try:
         header = files.header_of(path, file.part, file.type)
     except StudyError as error:

@@ -17,7 +17,7 @@ from autotune.study.arrays import check_names, evaluate, names_of, physical, sha
 from autotune.study.draw import check_drawn, draw
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
-from autotune.study.library import find_kernel
+from autotune.study.places import python_place
 from autotune.study.problem import Problem
 from autotune.study.types import numpy_type
 
@@ -217,12 +217,12 @@ class _Inputs:
     def _function(self, named: str, where: str) -> Mapping[str, Any]:
         if named not in self._called:
             file, _, function = named.partition(":")
-            path = find_kernel(file, self._problem.study.text.path, f"{where}.python")
+            path = python_place(self._problem.study.text, file, f"{where}.python")
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
             python, names = self._python, self._names | self._problem.choices
-            self._called[named] = _at(where, lambda: python(Path(path), function, names))
+            self._called[named] = _at(where, lambda: python(path, function, names))
         return self._called[named]
 
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:

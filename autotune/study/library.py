@@ -58,6 +58,9 @@ class StudyText(_StudyFields):
     made: Any = None
     """The Study that was made in Python with this text: a function that is its reference stands in no text."""
 
+    came: Any = None
+    """The `Places` of its files (places.py), where it came from another machine; None where they lie beside it."""
+
     def __repr__(self) -> str:
         return f"StudyText({self.name!r}, {str(self.file)!r})"
 

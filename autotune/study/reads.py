@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.study.files import digest_of, find_data, size_of
@@ -16,25 +16,40 @@ from autotune.study.imports import files_of
 from autotune.study.library import File, find_kernel, sources_of
 
 
+class Read(NamedTuple):
+    """A file that a study names besides its kernels: by which key (`file`: data; `python`), its name, and where."""
+
+    key: str
+    name: str
+    where: str
+
+
 def text_read(table: Mapping[str, Any], study: File) -> str:
     """Return what a study reads: kernels with their includes, Python with its modules, the digests of data."""
     reference, text = table.get("reference"), ""
+    if isinstance(reference, Mapping) and (kernel := reference.get("kernel", "")):
+        text += sources_of(kernel, table, study, "reference.kernel")[1]
+    for read in reads_of(table):
+        text += (_python if read.key == "python" else _file)(read.name, study, read.where)
+    return text
+
+
+def reads_of(table: Mapping[str, Any]) -> Iterator[Read]:
+    """Yield the files of data and of Python that a study's tables name, in the order in which they are hashed."""
+    reference = table.get("reference")
     if isinstance(reference, Mapping):
-        if kernel := reference.get("kernel", ""):
-            text += sources_of(kernel, table, study, "reference.kernel")[1]
         if python := str(reference.get("python", "")).rpartition(":")[0]:
-            text += _python(python, study, "reference.python")
+            yield Read("python", python, "reference.python")
         files = reference.get("file")
         for name, entry in sorted(files.items()) if isinstance(files, Mapping) else ():
             file = entry.get("file", "") if isinstance(entry, Mapping) else entry
-            text += _file(str(file), study, f"reference.file.{name}")
+            yield Read("file", str(file), f"reference.file.{name}")
     for name, data in _data(table):
         where = f"arguments.{name}.data"
         if "file" in data:
-            text += _file(str(data["file"]), study, f"{where}.file")
+            yield Read("file", str(data["file"]), f"{where}.file")
         if "python" in data:
-            text += _python(str(data["python"]).rpartition(":")[0], study, f"{where}.python")
-    return text
+            yield Read("python", str(data["python"]).rpartition(":")[0], f"{where}.python")
 
 
 def size_read(entry: Mapping[str, Any], name: str, study: File) -> int:

@@ -1,0 +1,213 @@
+"""What travels with a search beside its requests: its problem, its data and its Python, by digests, in pieces.
+
+A claim names the digests; what the device lacks is then sent to it, and once only: what stays from one search to the
+next of the same data is not sent again. A worker reads nothing of its own in place of what was packed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import pickle
+import shutil
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotune.cluster import tasks
+from autotune.errors import AutotuneError, SetupError, StudyError
+
+PIECE = 16 * 2**20
+"""Bytes of a message: the scheduler, and both ends, hold a few of them at a time."""
+
+_AT_ONCE = 4
+"""Devices that are sent something at a time."""
+
+_ANSWER_S = 120.0
+"""How long a device may take to keep a piece."""
+
+
+class Item(NamedTuple):
+    """A file that travels: where it is to lie in the study's folder there, and what is in it."""
+
+    path: str
+    digest: str
+
+
+class Luggage:
+    """The sending side: contents, and files that are read when they are sent, by their digests."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+        self._contents: dict[str, bytes | Path] = {}
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    def add(self, content: bytes | Path) -> str:
+        """Take a content along, or a file; return its digest. Raises StudyError where it cannot be read."""
+        try:
+            digest = _digest(content)
+            self.sizes[digest] = len(content) if isinstance(content, bytes) else content.stat().st_size
+        except OSError as error:
+            raise StudyError(f"cannot be read: {error.strerror}", where=str(content)) from None
+        self._contents[digest] = content
+        return digest
+
+    def piece(self, digest: str, begin: int) -> bytes:
+        """Return what follows in a content, up to PIECE bytes. Raises SetupError where there is nothing any more."""
+        content = self._contents[digest]
+        if isinstance(content, bytes):
+            return content[begin : begin + PIECE]
+        try:
+            with content.open("rb") as file:
+                file.seek(begin)
+                found = file.read(min(PIECE, self.sizes[digest] - begin))
+        except OSError as error:
+            raise SetupError(f"cannot be read: {error.strerror}", where=str(content)) from None
+        if not found and self.sizes[digest]:
+            raise SetupError("has changed since the search began", where=str(content), hint="type the search again")
+        return found
+
+    async def send(self, client: Any, worker: str, digests: Iterable[str]) -> Mapping[str, Any]:
+        """Have a worker keep what it lacks; return nothing, or its answer where it refuses. May raise one of `lost`.
+
+        Raises SetupError where a file is no longer what it was.
+        """
+        async with self._turn:
+            for digest in digests:
+                if refused := await self._send(client, worker, digest):
+                    return refused
+        return {}
+
+    async def _send(self, client: Any, worker: str, digest: str) -> Mapping[str, Any]:
+        there, nbytes = -1, self.sizes[digest]
+        while there < nbytes:
+            begin = max(there, 0)
+            data = await asyncio.to_thread(self.piece, digest, begin)
+            request = pickle.dumps({"digest": digest, "begin": begin, "data": data, "nbytes": nbytes})
+            asked = client.run(tasks.keep, request, workers=[worker])
+            answer: Mapping[str, Any] = (await asyncio.wait_for(asked, _ANSWER_S))[worker]
+            if "refused" in answer:
+                return answer
+            there = answer["there"]
+        return {}
+
+
+class Depot:
+    """The receiving side: a folder of contents by their digests. From any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = threading.Lock()
+
+    def lacks(self, digests: Iterable[str]) -> list[str]:
+        """Return what of these is not here, or not whole."""
+        return [digest for digest in digests if not self._place(digest).is_file()]
+
+    def put(self, digest: str, begin: int, data: bytes, nbytes: int) -> int:
+        """Keep a piece of a content; return how many of its bytes are here. Raises SetupError where there is no room.
+
+        A piece that is not the next one, as where two searches send the same, is not kept.
+        """
+        try:
+            with self._turn:
+                return self._put(self._place(digest), begin, data, nbytes)
+        except OSError as error:
+            what = f"a file of the study cannot be written to {self._folder}: {error.strerror or error}"
+            raise SetupError(what, hint="make room, or set TMPDIR to a folder that has it") from None
+
+    def keep_only(self, digests: Collection[str]) -> None:
+        """Forget what is none of these."""
+        with self._turn:
+            for path in self._folder.glob("*"):
+                if path.name not in digests:
+                    path.unlink(missing_ok=True)
+
+    def read(self, digest: str) -> bytes:
+        """Return a content. Raises SetupError where it is not what was packed."""
+        self._require(digest)
+        return self._place(digest).read_bytes()
+
+    def lay(self, items: Iterable[Item], folder: Path) -> None:
+        """Put files where a study finds them. Raises SetupError where that cannot be, or one is not what was packed."""
+        for item in items:
+            path = _inside(folder, item.path)
+            self._require(item.digest)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _lay(self._place(item.digest), path)
+            except OSError as error:
+                what = f"a file of the study cannot be written to {folder}: {error.strerror or error}"
+                raise SetupError(what, hint="make room, or set TMPDIR to a folder that has it") from None
+
+    def close(self) -> None:
+        """Forget everything."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _put(self, place: Path, begin: int, data: bytes, nbytes: int) -> int:
+        if place.exists():
+            return nbytes
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = place.with_suffix(".part")
+        with part.open("ab") as file:
+            if file.tell() == begin:
+                file.write(data)
+            there = file.tell()
+        if there >= nbytes:
+            part.rename(place)
+        return there
+
+    def _place(self, digest: str) -> Path:
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+            raise SetupError(f"no digest of a file: {digest!r:.80}")
+        return self._folder / digest
+
+    def _require(self, digest: str) -> None:
+        """Hashed where it is used: until then anything may have been written to it."""
+        place = self._place(digest)
+        try:
+            found = _digest(place)
+        except OSError as error:
+            raise SetupError(f"a file of the study is gone: {error.strerror}", where=str(place)) from None
+        if found != digest:
+            place.unlink()
+            hint = "leave its files alone while it runs, and type the search again"
+            raise SetupError("a file of the study is not the one that the search began with", hint=hint)
+
+
+async def keep(depot: Depot, piece: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a depot keep a piece, and answer how many bytes are there of what it is of, or what is amiss."""
+    from autotune.cluster.travel import told  # which imports this file
+
+    try:
+        return {"there": await asyncio.to_thread(depot.put, **piece)}
+    except AutotuneError as error:
+        return {"refused": told(error)}
+
+
+def _digest(content: bytes | Path) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return the path of that name in a folder. Raises SetupError for one that leads out of it."""
+    path = folder / name
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()) or path == folder:
+        raise SetupError(f"a file of the study lies outside its folder: {name!r:.80}")
+    return path
+
+
+def _lay(content: Path, path: Path) -> None:
+    """Link what may be large; what may be run, and write to itself, is a file of its own."""
+    if path.suffix != ".py":
+        try:
+            os.link(content, path)
+        except OSError:  # on another file system, or one without links
+            pass
+        else:
+            return
+    shutil.copyfile(content, path)
