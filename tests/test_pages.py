@@ -12,7 +12,7 @@ import pytest
 from autotune.model import Measurement, Outcome, Trial
 from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
 from tests.serving import UPLOAD, Client, serving
-from tests.stored import DEVICE, KEY, ok, put
+from tests.stored import DEVICE, KEY, SMALL, ok, put, put_moved
 
 from autotune.service.pages.submit import line_of  # isort: skip  after tests.serving, which skips without FastAPI
 
@@ -124,6 +124,29 @@ def test_the_report_is_one_file(client: Client) -> None:
     found = client.ask(None, "GET", "/problems/1/report.html", headers=HTML)
     assert "attachment" in found.headers["content-disposition"]
     assert not re.search(r"(src|href)=\"(?!#)", found.text)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_default_that_is_moved_on_the_device_is_compared_with_the_best(tmp_path: Path, read_only: bool) -> None:
+    with serving(tmp_path, read_only=read_only) as client:
+        put_moved(client.service.store)
+        for path in ("/problems/1/learned", "/problems/1/report.html"):
+            assert "× as fast" in client.ask(None, "GET", path, headers=HTML).text, path
+
+
+def test_the_default_of_an_uploaded_study_is_compared_with_the_best(tmp_path: Path) -> None:
+    moved = "values = [32, 64, 128]\ndefault = 128\n[[constraints]]\nrequire = 'WG <= compute_units * 32'\n"
+    upload = UPLOAD | {"study": OWN.replace("values = [32, 64]\n", moved)}
+    request = {"fingerprint": SMALL.fingerprint, "device_name": SMALL.name, "budget": {}}
+    with serving(tmp_path) as client:
+        store = client.service.store
+        store.submit("here", "u0", "blur", request, "ann", upload=upload)
+        text = client.service.studies.text("blur")
+        key = problem_key(text, default_size(text), {}, SMALL.fingerprint)
+        put(store, [ok({"WG": 32}, 5, 5, 5), ok({"WG": 64}, 9, 9, 9)], key=key, device=SMALL)
+        page = client.ask(None, "GET", "/problems/1/learned", headers=HTML).text
+        assert "the study's default" in page
+        assert "Nothing to compare" not in page
 
 
 def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:
@@ -249,6 +272,16 @@ def test_a_form_is_submitted_watched_and_stopped(signed_in: Client) -> None:
     assert signed_in.work.begun or "stopped before it began" in stopped.text
 
 
+def test_a_search_at_the_default_size_says_which(signed_in: Client) -> None:
+    for given in ({}, {"size": "M=64"}):
+        form = {"csrf": csrf(signed_in), "do": "search", "study": "matmul_rect"} | given
+        address = signed_in.http.post("/submit", data=form, follow_redirects=False).headers["location"]
+        told = signed_in.ask(None, "GET", address, headers={"Accept": "application/json"}).json()
+        whole = default_size(find_study("matmul_rect"))
+        assert told["search"]["size"] == (whole | {"M": 64} if given else whole)
+        signed_in.http.post(f"{address}/stop", data={"csrf": csrf(signed_in)}, headers=HTML)
+
+
 def test_who_may_not_run_is_told_so_before_filling_in(client: Client) -> None:
     page = client.ask("read", "GET", "/submit", headers=HTML).text
     assert "takes a token of the role run" in page
@@ -260,6 +293,9 @@ def test_a_server_that_only_shows_has_no_forms(tmp_path: Path) -> None:
         page = shown.ask(None, "GET", "/", headers=HTML).text
         assert "read only" in page
         assert "/submit" not in page
+        form = shown.ask(None, "GET", "/submit", headers=HTML).text
+        assert "only shows what is stored" in form
+        assert "token of the role" not in form
 
 
 def test_the_line_of_a_key_is_found() -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Request
 
 from autotune.errors import StoreError
+from autotune.identity import Configuration, ProblemKey
+from autotune.model import DeviceInfo
 from autotune.samplers import SAMPLERS
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
@@ -37,7 +39,9 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     device = await service.device(asked.device)
     asked = await asyncio.to_thread(_completed, service, asked)
     study = await _static(service, asked)
+    stated = {name: size for name, size in study.sizes.items() if name not in study.fixed}
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
+        "size": stated | asked.size,
         "budget": _bounded(service, asked),
         "fingerprint": device.fingerprint,
         "platform": device.platform,
@@ -49,7 +53,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
         lambda: service.store.submit(
             service.config.name,
             queue,
-            study,
+            study.name,
             request,
             caller.name,
             upload=upload,
@@ -60,7 +64,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     if found is None:
         what = f"{service.config.limits.waiting} of your searches wait or run already"
         raise Refused(429, what, hint="wait for one to end, or stop it: DELETE /v1/searches/ID")
-    if not is_new and (found.study, dict(found.request), found.upload) != (study, _plain(request), upload):
+    if not is_new and (found.study, dict(found.request), found.upload) != (study.name, _plain(request), upload):
         raise Refused(409, "something else was asked with this key before", where="Idempotency-Key")
     runner.wake(queue)
     return await asyncio.to_thread(views.search, service, found.uuid), is_new
@@ -75,14 +79,22 @@ async def check(service: Service, asked: Check) -> views.Json:
     device = await service.device(asked.device)
     asked = await asyncio.to_thread(_completed, service, asked)
     await _static(service, asked)
+    return await _examined(service, asked.model_dump(include={"study", "upload", "size", "choices", "fix"}), device)
+
+
+async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> Configuration:
+    """Return the default configuration of an uploaded study for a stored problem. Raises AutotuneError."""
+    upload = await asyncio.to_thread(service.studies.upload, key.study)
+    asked = {"study": key.study, "upload": upload, "size": dict(key.size), "choices": dict(key.choices)}
+    found: Configuration = (await _examined(service, asked, device))["default"]
+    return found
+
+
+async def _examined(service: Service, asked: views.Json, device: DeviceInfo) -> views.Json:
+    """Return what a study is, from a process of its own: to build a space may take any time and memory."""
     limits = service.config.limits
-    told = {
-        "study": asked.study,
-        "upload": None if asked.upload is None else asked.upload.model_dump(),
-        "size": asked.size,
-        "choices": asked.choices,
+    told = asked | {
         "facts": asdict(device),
-        "fix": getattr(asked, "fix", {}),
         "allow_python": service.config.allow_python,
         "space": limits.space,
         "seconds": limits.check_s,
@@ -111,8 +123,8 @@ def _runner(service: Service) -> Runner:
     return service.runner
 
 
-async def _static(service: Service, asked: Check) -> str:
-    """Return the name of the study. Raises AutotuneError for what can be told to be wrong by reading it."""
+async def _static(service: Service, asked: Check) -> Study:
+    """Return the study. Raises AutotuneError for what can be told to be wrong by reading it."""
     if (asked.study is None) == (asked.upload is None):
         raise Refused(422, "give either the name of a study, or one with its files", where="study, upload")
     study = await asyncio.to_thread(_loaded, service, asked)
@@ -125,7 +137,7 @@ async def _static(service: Service, asked: Check) -> str:
             raise Refused(422, f"{name} cannot be {value!r:.60}", where="choices", hint=f"{study.choices[name]}")
     if isinstance(asked, Submit):
         _require_values(study, asked)
-    return study.name
+    return study
 
 
 def _require_values(study: Study, asked: Submit) -> None:

@@ -14,6 +14,7 @@ from autotune.model import Configuration, Identity, Measurement, Outcome, Trial,
 from autotune.pool import Evaluator, Stopped
 from autotune.store import Store
 from autotune.study import Problem
+from autotune.text import duration
 from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
@@ -259,8 +260,8 @@ class Search:
         budget, ledger = self._budget, self._ledger
         if budget.trials is not None and ledger.done >= budget.trials:
             return f"{budget.trials} trials done"
-        if self._left_s() == 0:
-            return f"{budget.seconds:g} s are over"
+        if budget.seconds is not None and self._left_s() == 0:
+            return f"{duration(budget.seconds)} are over"
         if budget.until_stale is not None and self.best is not None and self._since_best >= budget.until_stale:
             return f"no better configuration in {budget.until_stale} trials"
         if budget.least_gain is not None and self.best is not None:

@@ -61,6 +61,11 @@
     };
   }
 
+  /* Trials are counted: no mark stands between two of them. */
+  function countAxis(label) {
+    return { ...axis(label), incrs: [...Array(12).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power)) };
+  }
+
   function plainAxis(label, show) {
     return { ...axis(label, (_, ticks) => ticks.map(show), 78), scale: "y" };
   }
@@ -202,7 +207,7 @@
           lane: { range: () => [0, 1] },
         },
         axes: [
-          axis(by === "number" ? "trial" : "time of the search", by === "number" ? undefined : (_, ticks) => ticks.map(duration)),
+          by === "number" ? countAxis("trial") : axis("time of the search", (_, ticks) => ticks.map(duration)),
           (log ? logAxis : plainAxis)("kernel time, median", time),
         ],
         hooks: { setCursor: [(plot) => this.show(plot.cursor.left < 0 ? null : plot.cursor.idx, false)] },

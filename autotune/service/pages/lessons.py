@@ -4,50 +4,91 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
+from anyio import from_thread
+
+from autotune.errors import AutotuneError
 from autotune.identity import Configuration
-from autotune.reports import course, learned
+from autotune.reports import course, learned, single
+from autotune.service import submit as submitting
 from autotune.service.state import Service
 from autotune.store import listing, survey
-from autotune.study import StudyText, default_configuration
+from autotune.study import StudyText
 
 _KEPT = 32
-_Lesson = tuple[learned.Sample, dict[str, Any]]
 
 LIVE_DOTS = 800
 """Trials that the chart of a running search shows: it is sent anew each time something happens."""
+
+
+class Lesson(NamedTuple):
+    """The sample of a problem, what it teaches, and the study's default configuration there, where known."""
+
+    known: learned.Sample
+    told: dict[str, Any]
+    default: Configuration | None
+
+
+class _Kept(NamedTuple):
+    """A lesson, with what it was made of: it holds while that is the same."""
+
+    text: StudyText | None
+    stored: tuple[int, int]
+    lesson: Lesson
 
 
 class Lessons:
     """What was learned of the problems that were looked at last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int, int, bool], _Lesson] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, service: Service, problem: int, text: StudyText | None) -> _Lesson:
-        """Return the sample of a problem and what it teaches."""
-        searches = listing.latest_generation(service.store, problem)
-        trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
-        ended = sum(search.ended is not None for search in searches)
-        name = (problem, trials, ended, text is not None)
+    def of(self, service: Service, problem: listing.Problem, text: StudyText | None) -> Lesson:
+        """Return what a problem teaches; `text` is its study as it is now, None where that is not here."""
+        stored = _stored(service, problem.number)
         with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-                return self._kept[name]
-        known = learned.sample(service.store, problem)
-        found = (known, learned.learned(service.store, problem, known, default_of(text)))
+            kept = self._kept.get(problem.number)
+            if kept is not None and kept.text is text and kept.stored == stored:
+                self._kept.move_to_end(problem.number)
+                return kept.lesson
+        lesson = _lesson(service, problem, text)
         with self._lock:
-            self._kept[name] = found
+            self._kept[problem.number] = _Kept(text, stored, lesson)
+            self._kept.move_to_end(problem.number)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return lesson
 
 
-def default_of(text: StudyText | None) -> Configuration | None:
-    """Return the study's default configuration as its file says; None where the file is not here."""
-    return None if text is None else default_configuration(text)
+def _lesson(service: Service, problem: listing.Problem, text: StudyText | None) -> Lesson:
+    known = learned.sample(service.store, problem.number)
+    default = default_of(service, problem, text)
+    return Lesson(known, learned.learned(service.store, problem.number, known, default), default)
+
+
+def _stored(service: Service, problem: int) -> tuple[int, int]:
+    """Return how many trials a problem has, and how many of its searches have ended."""
+    searches = listing.latest_generation(service.store, problem)
+    trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
+    return trials, sum(search.ended is not None for search in searches)
+
+
+def default_of(service: Service, problem: listing.Problem, text: StudyText | None) -> Configuration | None:
+    """Return the study's default configuration for a problem, moved where it is not valid there; None where unknown.
+
+    To be called from a thread of a request: an uploaded study is looked at in a process of its own.
+    """
+    if text is None or text.name in service.studies.names():
+        return single.default_of(service.store, problem, text)
+    device = listing.device(service.store, problem.key.device)
+    if device is None:
+        return None
+    try:
+        return from_thread.run(submitting.default_of, service, problem.key, device)
+    except AutotuneError:  # the study is another one today
+        return None
 
 
 def course_of(service: Service, numbers: list[int], *, live: bool = False) -> dict[str, Any]:

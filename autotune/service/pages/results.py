@@ -15,7 +15,7 @@ from autotune.service import views
 from autotune.service.answers import Refused
 from autotune.service.pages import snippets
 from autotune.service.pages.common import Before, Opened, Reader, Word, show
-from autotune.service.pages.lessons import Lessons, default_of
+from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
 from autotune.store import listing, locate
 from autotune.study import StudyText, default_size, parameter_values
@@ -124,7 +124,7 @@ def lessons(
 ) -> Response:
     """What was learned: importance, best per value, a heat map of any two, finalists, the default against the best."""
     found = _problem(service, number)
-    known, told = _LESSONS.of(service, number, _text(service, found.key))
+    known, told, _ = _LESSONS.of(service, found, _text(service, found.key))
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "key": _key(found.key), "learned": told, "map": _map(known, varying, down, across)}
     return show(request, "lessons.html", data, picker=varying, trials_base="/trials/", maps=[], title=_title(found.key))
@@ -136,7 +136,7 @@ def heat(
 ) -> Response:
     """The heat map of two parameters, for the page above."""
     found = _problem(service, number)
-    known, told = _LESSONS.of(service, number, _text(service, found.key))
+    known, told, _ = _LESSONS.of(service, found, _text(service, found.key))
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "map": _map(known, varying, down, across)}
     return show(request, "heat.html", data, picker=varying, trials_base="/trials/")
@@ -146,7 +146,7 @@ def heat(
 def report(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
     """The same as one file to keep or to send."""
     found = _problem(service, number)
-    default = default_of(_text(service, found.key))
+    default = _LESSONS.of(service, found, _text(service, found.key)).default
     name = "".join(
         char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
     )

@@ -72,7 +72,7 @@ def submitted(service: Service, one: Submission, parts: Sequence[StoredSearch] =
         "uploaded": one.upload is not None,
         "device": one.request["fingerprint"],
         "device_name": one.request["device_name"],
-        "size": one.request.get("size") or {},
+        "size": _size(one, parts),
         "choices": one.request.get("choices") or {},
         "budget": one.request["budget"],
         "asked_by": one.asked_by,
@@ -89,6 +89,12 @@ def submitted(service: Service, one: Submission, parts: Sequence[StoredSearch] =
         "outcomes": outcomes,
         "searches": [part.number for part in parts],
     }
+
+
+def _size(one: Submission, parts: Sequence[StoredSearch]) -> Json:
+    """The size that was asked for; whole once the search has begun, where a file has a part of it."""
+    found = dict(parts[-1].key.size) if parts else (one.result or {}).get("size")
+    return found or one.request.get("size") or {}
 
 
 def stored(one: StoredSearch) -> Json:
