@@ -30,6 +30,7 @@ if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
 import dask.config
+import distributed  # noqa: F401  (which sets its defaults)
 
 from autotune import cluster
 from autotune.cluster import luggage
@@ -458,7 +459,7 @@ def test_only_who_has_the_key_is_let_in(tmp_path: Path) -> None:
     key, other = certificate(tmp_path, "cluster.key"), certificate(tmp_path, "other.key")
     with Machines(tmp_path, apart=may_have_networks(), environment=settings(key)) as machines:
         machines.protocol = "tls"
-        known = dask.config.collect_env(settings(key))
+        known = dask.config.merge(dask.config.config, dask.config.collect_env(settings(key)))
         with dask.config.set(known), pytest.raises(SetupError, match="--port 1 --protocol tls --no-dashboard --dash"):
             asyncio.run(connect(cluster.Address("tls", "127.0.0.1", 1), 0.5))
         machines.scheduler("--protocol", "tls")
