@@ -292,7 +292,7 @@ def test_pages_recover_by_themselves_after_the_server_was_killed(window: Window,
 def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> None:
     window = Window(browser, server)
     window.go("/admin")
-    window.page.locator("#name").fill("ann")
+    window.page.locator("#name").fill("zoe")
     window.page.get_by_role("button", name="Add token").click()
     token = window.page.locator(".made pre").inner_text()
     window.page.get_by_role("button", name="Sign out").click()
@@ -301,6 +301,6 @@ def test_nobody_runs_anything_without_a_token(browser: Any, server: Server) -> N
     window.go("/login")
     window.page.locator("#token").fill(token)
     window.page.get_by_role("button", name="Sign in").click()
-    window.page.get_by_text("ann").wait_for()
+    window.page.get_by_text("zoe").wait_for()
     assert window.page.get_by_role("link", name="Admin").count() == 0
     window.context.close()
