@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from autotune.bench import clock, holder
+from autotune.bench import clock, holder, pace
 from autotune.bench.holder import Holder, can_hold, quickest
+from autotune.bench.messages import Retime
+from autotune.bench.serving import _launch_ns
 from autotune.bench.trial import NOTICED_NS, Bench
 from autotune.devices import BackendError, Session, list_devices, open_session
-from autotune.model import DeviceInfo, Measurement
+from autotune.model import DeviceInfo, Measurement, Outcome
 from tests.test_clock import bench_of, spin
 
 
@@ -74,12 +77,24 @@ def test_finalists_of_short_launches_are_compared_on_the_quickest(monkeypatch: p
     others = takes(monkeypatch, 3.6, 3.5, *[3.0] * 20)
     chosen = bench.settled(NOTICED_NS)
     assert chosen is not bench
-    assert chosen.anchor is bench.anchor
+    assert chosen.anchor is not bench.anchor
+    assert (chosen.anchor.plan, chosen.anchor.pace) == (spin(30_000), bench.anchor.pace)
     assert chosen.settled(NOTICED_NS) is chosen  # once
     assert bench.settled(NOTICED_NS) is bench
     assert len(others) == 3
     measured = chosen.retime([spin(30_000), spin(60_000)], None, 60.0)
     assert [type(one) for one in measured] == [Measurement, Measurement]
+    monkeypatch.setattr(pace.Pace, "is_due", True)  # read at once: with kernels, buffers and a clock of this session
+    assert chosen.run(spin(90_000), None).outcome is Outcome.OK
+    assert chosen.anchor.plan == spin(30_000)
+
+
+def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
+    once, looped = spin(1), replace(spin(1), order=(0,) * 10)
+    assert _launch_ns(Retime((once, once), 5000.0, 1.0)) == 5000
+    assert _launch_ns(Retime((looped, looped), 5000.0, 1.0)) == 500
+    assert _launch_ns(Retime((once, once), None, 1.0)) == math.inf
+    assert _launch_ns(Retime((once,), 5000.0, 1.0)) == math.inf  # nothing to compare
 
 
 @pytest.mark.parametrize(("launch_ns", "shares_cores"), [(NOTICED_NS + 1, False), (NOTICED_NS, True)])

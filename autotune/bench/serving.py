@@ -134,7 +134,7 @@ def _launch_ns(job: Retime) -> float:
     """Return what a launch of the best takes on average; infinity where none is known, or nothing to be compared."""
     if job.best_ns is None or len(job.plans) < 2:
         return math.inf
-    return job.best_ns / max(len(plan.launches) for plan in job.plans)
+    return job.best_ns / max(len(plan.order or plan.launches) for plan in job.plans)
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

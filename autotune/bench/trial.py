@@ -150,7 +150,7 @@ class Bench:
         if session is self._session:
             return self
         other = self._on(session)
-        other.anchor, other._settled = self.anchor, True
+        other.anchor, other._settled = self.anchor.on(other), True
         return other
 
     def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:

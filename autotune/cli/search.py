@@ -155,10 +155,8 @@ def search(
         models, again = [_devices(device)], ""
     else:
         address = cluster.Address.parse(on)
-        models, again = (
-            [[one] for one in _models(address, device)],
-            f" --on {shlex.quote(on)}{f' --at-most {at_most}' if at_most else ''}",
-        )
+        models = [[one] for one in _models(address, device)]
+        again = f" --on {shlex.quote(on)}{'' if at_most is None else f' --at-most {at_most}'}"
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:

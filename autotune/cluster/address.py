@@ -117,7 +117,7 @@ def security(address: Address) -> Any:
         found = Security()
         arguments = found.get_connection_args("client")
     except (OSError, ValueError) as error:
-        raise SetupError(f"the TLS files cannot be read: {error}", hint="see docs/cluster.md, TLS") from None
+        raise SetupError(f"the TLS files cannot be read: {error}", hint="see docs/cluster.md, Who may join") from None
     if address.protocol == "tls" and arguments.get("ssl_context") is None:
         raise SetupError(
             "no certificate is named",
