@@ -33,7 +33,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -235,15 +234,15 @@ def searched_s(asked: argparse.Namespace, rate: float) -> tuple[float, int]:
 
 
 def beside(asked: argparse.Namespace) -> list[tuple[Any, ...]]:
-    """Search by turns alone and beside questions, who begins by turns too; return a row for each, and the medians."""
+    """Search by turns alone and beside questions, who begins by turns too; return a row for each, and their sums."""
     rows: list[tuple[Any, ...]] = []
     for turn in range(asked.beside):
         took = {rate: searched_s(asked, rate) for rate in ((0.0, asked.rate), (asked.rate, 0.0))[turn % 2]}
         (alone_s, _), (asked_s, answered) = took[0.0], took[asked.rate]
         rows.append((turn + 1, f"{alone_s:.2f}", f"{asked_s:.2f}", answered, asked_s / alone_s - 1))
         print(*rows[-1], file=sys.stderr, flush=True)
-    found = [median(map(float, column)) for column in list(zip(*rows, strict=True))[1:]]
-    rows.append(("median", f"{found[0]:.2f}", f"{found[1]:.2f}", round(found[2]), found[3]))
+    alone, asking, answers = (sum(map(float, column)) for column in list(zip(*rows, strict=True))[1:4])
+    rows.append(("all", f"{alone:.2f}", f"{asking:.2f}", round(answers), asking / alone - 1))
     return [(*row[:-1], f"{row[-1]:+.1%}") for row in rows]
 
 

@@ -43,7 +43,7 @@ def save(
     found = {
         "question": question,
         "command": command,
-        "machine": machine or f"{os.cpu_count()} CPU cores, Python {platform.python_version()}",
+        "machine": machine or _machine(),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": _commit(),
         "asked": asked,
@@ -56,9 +56,22 @@ def save(
     return path
 
 
+def _machine() -> str:
+    gpus = _said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+    names = [f"{len(gpus)} x {gpus[0].replace(', ', ', driver ')}"] if gpus else []
+    return ", ".join([*names, f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"])
+
+
 def _commit() -> str:
-    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return asked.stdout.strip()
+    return _said(["git", "rev-parse", "--short", "HEAD"]).strip()
+
+
+def _said(words: list[str]) -> str:
+    """Return what a program prints, nothing where it is not installed or fails."""
+    try:
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def rendered(page: str) -> str:

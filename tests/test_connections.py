@@ -88,6 +88,22 @@ def test_an_answer_takes_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) ->
         assert b"the end" in answer_to(patient, b"")
 
 
+def test_the_body_of_an_answer_does_not_wait_for_its_head_to_arrive(
+    connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, made = [], connections.Connection.connection_made
+
+    def look(self: connections.Connection, transport: asyncio.Transport) -> None:
+        made(self, transport)
+        told.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(connections.Connection, "connection_made", look)
+    with closing(connect()) as connection:
+        answer_to(connection, HEAD + b"Connection: close\r\n\r\n")
+    assert len(told) == 1
+    assert told[0]
+
+
 def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "most_connections", lambda: 3)
     waiting = [connect() for _ in range(12)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,15 +25,9 @@ LONG_NS = 250_000_000
 _LEAST_TAKEN = 3
 """Samples of a finalist at least, however long they are: one says nothing of the noise."""
 
-LEAST_S = 0.05
-"""Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
-
 _VERIFIED_RUNS = 300
 """Runs of a finalist that are verified, as far as the time goes. If it passes, it is, with 95 % confidence, wrong in
 fewer than one run in a hundred: .99 ** 300 = .049."""
-
-_VERIFIED_SHARE = 1 / 3
-"""Share of the finalists' time that is kept for these runs."""
 
 _SERIES_S = 0.05
 """Seconds of verified runs that are queued at once: the host waits once for each series."""
@@ -44,8 +38,9 @@ _LAUNCH_S = 0.001
 
 @dataclass
 class Finalist:
-    """A plan that is timed again: its clock and times, the runs verified, and what went wrong.
+    """A plan that is timed again: its times, the runs verified, and what went wrong.
 
+    `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work.
     `first_ns` is the time of its first run; `turn` the samples of its last turn, `turn_throttled` what slowed the
     device down at their end, `throttled` the same of all that count; `run_s` what a verified run takes, launches and
     checks included; 0 while that is not known.
@@ -53,7 +48,8 @@ class Finalist:
 
     place: int
     plan: Plan
-    precise: Precise
+    visits: list[tuple[int, ...]] = field(default_factory=list)
+    precise: Precise = field(default_factory=lambda: Precise(Rules()))
     clock: Clock | None = None
     first_ns: int = 0
     turn: Sequence[int] = ()
@@ -64,9 +60,13 @@ class Finalist:
     failure: Report | None = None
 
     @property
-    def median_ns(self) -> float:
-        """The median of its samples, of one run each."""
-        return median(self.precise.samples) / (self.clock.runs if self.clock else 1)
+    def samples(self) -> tuple[int, ...]:
+        """Its times on all benches, in the order of the rounds."""
+        return tuple(ns for visit in self.visits for ns in visit)
+
+    def begin(self, rules: Rules) -> None:
+        """Begin on a bench."""
+        self.precise, self.clock = Precise(rules), None
 
     def take(self) -> None:
         """Let the samples of its last turn count."""
@@ -74,11 +74,20 @@ class Finalist:
             self.precise.add(ns)
         self.throttled = self.turn_throttled or self.throttled
 
-    def answer(self) -> Measurement | Report:
-        """Return the report of what failed, else what was measured, sample by sample in the order of the rounds."""
+    def end(self) -> None:
+        """Keep what it took on this bench, and let that go."""
         runs = self.clock.runs if self.clock else 1
-        samples = tuple(round(ns / runs) for ns in self.precise.samples)
-        return self.failure or Measurement(samples, (), self.plan.cache, self.verified, self.throttled)
+        self.visits.append(tuple(round(ns / runs) for ns in self.precise.samples))
+        self.clock = None
+
+    def answer(self) -> Measurement | Report:
+        """Return the report of what failed, else what was measured."""
+        return self.failure or Measurement(self.samples, (), self.plan.cache, self.verified, self.throttled)
+
+
+def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
+    """Return those that have not failed."""
+    return [finalist for finalist in finalists if finalist.failure is None]
 
 
 @dataclass
@@ -88,37 +97,35 @@ class Finals:
     Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
     taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
     slower than usual, as the anchor shows, or its device throttled, does not count while there is time for another; one
-    that is throttled after such a one does.
+    that is throttled after such a one does. `home` is the bench whose `place` tells which plan is at work.
     """
 
     bench: Bench
     rules: Rules
+    home: Bench
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
 
-    def run(self, plans: Sequence[Plan], limit_s: float, budget_s: float) -> list[Measurement | Report]:
-        """Go round until each is precise or the seconds are spent; three samples at least. Raises Fault where fatal."""
-        rules = replace(self.rules, least_s=max(self.rules.least_s, LEAST_S) if self.rules.least_s else 0.0)
-        finalists = [Finalist(place, plan, Precise(rules)) for place, plan in enumerate(plans)]
-        for finalist in finalists:
+    def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
+        """Go round until each is precise or it is late; three samples at least. Raises Fault where fatal."""
+        for finalist in sound(finalists):
+            finalist.begin(self.rules)
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
-        began = time.monotonic()
-        deadline = began + budget_s * (1 - _VERIFIED_SHARE)
-        while sound := [finalist for finalist in finalists if finalist.failure is None]:
-            known = min(len(finalist.precise.samples) for finalist in sound)
-            enough = all(finalist.precise.finished for finalist in sound) or time.monotonic() >= deadline
+        while left := sound(finalists):
+            known = min(len(finalist.precise.samples) for finalist in left)
+            enough = all(finalist.precise.finished for finalist in left) or time.monotonic() >= deadline
             if enough and known >= _LEAST_TAKEN:
                 break
-            for finalist in self._random.sample(sound, len(sound)):
+            for finalist in self._random.sample(left, len(left)):
                 self._attempt(finalist, self._turn)
-            if not self._is_spoilt(sound) or time.monotonic() >= deadline:
-                for finalist in sound:
+            if not self._is_spoilt(left) or time.monotonic() >= deadline:
+                for finalist in left:
                     finalist.take()
-        self._verify(finalists, began + budget_s)
-        return [finalist.answer() for finalist in finalists]
+        for finalist in sound(finalists):
+            finalist.end()
 
     def _attempt(self, finalist: Finalist, step: Callable[[Finalist], None]) -> None:
-        self.bench.place = finalist.place
+        self.home.place = finalist.place
         try:
             step(finalist)
         except Fault as fault:
@@ -158,10 +165,10 @@ class Finals:
         anchor, runs = self.bench.anchor, finalist.clock.runs if finalist.clock else 1
         return finalist.plan == anchor.plan and anchor.pace.is_slow([ns / runs for ns in finalist.turn])
 
-    def _verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
+    def verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""
-        while sound := [finalist for finalist in finalists if finalist.failure is None]:
-            finalist = min(sound, key=lambda one: one.median_ns)
+        while left := sound(finalists):
+            finalist = min(left, key=lambda one: median(one.samples))
             count = self._affordable(finalist, deadline - time.monotonic())
             if count < 1:
                 return

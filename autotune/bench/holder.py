@@ -1,24 +1,14 @@
-"""A kernel that holds the device while work is queued behind it; by it, the session whose launches are quickest.
-
-What a launch takes beside its kernel differs from context to context of one driver, by where in memory the driver
-happens to put its queues: on an H200 an empty kernel took 3.3 to 3.7 us and a sum in two launches 10.7 to 11.4. Each
-search would meet another.
-"""
+"""A kernel that holds the device while work is queued behind it; by it, what a launch takes that does nothing."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property, partial
 
 import numpy as np
 
 from autotune.bench.kernels import EMPTY, HOLDER, common_options
 from autotune.bench.launcher import noticing_loss
-from autotune.bench.report import Fault
-from autotune.devices import BackendError, Session, open_session
-
-_OTHERS = 3
-"""Sessions opened to choose from: about half of all are quick, and each takes an eighth of a second."""
+from autotune.devices import Session
 
 _LAUNCHES = 200
 """Of a batch: as many as a driver takes ahead."""
@@ -71,17 +61,3 @@ class Holder:
 def can_hold(session: Session) -> bool:
     """Say whether batches on the host's clock tell of the device: one that shares its cores would run that too."""
     return session.traits.checks_on_device and not session.traits.shares_cores
-
-
-def quickest(session: Session) -> Session:
-    """Return this session or another on its device, whichever has the quickest launches of a few. Raises Fault."""
-    least_ns = Holder(session).launch_ns
-    # A device may be too full for one more.
-    with suppress(BackendError, Fault):
-        for _ in range(_OTHERS):
-            other = open_session(session.info)
-            ns = Holder(other).launch_ns
-            if ns < least_ns:
-                session, least_ns = other, ns
-    session.busy_ns()  # what this took is no trial's
-    return session

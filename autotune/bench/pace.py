@@ -102,12 +102,6 @@ class Anchor:
         self._clock: Clock | None = None
         self._bench = bench
 
-    def on(self, bench: Bench) -> Anchor:
-        """Return the same anchor on another bench of its device."""
-        other = Anchor(bench)
-        other.pace, other.plan = self.pace, self.plan
-        return other
-
     def offer(self, plan: Plan, clock: Clock, run_ns: float) -> None:
         """Consider a plan that has just been timed."""
         if self.pace.offer(run_ns):
@@ -131,8 +125,7 @@ class Anchor:
     def _take(self, count: int) -> list[float]:
         assert self.plan is not None
         built = self._bench.build(self.plan)
-        if self._clock is None:  # a clock is of one session
-            self._clock = self._bench.clocks.choose(built, round(self.pace.base_ns))
+        assert self._clock is not None
         runs = self._clock.runs
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
         # The first samples still meet what the last plan left in the caches, and threads that slept.

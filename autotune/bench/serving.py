@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping
@@ -120,7 +119,6 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         job = _receive(session, connection)
         if isinstance(job, Retime):
             try:
-                bench = bench.settled(_launch_ns(job))
                 connection.send(bench.retime(job.plans, job.best_ns, job.budget_s))
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
@@ -128,13 +126,6 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             on_built = wait_for_turn if job.asks else None
             ahead, patient = job.built_ahead, job.patient
             connection.send(bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built))
-
-
-def _launch_ns(job: Retime) -> float:
-    """Return what a launch of the best takes on average; infinity where none is known, or nothing to be compared."""
-    if job.best_ns is None or len(job.plans) < 2:
-        return math.inf
-    return job.best_ns / max(len(plan.order or plan.launches) for plan in job.plans)
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
-from autotune.bench.finals import Finals
-from autotune.bench.holder import can_hold, quickest
+from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
 from autotune.bench.pace import Anchor
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
+from autotune.bench.tour import compare
 from autotune.bench.verify import Checker, Verdict, is_unwritten
-from autotune.devices import Session
+from autotune.devices import Session, open_session
 from autotune.model import PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan, numpy_type
 
 NOTICED_NS = 100_000
-"""A launch that is longer does not notice some tenths of a microsecond beside it."""
+"""A launch that is longer does not notice on which session it is, by some tenths of a microsecond."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
@@ -62,7 +62,6 @@ class Bench:
         self._hints: dict[Any, list[str]] = {}  # of sources and launches whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
-        self._settled = False  # on the session that is to compare what is short
 
     def run(
         self,
@@ -138,29 +137,30 @@ class Bench:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return outputs
 
-    def settled(self, launch_ns: float) -> Bench:
-        """Return the bench on which to compare plans whose launches take so long: this, or one with quicker launches.
-
-        Raises Fault where the device is lost.
-        """
-        if self._settled or launch_ns > NOTICED_NS or not can_hold(self._session):
-            return self
-        self._announce("build", self._limits.build_s)
-        self._settled, session = True, quickest(self._session)
-        if session is self._session:
-            return self
-        other = self._on(session)
-        other.anchor, other._settled = self.anchor.on(other), True
-        return other
-
     def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:
         """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
 
         Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
-        for by a report. Raises Fault where the device is lost.
+        for by a report. Short launches are compared on several sessions. Raises Fault where the device is lost.
         """
-        return Finals(self, self._final_rules).run(plans, self._limits.run_s(best_ns), budget_s)
+        elsewhere = self._elsewhere() if self._notices_sessions(plans, best_ns) else None
+        return compare(self, elsewhere, self._final_rules, plans, self._limits.run_s(best_ns), budget_s)
+
+    def _notices_sessions(self, plans: Sequence[Plan], best_ns: float | None) -> bool:
+        """Say whether there is something to compare whose launches are short, by the time of the best."""
+        if best_ns is None or len(plans) < 2 or not can_hold(self._session):
+            return False
+        return best_ns / max(len(plan.order or plan.launches) for plan in plans) <= NOTICED_NS
+
+    def _elsewhere(self) -> Iterator[Bench]:
+        """Yield benches on other sessions of the device, each opened when it is asked for. Raises BackendError."""
+        while True:
+            self._announce("build", self._limits.build_s)
+            bench = self._on(open_session(self._session.info))
+            bench.anchor = self.anchor
+            yield bench
+            del bench  # one at a time
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -40,6 +41,9 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin."""
         super().connection_made(transport)
+        # head and body are written apart: the kernel would hold the body back until the client, 40 ms later, says
+        # that it has the head. asyncio sees to it for sockets that were made with IPPROTO_TCP only.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._wait()
         if len(self.connections) > most_connections():
             self._make_room()

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from autotune.bench.finals import LEAST_S
 from autotune.bench.pace import Pace
 from autotune.bench.timing import Precise, Rules, Timed, measure
+from autotune.bench.tour import LEAST_S
 from autotune.ranking import FINALISTS, median_interval, speedup
 from autotune.tuner.loop import RETIME_S
 

@@ -1,0 +1,101 @@
+"""Finalists compared on several sessions of a device, where what sessions differ by is more than what they do.
+
+What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put
+queues and buffers: on an H200, a sum in two launches by 9 %, ten sweeps of Jacobi's by 7 %. Each search would meet
+another, and tell another time of the same kernel. What an empty launch takes does not tell which are quick.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from autotune.bench.finals import Finalist, Finals, sound
+from autotune.bench.report import Fault, Report
+from autotune.bench.timing import Rules
+from autotune.devices import BackendError
+from autotune.model import Measurement, Outcome
+from autotune.ranking import median
+from autotune.study import Plan
+
+if TYPE_CHECKING:
+    from autotune.bench.trial import Bench
+
+MOST_VISITS = 8
+"""Benches at most: each more narrows what searches differ by, and takes half a second of five finalists."""
+
+LEAST_S = 0.05
+"""Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
+
+_VISIT_SAMPLES = 9
+"""Of a finalist on each bench."""
+
+_VERIFIED_SHARE = 1 / 3
+"""Share of the finalists' time that is kept for runs that are verified."""
+
+
+def compare(
+    home: Bench, elsewhere: Iterator[Bench] | None, rules: Rules, plans: Sequence[Plan], limit_s: float, budget_s: float
+) -> list[Measurement | Report]:
+    """Time plans in turn on one bench, or share the rounds out over it and others; three samples at least.
+
+    Of several benches the quicker half counts. A first run may take `limit_s`, all together take `budget_s`. Raises
+    Fault where fatal.
+    """
+    began = time.monotonic()
+    deadline = began + budget_s * (1 - _VERIFIED_SHARE)
+    finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
+    rules = replace(rules, least_s=max(rules.least_s, LEAST_S) if rules.least_s else 0.0)
+    if elsewhere is None:
+        Finals(home, rules, home).visit(finalists, limit_s, deadline)
+    else:
+        rules = replace(rules, target=math.inf, minimum=_VISIT_SAMPLES, least_s=rules.least_s * 2 / MOST_VISITS)
+        Finals(home, rules, home).visit(finalists, limit_s, deadline)
+        _visit_others(home, elsewhere, rules, finalists, limit_s, deadline)
+        _keep_quicker_half(sound(finalists))
+    Finals(home, rules, home).verify(finalists, began + budget_s)
+    return [finalist.answer() for finalist in finalists]
+
+
+def _visit_others(
+    home: Bench,
+    elsewhere: Iterator[Bench],
+    rules: Rules,
+    finalists: Sequence[Finalist],
+    limit_s: float,
+    deadline: float,
+) -> None:
+    """Visit one after another while there is time, and room for one more on the device."""
+    visits = 1
+    while visits < MOST_VISITS and time.monotonic() < deadline:
+        before = sound(finalists)
+        visits += 1
+        try:
+            Finals(next(elsewhere), rules, home).visit(finalists, limit_s, deadline)
+        except (BackendError, Fault):  # where the device is lost, so it is at home
+            _leave(before, visits)
+            return
+        if any(one.failure is not None and one.failure.outcome is not Outcome.WRONG_RESULT for one in before):
+            _leave(before, visits)
+            return
+
+
+def _leave(finalists: Sequence[Finalist], visits: int) -> None:
+    """Forget a visit that broke off: there was no room for it, which is no finalist's doing."""
+    for finalist in finalists:
+        del finalist.visits[visits - 1 :]
+        finalist.clock = None
+        if finalist.failure is not None and finalist.failure.outcome is not Outcome.WRONG_RESULT:
+            finalist.failure = None
+
+
+def _keep_quicker_half(finalists: Sequence[Finalist]) -> None:
+    """Keep the times from the benches on which all of them together were the quickest."""
+    count = min((len(finalist.visits) for finalist in finalists), default=0)
+    slowness = [sum(math.log(median(finalist.visits[visit])) for finalist in finalists) for visit in range(count)]
+    kept = sorted(sorted(range(count), key=slowness.__getitem__)[: (count + 1) // 2])
+    for finalist in finalists:
+        finalist.visits = [finalist.visits[visit] for visit in kept]
