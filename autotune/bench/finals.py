@@ -97,12 +97,14 @@ class Finals:
     Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
     taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
     slower than usual, as the anchor shows, or its device throttled, does not count while there is time for another; one
-    that is throttled after such a one does. `home` is the bench whose `place` tells which plan is at work.
+    that is throttled after such a one does. `home` is the bench whose `place` tells which plan is at work, `aim_ns` the
+    device time of a batch of short runs.
     """
 
     bench: Bench
     rules: Rules
     home: Bench
+    aim_ns: int = 2 * BATCH_NS
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
 
@@ -137,7 +139,7 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
         finalist.verified += 1
-        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, 2 * BATCH_NS)
+        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns)
         if finalist.first_ns >= LONG_NS:
             finalist.precise.add(finalist.first_ns)
 

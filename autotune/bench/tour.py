@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from autotune.bench.clock import BATCH_NS
 from autotune.bench.finals import Finalist, Finals, sound
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
 MOST_VISITS = 8
-"""Benches at most: each more narrows what searches differ by, and takes half a second of five finalists."""
+"""Benches at most: each more narrows what searches differ by, and takes half a second of seven finalists."""
 
 LEAST_S = 0.05
 """Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
@@ -36,6 +37,9 @@ _VISIT_SAMPLES = 9
 _VERIFIED_SHARE = 1 / 3
 """Share of the finalists' time that is kept for runs that are verified."""
 
+_VERIFIED_S = 1.0
+"""The same of short runs at most, in seconds: so many as are verified take no longer."""
+
 
 def compare(
     home: Bench, elsewhere: Iterator[Bench] | None, rules: Rules, plans: Sequence[Plan], limit_s: float, budget_s: float
@@ -45,36 +49,32 @@ def compare(
     Of several benches the quicker half counts. A first run may take `limit_s`, all together take `budget_s`. Raises
     Fault where fatal.
     """
-    began = time.monotonic()
-    deadline = began + budget_s * (1 - _VERIFIED_SHARE)
+    until, verified_s = time.monotonic() + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
-    rules = replace(rules, least_s=max(rules.least_s, LEAST_S) if rules.least_s else 0.0)
+    at_home = Finals(home, replace(rules, least_s=max(rules.least_s, LEAST_S) if rules.least_s else 0.0), home)
     if elsewhere is None:
-        Finals(home, rules, home).visit(finalists, limit_s, deadline)
+        at_home.visit(finalists, limit_s, until - verified_s)
     else:
-        rules = replace(rules, target=math.inf, minimum=_VISIT_SAMPLES, least_s=rules.least_s * 2 / MOST_VISITS)
-        Finals(home, rules, home).visit(finalists, limit_s, deadline)
-        _visit_others(home, elsewhere, rules, finalists, limit_s, deadline)
+        _visit_all(at_home, elsewhere, finalists, limit_s, until - min(verified_s, _VERIFIED_S))
         _keep_quicker_half(sound(finalists))
-    Finals(home, rules, home).verify(finalists, began + budget_s)
+    at_home.verify(finalists, until)
     return [finalist.answer() for finalist in finalists]
 
 
-def _visit_others(
-    home: Bench,
-    elsewhere: Iterator[Bench],
-    rules: Rules,
-    finalists: Sequence[Finalist],
-    limit_s: float,
-    deadline: float,
+def _visit_all(
+    at_home: Finals, elsewhere: Iterator[Bench], finalists: Sequence[Finalist], limit_s: float, deadline: float
 ) -> None:
     """Visit one after another while there is time, and room for one more on the device."""
+    least_s = at_home.rules.least_s / MOST_VISITS
+    rules = replace(at_home.rules, target=math.inf, minimum=_VISIT_SAMPLES, least_s=least_s)
+    here = replace(at_home, rules=rules, aim_ns=BATCH_NS)
+    here.visit(finalists, limit_s, deadline)
     visits = 1
     while visits < MOST_VISITS and time.monotonic() < deadline:
         before = sound(finalists)
         visits += 1
         try:
-            Finals(next(elsewhere), rules, home).visit(finalists, limit_s, deadline)
+            replace(here, bench=next(elsewhere)).visit(finalists, limit_s, deadline)
         except (BackendError, Fault):  # where the device is lost, so it is at home
             _leave(before, visits)
             return
