@@ -18,7 +18,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 
 from autotune.store.fields import FIELDS, MEASUREMENT
@@ -158,7 +157,6 @@ tokens = Table(
 
 # All that a look-up ranks by (standings.py): a row for what ranking.Standing says.
 _group = ("problem_id", "driver", "generation")
-_once, _again = text("retiming_id = 0"), text("retiming_id > 0")
 standings = Table(
     "standings",
     metadata,
@@ -173,7 +171,8 @@ standings = Table(
     Column("first_ns", Double, nullable=False),
     PrimaryKeyConstraint(*_group, "configuration_hash"),
     Index("standings_by_arrival", "problem_id", "latest_id"),
-    Index("standings_once", *_group, "time_ns", "configuration_hash", sqlite_where=_once, postgresql_where=_once),
-    Index("standings_again", *_group, "time_ns", "configuration_hash", sqlite_where=_again, postgresql_where=_again),
-    Index("standings_first", *_group, "first_ns", sqlite_where=_again, postgresql_where=_again),
+    # Of some rows each (migrations.py): told here, SQLAlchemy would import PostgreSQL's dialect for every command.
+    Index("standings_once", *_group, "time_ns", "configuration_hash"),
+    Index("standings_again", *_group, "time_ns", "configuration_hash"),
+    Index("standings_first", *_group, "first_ns"),
 )
