@@ -96,6 +96,31 @@ def print_table(results: dict[str, dict[str, dict[str, Any]]]) -> None:
         print(_line("", "worst tenth", total["worst_tenth"], total["worst_tenth_to_5pct"]))
 
 
+TABLE = (
+    "sampler",
+    "spaces",
+    "seeds",
+    *map(str, MARKS),
+    "to 5 %",
+    "kernels: to 5 %",
+    "worst tenth: 100",
+    "to 5 %",
+    "CPU, ms",
+)
+
+
+def table_rows(results: dict[str, dict[str, dict[str, Any]]]) -> list[list[Any]]:
+    """Return a row of `TABLE` for each sampler."""
+    rows = []
+    for name, by_space in results.items():
+        total, first = aggregate(by_space), next(iter(by_space.values()))
+        at = [f"{total['at'][str(mark)]:.3f}" if mark <= first["budget"] else "" for mark in MARKS]
+        means = [total["evaluations_to_5pct"], total["by_kernel_to_5pct"]]
+        worst = [f"{total['worst_tenth']['100']:.3f}", total["worst_tenth_to_5pct"]]
+        rows.append([name, len(by_space), first["seeds"], *at, *means, *worst, total["cpu_ms"]])
+    return rows
+
+
 def _line(name: str, what: str, at: dict[str, float], needed: float) -> str:
     return f"{name:<28}{what:<14}" + "".join(f"{value:>8.3f}" for value in at.values()) + f"{needed:>9.1f}"
 

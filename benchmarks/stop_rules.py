@@ -1,18 +1,24 @@
 """What each stop rule costs and loses on recorded spaces, and how true the expected gain comes.
 
-python benchmarks/stop_rules.py DIR ... [--seeds 5]
+    python benchmarks/stop_rules.py DIR ... [--seeds 5] [--save]
+
+`--save` writes results/stop-rules.json and expected-gain.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from numpy.typing import NDArray
+from tables import save
 
 from autotune.samplers import Proposer
 from autotune.tuner.replay import Recording
@@ -51,38 +57,66 @@ def stale(best: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.arange(BUDGET) - np.maximum.accumulate(np.where(fell, np.arange(BUDGET), 0))
 
 
+@dataclass
+class Judged:
+    """Where each rule stops each search, and what was expected of the next trials beside what they brought."""
+
+    rules: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    pairs: list[tuple[int, float, float]] = field(default_factory=list)
+
+    def add(self, recording: Recording, seed: int) -> None:
+        """Take in a search."""
+        best, gains = search(recording, seed)
+        known = np.nan_to_num(gains, nan=1.0)
+        stops = {f"`--until-stale {n}`": stale(best) >= n for n in STALE}
+        stops |= {f"`--until-gain {100 * gain:g}%`": known < gain for gain in GAINS}
+        for name, stop in stops.items():
+            count = first(stop)
+            self.rules.setdefault(name, []).append((count, recording.best_ns / best[count - 1]))
+        now = np.arange(AHEAD - 1, BUDGET - AHEAD, AHEAD)
+        self.pairs += list(zip(now + 1, gains[now], 1 - best[now + AHEAD] / best[now], strict=True))
+
+    def of_rules(self) -> Iterator[tuple[str, ...]]:
+        """Yield a row of `RULES` for each rule."""
+        for name, found in self.rules.items():
+            counts, reached = np.array(found).T
+            evaluations = f"{np.median(counts):.0f}", f"{counts.mean():.0f}"
+            yield name, *evaluations, f"{np.median(reached):.3f}", f"{np.quantile(reached, 0.1):.3f}"
+
+    def of_gains(self) -> Iterator[tuple[str, ...]]:
+        """Yield a row of `EXPECTED` for each number of evaluations."""
+        table = np.array(self.pairs, dtype=np.float64)
+        for count in np.unique(table[:, 0]):
+            _, expected, realised = table[table[:, 0] == count].T
+            yield f"{count:.0f}", f"{np.nanmean(expected):.1%}", f"{np.nanmean(realised):.1%}"
+
+
+RULES = ("rule", "evaluations, median", "mean", "optimum / best, median", "worst tenth of the runs")
+EXPECTED = ("evaluations", "expected of the next 20", "realised")
+
+
 def main() -> None:
     """Print one row per rule, then expected beside realised gain."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
-    rules: dict[str, list[tuple[int, float]]] = {}
-    pairs = []
-    for path in [path for folder in options.folders for path in sorted(folder.glob("*__*.npz"))]:
+    judged, paths = Judged(), [path for folder in options.folders for path in sorted(folder.glob("*__*.npz"))]
+    for path in paths:
         recording = Recording.load(path)
         for seed in range(options.seeds):
-            best, gains = search(recording, seed)
-            known = np.nan_to_num(gains, nan=1.0)
-            stops = {f"until-stale {n}": stale(best) >= n for n in STALE}
-            stops |= {f"gain below {gain:.1%}": known < gain for gain in GAINS}
-            for name, stop in stops.items():
-                count = first(stop)
-                rules.setdefault(name, []).append((count, recording.best_ns / best[count - 1]))
-            now = np.arange(AHEAD - 1, BUDGET - AHEAD, AHEAD)
-            pairs += list(zip(now + 1, gains[now], 1 - best[now + AHEAD] / best[now], strict=True))
-    print(f"{'rule':<20}{'evaluations: median':>20}{'mean':>8}{'optimum/best: median':>22}{'worst tenth':>13}")
-    for name, found in rules.items():
-        counts, reached = np.array(found).T
-        print(
-            f"{name:<20}{np.median(counts):>20.0f}{counts.mean():>8.0f}"
-            f"{np.median(reached):>22.3f}{np.quantile(reached, 0.1):>13.3f}"
-        )
-    print(f"\n{'evaluations':>12}{'expected gain of the next 20':>30}{'realised':>10}   (means)")
-    table = np.array(pairs, dtype=np.float64)
-    for count in np.unique(table[:, 0]):
-        here = table[table[:, 0] == count]
-        print(f"{count:>12.0f}{np.nanmean(here[:, 1]):>30.3f}{np.nanmean(here[:, 2]):>10.3f}")
+            judged.add(recording, seed)
+    command = "python benchmarks/stop_rules.py " + " ".join(sys.argv[1:])
+    for name, question, columns, rows in (
+        ("stop-rules", "What does each stop rule cost and lose?", RULES, list(judged.of_rules())),
+        ("expected-gain", "Does the expected gain come true?", EXPECTED, list(judged.of_gains())),
+    ):
+        for row in (columns, *rows):
+            print("".join(f"{cell:>26}" for cell in row))
+        if options.save:
+            note = f"`bayes`, cold, {options.seeds} seeds, {len(paths)} recorded spaces, {BUDGET} evaluations at most."
+            save(name, question=question, command=command, columns=columns, rows=rows, note=note)
 
 
 if __name__ == "__main__":
