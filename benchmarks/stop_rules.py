@@ -73,7 +73,7 @@ class Judged:
         for name, stop in stops.items():
             count = first(stop)
             self.rules.setdefault(name, []).append((count, recording.best_ns / best[count - 1]))
-        now = np.arange(AHEAD - 1, BUDGET - AHEAD, AHEAD)
+        now = np.arange(2 * AHEAD - 1, BUDGET - AHEAD, AHEAD)  # the estimate is of the last trials too
         self.pairs += list(zip(now + 1, gains[now], 1 - best[now + AHEAD] / best[now], strict=True))
 
     def of_rules(self) -> Iterator[tuple[str, ...]]:
