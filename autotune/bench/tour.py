@@ -95,7 +95,8 @@ def _leave(finalists: Sequence[Finalist], visits: int) -> None:
 def _keep_quicker_half(finalists: Sequence[Finalist]) -> None:
     """Keep the times from the benches on which all of them together were the quickest."""
     count = min((len(finalist.visits) for finalist in finalists), default=0)
-    slowness = [sum(math.log(median(finalist.visits[visit])) for finalist in finalists) for visit in range(count)]
+    # A coarse timer of a driver may say 0.
+    slowness = [sum(math.log(max(1.0, median(one.visits[visit]))) for one in finalists) for visit in range(count)]
     kept = sorted(sorted(range(count), key=slowness.__getitem__)[: (count + 1) // 2])
     for finalist in finalists:
         finalist.visits = [finalist.visits[visit] for visit in kept]
