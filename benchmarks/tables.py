@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md, docs/reliability.md and docs/search.md, from the result files of benchmarks/results/.
+"""The tables of docs/benchmarks.md, reliability.md and search.md, from the result files of benchmarks/results/.
 
     python benchmarks/tables.py            # writes them anew between their markers
     python benchmarks/tables.py --check    # exit code 1 where a page is not what the files say
