@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,8 +18,6 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
 
-import uvicorn
-
 from autotune.service import Config, connections, create_app, guard
 from autotune.service.serving import settings
 
@@ -23,10 +25,10 @@ HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
 @contextmanager
-def served(app: Any) -> Iterator[Callable[[], socket.socket]]:
+def served(app: Any, config: Config | None = None) -> Iterator[Callable[[], socket.socket]]:
     """Yield what connects to an application that is served as `autotune serve` does."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(settings(Config(), app))
+    server = connections.Listener(settings(config or Config(), app))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -113,6 +115,67 @@ def test_who_waits_longest_makes_room(connect: Callable[[], socket.socket], monk
         assert answer_to(connection, HEAD + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
     for connection in waiting:
         connection.close()
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[Config, ssl.SSLContext]:
+    """What serves with a certificate, and what trusts it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("apt-get install openssl")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*words, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    config = Config(database=str(tmp_path / "a.db"), read_only=True, certificate=certificate, key=key)
+    return config, ssl.create_default_context(cafile=str(certificate))
+
+
+def asked(connection: socket.socket, trusts: ssl.SSLContext) -> bytes:
+    with trusts.wrap_socket(connection, server_hostname="127.0.0.1") as safe:
+        return answer_to(safe, HEAD + b"Connection: close\r\n\r\n")
+
+
+def test_who_does_not_speak_tls_makes_room(tls: tuple[Config, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch) -> None:
+    config, trusts = tls
+    monkeypatch.setattr(connections, "most_connections", lambda: 3)
+    with served(create_app(config), config) as connect:
+        silent = [connect() for _ in range(12)]
+        assert asked(connect(), trusts).startswith(b"HTTP/1.1 200")
+        assert silent[0].recv(1) == b""  # not after the time that a handshake has
+        for connection in silent:
+            connection.close()
+
+
+def test_tls_that_does_not_come_ends_its_connection(
+    tls: tuple[Config, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, trusts = tls
+    with served(create_app(config), config) as connect:
+        monkeypatch.setattr(connections, "HEAD_S", 0.05)
+        with closing(connect()) as connection:
+            assert connection.recv(1) == b""
+        with closing(connect()) as connection:
+            assert answer_to(connection, HEAD + b"\r\n") == b""  # plain HTTP
+        monkeypatch.setattr(connections, "HEAD_S", 60.0)
+        assert asked(connect(), trusts).startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_that_may_open_no_more_files_takes_connections_again(
+    connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, refused = asyncio.SelectorEventLoop.sock_accept, []
+
+    async def instead(self: asyncio.SelectorEventLoop, listening: socket.socket) -> tuple[socket.socket, Any]:
+        if len(refused) < 3:
+            refused.append(OSError(errno.EMFILE, "too many open files"))
+            raise refused[-1]
+        return await accept(self, listening)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", instead)
+    for _ in range(2):  # the first is waited for already
+        with closing(connect()) as connection:
+            assert answer_to(connection, HEAD + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
+    assert len(refused) == 3
 
 
 def test_where_all_are_at_work_one_more_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

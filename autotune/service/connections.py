@@ -1,6 +1,7 @@
 """Connections that cost a server no more than they ask for: a time for each request to come, and a number of them.
 
-Answers take as long as they take: events are followed for hours. The body of a request has its time in guard.py.
+They count from the moment that they are taken: TLS is agreed on within their time and number. Answers take as long as
+they take: events are followed for hours. The body of a request has its time in guard.py.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+from contextlib import suppress
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
@@ -18,6 +21,10 @@ BACKLOG = 100
 """Connections that are taken in one go, before any of them is looked at."""
 
 _MOST = 4096
+
+_PAUSE_S = 0.1
+"""Seconds until another is taken where the process may open no more files."""
+
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -81,3 +88,72 @@ class Connection(H11Protocol):
         else:
             self.transport.write(_FULL)
             self.transport.close()
+
+
+class Listener(uvicorn.Server):
+    """A server that takes connections by itself: asyncio's accepts without end, and gives TLS a minute for each."""
+
+    _agreeing: dict[asyncio.Task[None], socket.socket | None]
+    """Those whose TLS is being agreed on, the oldest first; with its socket where that has not begun."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take connections from the sockets."""
+        await super().startup(sockets=[])
+        self._agreeing = {}
+        self._taking = [asyncio.create_task(self._take(listening)) for listening in sockets or ()]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more, and end as uvicorn does."""
+        for task in (*self._taking, *self._agreeing):
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def _take(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        while True:
+            try:
+                taken, _ = await loop.sock_accept(listening)
+            except OSError:  # no file may be opened, or the client has gone
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            if self.config.ssl is None:
+                await self._connect(taken)
+            else:
+                self._begin(taken)
+                await asyncio.sleep(0)  # let others go on: it does not wait where many stand in line
+
+    def _begin(self, taken: socket.socket) -> None:
+        """Agree on TLS beside others; where there are too many, the oldest of these is ended."""
+        if self._agreeing and len(self._agreeing) + len(self.server_state.connections) >= most_connections():
+            next(iter(self._agreeing)).cancel()
+        task = asyncio.get_running_loop().create_task(self._agree(taken))
+        self._agreeing[task] = taken
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        left = self._agreeing.pop(task)
+        if left is not None:
+            left.close()
+
+    async def _agree(self, taken: socket.socket) -> None:
+        if (task := asyncio.current_task()) is not None:
+            self._agreeing[task] = None  # its transport will close it
+        try:
+            await self._connect(taken)
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                taken.shutdown(socket.SHUT_RDWR)  # a transport that has only just been made would go on
+            raise
+
+    async def _connect(self, taken: socket.socket) -> None:
+        """Make a connection of what was taken, after TLS where it is spoken."""
+        timeout = None if self.config.ssl is None else HEAD_S
+        with suppress(OSError):  # the client speaks no TLS, too slowly, or has gone
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol, taken, ssl=self.config.ssl, ssl_handshake_timeout=timeout
+            )
+
+    def _protocol(self) -> asyncio.Protocol:
+        make = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)  # type: ignore[call-arg]

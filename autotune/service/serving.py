@@ -14,14 +14,14 @@ from fastapi import FastAPI
 from autotune.errors import UsageError
 from autotune.service.app import create_app
 from autotune.service.config import Config, require_safe
-from autotune.service.connections import BACKLOG, Connection
+from autotune.service.connections import BACKLOG, Connection, Listener
 from autotune.service.state import Service
 from autotune.store import ServerStore
 
 _PATIENCE_S = 5
 
 
-class _Server(uvicorn.Server):
+class _Server(Listener):
     """Ends the streams of events first: those who watch would keep it from ending."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, begun: Callable[[Service], None]) -> None:
