@@ -178,6 +178,24 @@ def test_a_server_that_may_open_no_more_files_takes_connections_again(
     assert len(refused) == 3
 
 
+def test_a_connection_that_cannot_be_made_does_not_keep_others_from_it(
+    connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make, failed = connections.Listener._protocol, []
+
+    def instead(self: connections.Listener) -> asyncio.Protocol:
+        if not failed:
+            failed.append(ValueError("no protocol"))
+            raise failed[0]
+        return make(self)
+
+    monkeypatch.setattr(connections.Listener, "_protocol", instead)
+    with closing(connect()) as first, closing(connect()) as second:
+        assert answer_to(second, HEAD + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 200")
+        assert "a connection failed" in caplog.text
+        first.close()
+
+
 def test_where_all_are_at_work_one_more_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "most_connections", lambda: 1)
     go_on, begun = threading.Event(), threading.Event()

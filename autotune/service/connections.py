@@ -148,11 +148,16 @@ class Listener(uvicorn.Server):
 
     async def _connect(self, taken: socket.socket) -> None:
         """Make a connection of what was taken, after TLS where it is spoken."""
-        timeout = None if self.config.ssl is None else HEAD_S
-        with suppress(OSError):  # the client speaks no TLS, too slowly, or has gone
-            await asyncio.get_running_loop().connect_accepted_socket(
+        loop, timeout = asyncio.get_running_loop(), None if self.config.ssl is None else HEAD_S
+        try:
+            await loop.connect_accepted_socket(
                 self._protocol, taken, ssl=self.config.ssl, ssl_handshake_timeout=timeout
             )
+        except OSError:  # the client speaks no TLS, too slowly, or has gone
+            pass
+        except Exception as error:  # whatever it is, the next are taken
+            taken.close()
+            loop.call_exception_handler({"message": "a connection failed", "exception": error})
 
     def _protocol(self) -> asyncio.Protocol:
         make = self.config.http_protocol_class
