@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -225,7 +226,15 @@ def test_a_server_that_only_shows_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_request_that_is_too_large_is_refused_before_it_is_read(client: Client) -> None:
-    large = {"upload": {"study": "x" * 3 * 2**20, "files": {}}}
-    assert client.ask("run", "POST", "/v1/checks", json=large).status_code == 413
+    for size in (3 * 2**20, 7 * 2**20):
+        large = {"upload": {"study": "x" * size, "files": {}}}
+        assert client.ask("run", "POST", "/v1/checks", json=large).status_code == 413
     many = {"upload": {"study": UPLOAD["study"], "files": {f"{n}.h": "" for n in range(100)}}}
     assert client.ask("run", "POST", "/v1/checks", json=many).status_code == 413
+
+
+def test_what_may_be_uploaded_fits_however_json_is_written(client: Client) -> None:
+    body = json.dumps({"upload": {**UPLOAD, "study": "#" + "\x01" * (2**20 - 2000) + UPLOAD["study"]}})
+    assert len(body) > 6_000_000
+    headers = {"Content-Type": "application/json"}
+    assert client.ask("run", "POST", "/v1/checks", content=body, headers=headers).status_code == 422  # no TOML

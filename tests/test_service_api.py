@@ -300,6 +300,28 @@ def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client)
     assert "WG > 64" in answer.text
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"2 * x"', '"2 * zz"', "unknown name 'zz'"),
+        ('"2 * x"', '"2 *"', "reference.numpy.x"),
+        ('entry = "blur"', 'entry = "blue"', "blue"),
+        ("N = 1000", "N = 1000000000000", "buffer x takes"),
+        (
+            "[sizes]",
+            "".join(f"[parameters.P{n}]\nvalues = {[*range(64)]}\n" for n in range(12)) + "[sizes]",
+            "study.toml",
+        ),
+    ],
+)
+def test_a_check_finds_what_would_end_a_search(shared: Client, old: str, new: str, told: str) -> None:
+    wrong = {**UPLOAD, "study": UPLOAD["study"].replace(old, new)}
+    answer = shared.ask("run", "POST", "/v1/checks", json={"upload": wrong})
+    assert answer.status_code == 422
+    assert told in answer.text
+    assert "autotune-run" not in answer.text
+
+
 # What is stored --------------------------------------------------------------------------------------------
 
 

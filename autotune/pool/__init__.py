@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
+    from autotune.pool.sizing import require_room as require_room
     from autotune.pool.worker import die_with as die_with
 
 __getattr__ = lazily(
@@ -44,7 +45,7 @@ __getattr__ = lazily(
         "forkserver": "prepare",
         "lock": "Stopped lock_key",
         "process": "WorkerProcess",
-        "sizing": "count_builders",
+        "sizing": "count_builders require_room",
         "worker": "die_with",
     },
 )

@@ -8,9 +8,10 @@ from typing import Any
 
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo
+from autotune.pool import require_room
 from autotune.service import uploads
 from autotune.store import device_of
-from autotune.study import Problem, Study, confined, effects
+from autotune.study import Problem, Study, check_entries, check_inputs, check_reference, confined, effects
 
 
 def check(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,6 +20,12 @@ def check(asked: Mapping[str, Any]) -> dict[str, Any]:
         facts = asked.get("facts")
         problem = problem_of(study, asked, None if facts is None else device_of(facts))
         valid = bounded(problem, asked)
+        if facts is not None:
+            on_host = problem.reference_plan() is None
+            require_room(problem.plan(problem.default), problem.device, on_host=on_host, hint=problem.smaller)
+        check_entries(study)
+        check_inputs(problem)
+        check_reference(problem)
         return {
             "study": study.name,
             "about": study.about,

@@ -127,6 +127,13 @@ class Runner:
             state, reason, result = await self._child(submission)
         except OSError as error:
             reason = f"its process could not be started: {error.strerror}"
+        except AutotuneError:
+            raise
+        except Exception:  # whatever it is, the queue goes on
+            log.exception("search %s", submission.uuid)
+            reason = "the server could not follow its process; its log says why"
+            if (process := self._running.get(submission.uuid)) is not None:
+                _kill(process)
         finally:
             self._running.pop(submission.uuid, None)
         await asyncio.to_thread(self._store.end, submission.uuid, state, reason, result)
@@ -148,13 +155,17 @@ class Runner:
             submission.request["budget"]["seconds"] + GRACE_S, _kill, process
         )
         assert process.stdout is not None
-        async for line in process.stdout:
-            with suppress(ValueError):
-                told = json.loads(line)
-                if "progress" in told:
-                    self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
-                else:
-                    answer = told
+        try:
+            async for line in process.stdout:
+                with suppress(ValueError):
+                    told = json.loads(line)
+                    if "progress" in told:
+                        self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
+                    else:
+                        answer = told
+        except ValueError:  # a line of more than _LINE
+            answer = {"error": ("its answer is longer than a server keeps", "", "search fewer parameters at once")}
+            _kill(process)
         code = await process.wait()
         overdue.cancel()
         await listening

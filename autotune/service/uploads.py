@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, UsageError
 from autotune.pool import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
@@ -76,11 +76,11 @@ def clear_of(folder: str) -> Iterator[None]:
     """Have errors name the files of an upload as its author does."""
     try:
         yield
-    except StudyError as error:
+    except UsageError as error:
         raise _without(error, folder) from None
 
 
-def _without(error: StudyError, folder: str) -> StudyError:
+def _without(error: UsageError, folder: str) -> UsageError:
     def told(text: str) -> str:
         return text.replace(f"{folder}/", "").replace(folder, "the upload")
 
