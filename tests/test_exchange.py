@@ -452,6 +452,21 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
     assert "leave the options out" in typed("export", "--study", "./saxpy.toml").stderr
 
 
+def test_where_choices_differ_each_alternative_names_them_all(folder: Path) -> None:
+    told = STUDY.replace('T = ["float", "double"]', 'T = ["float", "double"]\nS = [0, 3]')
+    (folder / "saxpy.toml").write_text(told)
+    for chosen in (["T=float"], ["T=double", "S=3"]):
+        wanted = [word for choice in chosen for word in ("--choice", choice)]
+        assert typed("import", str(DATA / "t4.json"), *HERE, *wanted).exit_code == 0
+    refused = typed("export", "--format", "t4", "--study", "./saxpy.toml")
+    start = f"-d {FINGERPRINT} --size N=1000 --choice"
+    offered = [f"{start} S=0 --choice T=float", f"{start} S=3 --choice T=double"]
+    assert f"choose: {'; '.join(offered)}" in refused.stderr
+    for options in offered:
+        followed = typed("export", "--format", "t4", "--study", "./saxpy.toml", *options.split())
+        assert followed.exit_code == 0, followed.stderr
+
+
 def test_a_changed_kernels_trials_are_counted_not_written(folder: Path) -> None:
     typed("import", str(DATA / "t4.json"), *HERE)
     (folder / "saxpy.cl").write_text(SOURCE + "// changed\n")

@@ -404,6 +404,19 @@ def test_what_is_stored_with_a_trial_is_computed_no_more(place: Path, monkeypatc
     assert (found.options, found.flops, found.match) == (tuple(OPTIONS), 2000, Match.EXACT)
 
 
+def test_a_study_that_counts_no_operations_is_answered_without_evaluating_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = {"bytes": "12 * N"}
+    study = text(work=work)
+    made = MADE | {"work": work, "flops": None, "bytes": 12000.0}
+    trial = replace(ok({"WPT": 2, "WG": 64, "FAST": 1}, 50), made=made)
+    put_in(place, [trial], key=key(study), environment={"space": space_hash(study)})
+    monkeypatch.setattr("autotune.study.study.Study.from_text", None)  # the slow way would fail
+    found = ask(place, study, rated=True)
+    assert (found.options, found.flops, found.match) == (tuple(OPTIONS), None, Match.EXACT)
+
+
 @pytest.mark.parametrize(
     "options",
     [

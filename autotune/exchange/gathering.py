@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,7 +88,19 @@ def _recording(
 def one(recordings: Sequence[Recording], format: str) -> Recording:
     """Return the only recording. Raises UsageError, naming the others, where there are several."""
     if len(recordings) > 1:
-        stored = "; ".join(f"-d {each.key.device} --size {text.pairs(each.key.size, ',')}" for each in recordings[:6])
+        stored = "; ".join(_asked(each.key, _choices_differ(recordings)) for each in recordings[:6])
         what = f"{format} holds one device, size and choice, and {len(recordings)} are stored"
         raise UsageError(what, where="--format", hint=f"choose: {stored}")
     return recordings[0]
+
+
+def _choices_differ(recordings: Sequence[Recording]) -> bool:
+    return any(each.key.choices != recordings[0].key.choices for each in recordings)
+
+
+def _asked(key: ProblemKey, with_choices: bool) -> str:
+    """Return the options that ask for a problem: all of its choices or none, as one left out means its first value."""
+    words = ["-d", key.device, "--size", text.pairs(key.size, ",")]
+    for choice in key.choices.items() if with_choices else ():
+        words += ["--choice", text.pairs(dict([choice]))]
+    return shlex.join(words)

@@ -176,7 +176,7 @@ def _exact(asked: Question, rated: bool) -> Best | None:
             return None
         configuration = {name: stored[name] for name in asked.values}
         options, flops = built(asked, configuration, told)
-        if options is None or (rated and flops is None and "work" in asked.text.table):
+        if options is None or (rated and flops is None and "flops" in (asked.text.table.get("work") or {})):
             return None
         best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranked[place:], trials)
         return best._replace(options=options, flops=flops)
