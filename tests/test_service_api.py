@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autotune.service import runner
 from autotune.study import find_study, problem_key, space_hash
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
@@ -19,6 +22,9 @@ from autotune.service.lookups import Answer, Lookups  # isort: skip
 CONFIGURATION = {
     "VARIANT": "WPT", "TILE": 32, "TILE_K": 16, "WPT_M": 4, "WPT_N": 4, "VECTOR_WIDTH": 1, "PAD": 0, "UNROLL": 4,
 }  # fmt: skip
+CHILD = runner.Runner._child
+"""As it is, where tests have another."""
+
 SIZE = {"M": 64, "N": 64, "K": 64}
 
 
@@ -306,7 +312,7 @@ def test_a_check_tells_what_a_study_is_and_what_is_wrong_with_it(shared: Client)
         ('"2 * x"', '"2 * zz"', "unknown name 'zz'"),
         ('"2 * x"', '"2 *"', "reference.numpy.x"),
         ('entry = "blur"', 'entry = "blue"', "blue"),
-        ("N = 1000", "N = 1000000000000", "buffer x takes"),
+        ('shape = ["N"]', 'shape = ["N * 1000000000"]', "buffers take"),
         (
             "[sizes]",
             "".join(f"[parameters.P{n}]\nvalues = {[*range(64)]}\n" for n in range(12)) + "[sizes]",
@@ -320,6 +326,29 @@ def test_a_check_finds_what_would_end_a_search(shared: Client, old: str, new: st
     assert answer.status_code == 422
     assert told in answer.text
     assert "autotune-run" not in answer.text
+
+
+def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talks(name: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        words = (sys.executable, "-c", "print('x' * 100_000, flush=True); import time; time.sleep(600)")
+        return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=2**12)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_started", talks)
+        patch.setattr(runner.Runner, "_child", CHILD)
+        _, last = ended(client, submit(client).json()["id"])
+        assert last["state"] == "failed"
+        assert "in one line" in last["reason"]
+        patch.setattr(runner.Runner, "_child", None)  # what nobody has thought of
+        _, last = ended(client, submit(client).json()["id"])
+        assert last["state"] == "failed"
+        assert "could not follow it" in last["reason"]
+    client.work.ends = True
+    _, last = ended(client, submit(client).json()["id"])
+    assert last["state"] == "done"
 
 
 # What is stored --------------------------------------------------------------------------------------------

@@ -46,12 +46,12 @@ _PROXY_MARK = re.compile(
 )
 """Headers that proxies add and no client of this machine has. HTTP/1.0 is what nginx speaks where it is not told."""
 
-_ESCAPED = 6
-"""JSON may write a character of a byte in six: what may be uploaded comes in so many times its bytes at most."""
-
 BODY_S = 20.0
 LEAST_RATE = 4096
 """Seconds that a request's body may take, and bytes that buy it another one."""
+
+_ESCAPED = 6
+"""Bytes of JSON that a byte of text may become: \\u00e9 is two bytes' worth of text, \\u0041 is one's."""
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -115,7 +115,7 @@ class Guard:
     def _bounded(self, path: str, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Return what receives at most as much as a route takes, and waits for it no longer than BODY_S allows."""
         limits = self._config.limits
-        most = limits.import_bytes if path == "/v1/import" else _ESCAPED * limits.upload_bytes + 2**16
+        most = limits.import_bytes if path == "/v1/import" else _ESCAPED * (limits.upload_bytes + 2**16)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > most:
             raise Refused(413, f"a request may have {most} bytes")

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -113,6 +113,10 @@ class Runner:
                 log.warning("%s", error)
                 await asyncio.sleep(1.0)
                 continue
+            except Exception:  # whatever it is, the next are begun
+                log.exception("the queue %s goes on after an error", queue)
+                await asyncio.sleep(1.0)
+                continue
             await self._wake[queue].wait()
 
     def _claimed(self, queue: str) -> Submission | None:
@@ -122,20 +126,16 @@ class Runner:
     async def _run(self, submission: Submission) -> None:
         """Run one search to its end, whatever becomes of its process, and put that on record."""
         self._tell(submission.uuid, STATE)
-        state, reason, result = FAILED, "its process could not be started", None
+        result: Mapping[str, Any] | None = None
         try:
             state, reason, result = await self._child(submission)
         except OSError as error:
-            reason = f"its process could not be started: {error.strerror}"
-        except AutotuneError:
-            raise
-        except Exception:  # whatever it is, the queue goes on
-            log.exception("search %s", submission.uuid)
-            reason = "the server could not follow its process; its log says why"
-            if (process := self._running.get(submission.uuid)) is not None:
-                _kill(process)
+            state, reason = FAILED, f"its process could not be started: {error.strerror}"
+        except Exception as error:  # whatever it is, it is this search's end and not the queue's
+            log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
+            state, reason = FAILED, f"the server could not follow it: {error}"[:500]
         finally:
-            self._running.pop(submission.uuid, None)
+            await _gone(self._running.pop(submission.uuid, None))
         await asyncio.to_thread(self._store.end, submission.uuid, state, reason, result)
         await asyncio.to_thread(self._store.sweep)
         self._tell(submission.uuid, STATE if state == QUEUED else END)
@@ -154,18 +154,13 @@ class Runner:
         overdue = asyncio.get_running_loop().call_later(
             submission.request["budget"]["seconds"] + GRACE_S, _kill, process
         )
-        assert process.stdout is not None
-        try:
-            async for line in process.stdout:
-                with suppress(ValueError):
-                    told = json.loads(line)
-                    if "progress" in told:
-                        self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
-                    else:
-                        answer = told
-        except ValueError:  # a line of more than _LINE
-            answer = {"error": ("its answer is longer than a server keeps", "", "search fewer parameters at once")}
-            _kill(process)
+        async for line in _lines(process):
+            with suppress(ValueError):
+                told = json.loads(line)
+                if "progress" in told:
+                    self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
+                else:
+                    answer = told
         code = await process.wait()
         overdue.cancel()
         await listening
@@ -225,17 +220,13 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
     try:
         async with asyncio.timeout(seconds):
             await _ask(process, asked)
-            assert process.stdout is not None
-            async for line in process.stdout:
+            async for line in _lines(process):
                 answer = json.loads(line)
             await process.wait()
     except TimeoutError:
         raise Refused(422, f"it takes more than {seconds:g} s to find out", hint="make it smaller") from None
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await _gone(process)
         await listening
     if "error" in answer:
         what, where, hint, detail, _ = answer["error"]
@@ -260,6 +251,16 @@ async def _ask(process: asyncio.subprocess.Process, asked: Mapping[str, Any]) ->
         process.stdin.close()
 
 
+async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
+    """Yield what a process tells. Raises Refused for a line that is longer than any should be."""
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            yield line
+    except ValueError:
+        raise Refused(422, f"its process told more than {_LINE // 2**20} MiB in one line") from None
+
+
 async def _listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
     """Keep the last of what a process says on stderr, whatever it is."""
     assert process.stderr is not None
@@ -278,3 +279,12 @@ def _kill(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
+
+
+async def _gone(process: asyncio.subprocess.Process | None) -> None:
+    """See a process out: one that still runs, since nobody listens any more, is killed."""
+    if process is not None and process.returncode is None:
+        _kill(process)
+        assert process.stdout is not None
+        await process.stdout.read()  # a pipe that is not read to its end is waited for
+        await process.wait()

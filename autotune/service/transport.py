@@ -137,7 +137,7 @@ class Transport:
             sent["Authorization"] = f"Bearer {self.token}"
         data = None
         if body is not None:
-            data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
+            data, sent["Content-Type"] = _written(body), "application/json"
         connection.request(method, self._path + path, data, sent)
         return connection.getresponse()
 
@@ -179,3 +179,8 @@ def _is_here(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _written(body: Any) -> bytes:
+    """Return JSON in UTF-8: escaped, an é would take 6 bytes. A lone surrogate is for the server to refuse."""
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import StudyError, UsageError
+from autotune.errors import AutotuneError, StudyError
 from autotune.pool import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
@@ -76,15 +76,11 @@ def clear_of(folder: str) -> Iterator[None]:
     """Have errors name the files of an upload as its author does."""
     try:
         yield
-    except UsageError as error:
-        raise _without(error, folder) from None
-
-
-def _without(error: UsageError, folder: str) -> UsageError:
-    def told(text: str) -> str:
-        return text.replace(f"{folder}/", "").replace(folder, "the upload")
-
-    return type(error)(told(error.what), where=told(error.where), hint=told(error.hint), detail=told(error.detail))
+    except AutotuneError as error:
+        for part in ("what", "where", "hint", "detail"):
+            setattr(error, part, getattr(error, part).replace(f"{folder}/", "").replace(folder, "the upload"))
+        error.args = (error.what,)
+        raise
 
 
 def read(path: Path, *, allow_python: bool) -> tuple[StudyText, Study]:

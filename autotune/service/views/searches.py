@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.service.answers import Refused
-from autotune.store import OPEN, QUEUED, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission
+from autotune.store import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
@@ -99,7 +99,8 @@ def _size(one: Submission, parts: Sequence[StoredSearch]) -> Json:
 
 def stored(one: StoredSearch) -> Json:
     """A stored search, in the same words."""
-    state = RUNNING if one.ended is None else STOPPED if one.reason in ("lost", "interrupted") else "done"
+    states = {"lost": STOPPED, "interrupted": STOPPED, "error": FAILED}
+    state = RUNNING if one.ended is None else states.get(one.reason, DONE)
     return {
         "id": one.submission or one.uuid,
         "number": one.number,
