@@ -351,6 +351,43 @@ def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
     assert last["state"] == "done"
 
 
+def test_each_search_is_listed_once_as_it_ended(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = client.service.store
+
+    async def fails(self: runner.Runner, submission: Any) -> tuple[str, str, None]:
+        return "failed", "buffer x takes 8.0 GiB", None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Runner, "_child", fails)
+        early = submit(client).json()["id"]
+        assert ended(client, early)[1]["state"] == "failed"
+    killed = submit(client).json()["id"]  # twice: the server was killed, and went on
+    for reason in ("lost", "interrupted"):
+        text = find_study("matmul")
+        key = problem_key(text, SIZE, {"T": "float"}, DEVICE.fingerprint)
+        store.end_search(store.start_search(key, DEVICE, sampler="random", seed=1, submission=killed), reason)
+    alone = store_one(client, 1000, 1010, 1020)
+    at_work = client.ask(None, "GET", "/v1/searches").json()
+    assert [one["id"] for one in at_work["open"]] == [killed]
+    assert killed not in [one["id"] for one in at_work["searches"]]
+    client.work.ends = True
+    assert ended(client, killed)[1]["state"] == "done"
+    listed = client.ask(None, "GET", "/v1/searches").json()
+    assert listed["open"] == []
+    assert [one["id"] for one in listed["searches"]].count(killed) == 1
+    assert {one["id"]: one["state"] for one in listed["searches"]}.items() >= {early: "failed", killed: "done"}.items()
+    for one in listed["searches"]:
+        told = client.ask(None, "GET", f"/v1/searches/{one['id']}").json()
+        assert (told["state"], told["reason"], told["outcomes"]) == (one["state"], one["reason"], one["outcomes"])
+    pages, before = [], ""
+    while before is not None:
+        page = client.ask(None, "GET", f"/v1/searches?limit=1{before and f'&before={before}'}").json()
+        pages += [one["id"] for one in page["searches"]]
+        before = page["next"]
+    assert sorted(pages) == sorted(one["id"] for one in listed["searches"])
+    assert alone
+
+
 # What is stored --------------------------------------------------------------------------------------------
 
 

@@ -108,7 +108,7 @@ def study(service: Opened, caller: Reader, name: StudyName) -> Json:
 def searches(
     service: Opened, caller: Reader, study: Word = None, device: Word = None, before: Before = None, limit: Limit = 50
 ) -> Json:
-    """What is queued or runs, and what is stored, newest first; `next` is `before` of the page after."""
+    """What is queued or runs, and what was, newest first, each once; `next` is `before` of the page after."""
     return views.searches(service, study=study, device=device, before=before, limit=limit)
 
 

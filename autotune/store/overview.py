@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from autotune.identity import ProblemKey
 from autotune.model import Trial
@@ -79,10 +79,14 @@ class Overview(Access):
         device: str | None = None,
         problem: int | None = None,
         names: Sequence[str] = (),
+        latest: bool = False,
         before: int | None = None,
         limit: int = 50,
     ) -> list[StoredSearch]:
-        """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number."""
+        """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number.
+
+        With `latest`, of those that are one submission's work the last.
+        """
         wanted: list[ColumnElement[bool]] = []
         if study is not None:
             wanted.append(problems.c.study == study)
@@ -92,6 +96,10 @@ class Overview(Access):
             wanted.append(searches.c.problem_id == problem)
         if names:
             wanted.append(searches.c.uuid.in_(names) | searches.c.submission.in_(names))
+        if latest:
+            later = searches.alias()
+            same = and_(later.c.submission == searches.c.submission, later.c.id > searches.c.id)
+            wanted.append(~select(later.c.id).where(same).exists())
         if before is not None:
             wanted.append(searches.c.id < before)
         query = (

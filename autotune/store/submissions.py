@@ -123,6 +123,24 @@ class Submissions(Access):
         with self._reading() as connection:
             return [_submission(row) for row in connection.execute(query.limit(limit)).mappings()]
 
+    def unstored(
+        self, *, study: str | None = None, after: int | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Submission]:
+        """Return ended submissions of which no search is stored, newest first: they failed, or were stopped, too early.
+
+        `after`, `before`: numbers of stored searches, between whose beginnings they were sent.
+        """
+        of_it = select(searches.c.id).where(searches.c.submission == submissions.c.uuid)
+        wanted: list[ColumnElement[bool]] = [submissions.c.state.in_((DONE, FAILED, STOPPED)), ~of_it.exists()]
+        if study is not None:
+            wanted.append(submissions.c.study == study)
+        for number, has_place in ((after, submissions.c.created.__gt__), (before, submissions.c.created.__le__)):
+            if number is not None:
+                wanted.append(has_place(select(searches.c.started).where(searches.c.id == number).scalar_subquery()))
+        query = select(submissions).where(*wanted).order_by(submissions.c.id.desc()).limit(limit)
+        with self._reading() as connection:
+            return [_submission(row) for row in connection.execute(query).mappings()]
+
     def waiting(self, server: str) -> dict[str, list[str]]:
         """Return the uuids of what is queued, by queue, in the order in which they will run."""
         with self._reading() as connection:

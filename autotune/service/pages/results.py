@@ -102,7 +102,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         "best": None,
         "error": "",
         "forms": [],
-        "searches": [views.stored(one) for one in service.store.stored_searches(problem=number, limit=20)],
+        "searches": views.listed(service, service.store.stored_searches(problem=number, latest=True, limit=20)),
     }
     try:
         text = service.studies.text(found.key.study)

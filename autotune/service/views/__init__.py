@@ -21,10 +21,10 @@ from autotune.service.views.results import studies as studies
 from autotune.service.views.results import study as study
 from autotune.service.views.results import tokens as tokens
 from autotune.service.views.searches import has_ended as has_ended
+from autotune.service.views.searches import listed as listed
 from autotune.service.views.searches import numbers_of as numbers_of
 from autotune.service.views.searches import points as points
 from autotune.service.views.searches import search as search
 from autotune.service.views.searches import searches as searches
-from autotune.service.views.searches import stored as stored
 from autotune.service.views.searches import trial as trial
 from autotune.service.views.searches import trials as trials

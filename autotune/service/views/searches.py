@@ -19,17 +19,39 @@ Json = dict[str, Any]
 def searches(
     service: Service, *, study: str | None = None, device: str | None = None, before: int | None = None, limit: int = 50
 ) -> Json:
-    """`open`: what is queued or runs, newest first (first page only); `searches`: what is stored, newest first.
+    """`open`: what is queued or runs, newest first (first page only); `searches`: what has ended, newest first.
 
-    `before` is the `number` of the last one of the page before.
+    `before` is the `next` of the page before. What ended before anything was stored stands among what was begun then.
     """
     open_ = service.store.submitted(states=OPEN) if before is None else []
-    found = service.store.stored_searches(study=study, device=device, before=before, limit=limit)
+    found = service.store.stored_searches(study=study, device=device, latest=True, before=before, limit=limit)
+    after = found[-1].number if len(found) == limit else None
+    early = service.store.unstored(study=study, after=after, before=before)
+    rows = [*listed(service, found), *(submitted(service, one) for one in _on(device, early))]
     return {
-        "open": [submitted(service, one) for one in open_ if study in (None, one.study)],
-        "searches": [stored(one) for one in found],
-        "next": found[-1].number if len(found) == limit else None,
+        "open": [submitted(service, one) for one in _on(device, open_) if study in (None, one.study)],
+        "searches": sorted(rows, key=lambda row: str(row["started"] or row["created"]), reverse=True),
+        "next": after,
     }
+
+
+def _on(device: str | None, sent: Sequence[Submission]) -> list[Submission]:
+    return [one for one in sent if device in (None, one.request["fingerprint"])]
+
+
+def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
+    """Stored searches, each as its submission tells of it where there is one; those at work are left out."""
+    names = [one.submission for one in found if one.submission]
+    parts = service.store.stored_searches(names=names, limit=1000) if names else []
+    rows = []
+    for one in found:
+        submission = service.store.submission(one.submission) if one.submission else None
+        if submission is None:
+            rows.append(stored(one))
+        elif submission.state not in OPEN:
+            mine = [part for part in parts if part.submission == one.submission]
+            rows.append({**submitted(service, submission, mine), "number": one.number})
+    return rows
 
 
 def search(service: Service, name: str) -> Json:
