@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from autotune.service import runner
 from autotune.study import find_study, problem_key, space_hash
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
+from autotune.service import runner  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
 
 CONFIGURATION = {
