@@ -218,3 +218,20 @@ def test_a_server_of_postgresql_keeps_the_same(postgres_url: str) -> None:
         assert store.token_of(store.add_token("ann", "run", None)).role == "run"
         assert store.stored_searches() == []
         assert store.page() == []
+
+
+@pytest.mark.parametrize("server", ["sqlite", "postgresql"])
+def test_what_ended_before_anything_was_stored_is_found(
+    store: ServerStore, request: pytest.FixtureRequest, server: str
+) -> None:
+    with ServerStore.open(request.getfixturevalue("postgres_url")) if server == "postgresql" else store as kept:
+        early, begun = send(kept, "ann"), send(kept, "ann")
+        number = kept.start_search(KEY, DEVICE, sampler="random", seed=1, submission=begun.uuid)
+        for one in (early, begun):
+            kept.end(one.uuid, "failed", "too large")
+        later = send(kept, "ann")
+        kept.end(later.uuid, "stopped", "stopped")
+        assert [one.uuid for one in kept.unstored()] == [later.uuid, early.uuid]
+        assert [one.uuid for one in kept.unstored(after=number)] == [later.uuid]
+        assert [one.uuid for one in kept.unstored(before=number)] == [early.uuid]
+        assert [one.number for one in kept.stored_searches(latest=True)] == [number]
