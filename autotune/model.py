@@ -218,6 +218,9 @@ _MOST_PACE = 100.0
 THROTTLED = "throttled"
 """Where a trial's environment names what slowed the device down when it was timed."""
 
+BUSY_CORES = "busy_cores"
+"""What slowed a device down that shares its cores with other programs, which had them."""
+
 _VERIFIED_RUNS = "verified_runs"
 
 

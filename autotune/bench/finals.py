@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS, Clock
+from autotune.bench.pace import CONTENDED
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules
-from autotune.model import Measurement, Outcome
+from autotune.model import BUSY_CORES, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
 
@@ -42,8 +43,9 @@ class Finalist:
 
     `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work.
     `first_ns` is the time of its first run; `turn` the samples of its last turn, `turn_throttled` what slowed the
-    device down at their end, `throttled` the same of all that count; `run_s` what a verified run takes, launches and
-    checks included; 0 while that is not known.
+    device down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile;
+    `aside` are samples of such rounds, which count where there are no others; `run_s` what a verified run takes,
+    launches and checks included; 0 while that is not known.
     """
 
     place: int
@@ -55,6 +57,8 @@ class Finalist:
     turn: Sequence[int] = ()
     turn_throttled: str = ""
     throttled: str = ""
+    turn_contended: bool = False
+    aside: list[int] = field(default_factory=list)
     verified: int = 0
     run_s: float = 0.0
     failure: Report | None = None
@@ -66,13 +70,20 @@ class Finalist:
 
     def begin(self, rules: Rules) -> None:
         """Begin on a bench."""
-        self.precise, self.clock = Precise(rules), None
+        self.precise, self.clock, self.aside = Precise(rules), None, []
 
     def take(self) -> None:
         """Let the samples of its last turn count."""
         for ns in self.turn:
             self.precise.add(ns)
         self.throttled = self.turn_throttled or self.throttled
+
+    def make_do(self) -> None:
+        """Let what was set aside count."""
+        for ns in self.aside:
+            self.precise.add(ns)
+        self.throttled = BUSY_CORES if self.aside else self.throttled
+        self.aside = []
 
     def end(self) -> None:
         """Keep what it took on this bench, and let that go."""
@@ -83,6 +94,11 @@ class Finalist:
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured."""
         return self.failure or Measurement(self.samples, (), self.plan.cache, self.verified, self.throttled)
+
+
+def _known(finalists: Sequence[Finalist]) -> int:
+    """How many samples there are of each at least."""
+    return min(len(finalist.precise.samples) for finalist in finalists)
 
 
 def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
@@ -97,8 +113,9 @@ class Finals:
     Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
     taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
     slower than usual, as the anchor shows, or its device throttled, does not count while there is time for another; one
-    that is throttled after such a one does. `home` is the bench whose `place` tells which plan is at work, `aim_ns` the
-    device time of a batch of short runs.
+    that is throttled after such a one does. A turn that met others' work is repeated, in half of the time at most; a
+    round with one that met it all the same counts where too few others do. `home` is the bench whose `place` tells
+    which plan is at work, `aim_ns` the device time of a batch of short runs.
     """
 
     bench: Bench
@@ -107,22 +124,26 @@ class Finals:
     aim_ns: int = 2 * BATCH_NS
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
+    _patient_until: float = 0.0  # turns are repeated
 
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
         """Go round until each is precise or it is late; three samples at least. Raises Fault where fatal."""
         for finalist in sound(finalists):
             finalist.begin(self.rules)
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
+        began = time.monotonic()
+        self._patient_until = began + (deadline - began) / 2
         while left := sound(finalists):
-            known = min(len(finalist.precise.samples) for finalist in left)
-            enough = all(finalist.precise.finished for finalist in left) or time.monotonic() >= deadline
-            if enough and known >= _LEAST_TAKEN:
+            late = time.monotonic() >= deadline
+            if late and _known(left) < _LEAST_TAKEN:
+                for finalist in left:
+                    finalist.make_do()
+            enough = late or all(finalist.precise.finished for finalist in left)
+            if enough and _known(left) >= _LEAST_TAKEN:
                 break
             for finalist in self._random.sample(left, len(left)):
                 self._attempt(finalist, self._turn)
-            if not self._is_spoilt(left) or time.monotonic() >= deadline:
-                for finalist in left:
-                    finalist.take()
+            self._judge(left, deadline)
         for finalist in sound(finalists):
             finalist.end()
 
@@ -148,14 +169,28 @@ class Finals:
         built = self.bench.build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
         # The first sample of a turn still meets what the previous plan left in the caches.
         long = finalist.first_ns >= LONG_NS
-        samples = finalist.clock.sample(built, 1) if long else finalist.clock.sample(built, 4)[1:]
+        take = partial(finalist.clock.sample, built, 1 if long else 4)
+        self.bench.contention()  # from here on
+        samples = take()
+        while (contended := self.bench.contention() > CONTENDED) and time.monotonic() < self._patient_until:
+            samples = take()
+        finalist.turn_contended = contended
         finalist.turn_throttled = self.bench.throttled()
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
         finalist.verified += 1
-        finalist.turn = samples
+        finalist.turn = samples if long else samples[1:]
+
+    def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
+        """Let the last round count, put it aside, or forget it."""
+        contended, spoilt = any(one.turn_contended for one in finalists), self._is_spoilt(finalists)
+        for finalist in sound(finalists):
+            if contended:
+                finalist.aside += finalist.turn
+            elif not spoilt or time.monotonic() >= deadline:
+                finalist.take()
 
     def _is_spoilt(self, finalists: Sequence[Finalist]) -> bool:
         """Say whether a round does not count. A device that is throttled in the next one too may be so for good."""

@@ -2,12 +2,17 @@
 
 A clock that throttles and a neighbour that comes and goes slow everything down for seconds. Times taken then are not
 those of the configuration alone: where the pace changed meanwhile they are taken again, and they are compared by it.
+Where kernels run on the host's cores, the system's scheduler tells what other programs took of them.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import Clock
@@ -41,6 +46,65 @@ _FASTER = 0.99
 """What takes over as anchor is faster than the one before by this factor: the faster, the less a reading costs."""
 
 
+CONTENDED = 0.05
+"""Times are those of the kernel alone where its threads waited for a core for less than this share of their time."""
+
+_SHORT_NS = 100_000
+"""Of samples below this what waiting did to them is not known."""
+
+_TASKS = Path("/proc/self/task")
+
+
+class Contention:
+    """How long the threads of this process waited for a core that something else had, since it was last read.
+
+    Linux keeps accounts of each thread: how long it ran, and how long it was ready and did not run ("run delay" of
+    sched-stats). Where nobody keeps any, nothing is known, and nothing is said.
+    """
+
+    def __init__(self, tasks: Path = _TASKS) -> None:
+        self._tasks = tasks
+        self._before = self._accounts()
+
+    def read(self) -> float:
+        """Return the share of their time, 0..1, that threads waited but for the one that asks; 10 us for each thread.
+
+        That one enqueues launches, for which it takes a core from those that run them: no doing of others.
+        """
+        before, self._before = self._before, self._accounts()
+        own, ran, waited = str(threading.get_native_id()), 0, 0
+        for thread, (now_ran, now_waited) in self._before.items() if before else ():
+            then_ran, then_waited = before.get(thread, (0, 0))
+            if thread == own:
+                waited -= now_ran - then_ran
+            else:
+                ran += now_ran - then_ran
+                waited += now_waited - then_waited
+        waited = max(0, waited)
+        return waited / (ran + waited) if waited else 0.0
+
+    def _accounts(self) -> dict[str, tuple[int, int]]:
+        """Nanoseconds run and waited, by thread."""
+        found = {}
+        for task in self._tasks.iterdir() if self._tasks.is_dir() else ():
+            with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
+                ran, waited, _ = (task / "schedstat").read_text().split()
+                found[task.name] = int(ran), int(waited)
+        return found
+
+
+def stretch(samples_ns: Sequence[float], contention: float) -> float:
+    """How many times as long the median of some samples is as it would be with the cores to itself: 1 or more.
+
+    Had nobody waited, all of them together would have taken the share that is left: within a tenth, on two cores that
+    others have half of the time. Shorter ones spend much of theirs between launches, which waiting falls on as well.
+    """
+    found = median(samples_ns)
+    if contention <= CONTENDED or found < _SHORT_NS:
+        return 1.0
+    return max(1.0, found / (fmean(samples_ns) * (1 - contention)))
+
+
 class Pace:
     """The times of an anchor as shares of its first: 1 at first, 2 where everything takes twice as long.
 
@@ -72,15 +136,18 @@ class Pace:
         return taken
 
     def read(self, take: Callable[[int], Sequence[float]]) -> bool:
-        """Time the anchor with `take`, so many runs in nanoseconds each; say whether the pace has changed."""
+        """Time the anchor with `take`, so many runs in nanoseconds each; say whether the pace has changed.
+
+        It gives none where they say nothing.
+        """
         began_s, before = self._clock_s(), self.now
         samples = list(take(_FIRST))
         if self._differs(samples):
             samples += take(_MORE)
-        found = median(samples) / self.base_ns
-        if self._differs(samples) and 1 / _MOST < found < _MOST:
-            self.now = found
-        self._readings.append(self.now)
+        if self._differs(samples) and 1 / _MOST < median(samples) / self.base_ns < _MOST:
+            self.now = median(samples) / self.base_ns
+        if samples:
+            self._readings.append(self.now)
         self._rested_s = self._clock_s()
         self._cost_s = self._rested_s - began_s
         return self.now != before
@@ -90,7 +157,7 @@ class Pace:
         return self.base_ns > 0 and median(samples_ns) > SLOW * self.usual * self.base_ns
 
     def _differs(self, samples_ns: Sequence[float]) -> bool:
-        return abs(median(samples_ns) / self.base_ns / self.now - 1) > STEP
+        return len(samples_ns) > 0 and abs(median(samples_ns) / self.base_ns / self.now - 1) > STEP
 
 
 class Anchor:
@@ -130,4 +197,6 @@ class Anchor:
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
         # The first samples still meet what the last plan left in the caches, and threads that slept.
         asleep = 1 + count // 10
-        return [ns / runs for ns in self._clock.sample(built, asleep + count)[asleep:]]
+        self._bench.contention()  # from here on
+        samples = self._clock.sample(built, asleep + count)[asleep:]
+        return [] if self._bench.contention() > CONTENDED else [ns / runs for ns in samples]

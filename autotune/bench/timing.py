@@ -202,13 +202,15 @@ class Slower:
 class Timed:
     """Run times and how the sampling ended: `stopped` where the configuration was clearly slower than the best.
 
-    `facts` is what the device's sensors said at the end, `throttled` among it what slowed it down.
+    `facts` is what the device's sensors said at the end, `throttled` among it what slowed it down; `contention` the
+    share of the time for which the kernel's threads waited for a core of the host.
     """
 
     measurement: Measurement
     stopped: bool
     reason: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    contention: float = 0.0
 
 
 def measure(source: Source, rules: Rules, bound_ns: float | None = None, cache: str = "warm", runs: int = 1) -> Timed:

@@ -14,7 +14,7 @@ from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
-from autotune.bench.pace import Anchor
+from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
@@ -58,6 +58,7 @@ class Bench:
         self._launcher = Launcher(session, self._arena, limits, announce, self._watch)
         self.clocks = Clocks(session, self._launcher)
         self.anchor = Anchor(self)
+        self._contention = Contention() if session.traits.shares_cores else None
         self._compiled: dict[Any, Compiled] = {}
         self._hints: dict[Any, list[str]] = {}  # of sources and launches whose arguments fit
         self.place = 0  # of the plan at work, where several are timed interleaved
@@ -215,6 +216,10 @@ class Bench:
         """Name what slows the device down now; empty: nothing, as far as its sensors say."""
         return str(self._sensed().get(THROTTLED, ""))
 
+    def contention(self) -> float:
+        """Return the share of the time, 0..1, that threads waited for a core that others had since this was asked."""
+        return self._contention.read() if self._contention is not None else 0.0
+
     def refresh(self) -> None:
         """Forget all buffers: a faulty kernel may have written to any of them."""
         self._arena.clear()
@@ -243,9 +248,11 @@ class Bench:
 
     def _note(self, plan: Plan, clock: Clock, timed: Timed) -> dict[str, str | int | float]:
         """Offer a plan as the anchor; return the pace for its environment, where it is not the usual one."""
+        times = timed.measurement.samples_ns
+        longer = stretch(times, timed.contention)
         if not timed.stopped:
-            self.anchor.offer(plan, clock, median(timed.measurement.samples_ns))
-        pace = round(self.anchor.pace.now, 3)
+            self.anchor.offer(plan, clock, median(times) / longer)
+        pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
     def _time(self, built: Built, clock: Clock, best_ns: float | None, pending: list[int]) -> Timed:
@@ -255,13 +262,17 @@ class Bench:
             return [pending.pop()] if pending else clock.sample(built, count)
 
         def measured(bound_ns: float | None) -> Timed:
+            self.contention()  # from here on
             timed = measure(source, self._rules, bound_ns, built.plan.cache, clock.runs)
-            return replace(timed, facts=self._sensed())
+            waited = round(self.contention(), 3)
+            facts = {**self._sensed(), **({"contention": waited} if waited > CONTENDED else {})}
+            return replace(timed, facts=facts, contention=waited)
 
         timed = measured(best_ns)
         what, _ = self._spoilt(timed)
         if what:
-            timed = measured(best_ns if timed.stopped else None)
+            longer = stretch(timed.measurement.samples_ns, timed.contention)
+            timed = measured(best_ns * longer if timed.stopped and best_ns is not None else None)
             _, still = self._spoilt(timed)
             said = f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
             timed = replace(timed, reason="; ".join(filter(None, (timed.reason, said))))
@@ -276,6 +287,8 @@ class Bench:
         """Say why these times are not those of the plan alone, in a clause and in a word; empty: nothing says so."""
         if names := timed.facts.get(THROTTLED):
             return f"the device was throttled ({names})", "throttled"
+        if timed.contention > CONTENDED:
+            return f"other programs had the cores for {timed.contention:.0%} of the time", "contended"
         if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
             return "the times drifted (throttling, or a busy machine)", "drifting"
         return "", ""

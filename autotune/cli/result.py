@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
-from autotune.model import Trial
+from autotune.model import BUSY_CORES, Trial
 from autotune.ranking import median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -13,7 +13,12 @@ from autotune.tuner import Result
 
 def warn_of_throttling(throttled: str, which: str = "the best") -> None:
     """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
-    if throttled:
+    if throttled == BUSY_CORES:
+        warn(
+            f"{which} was timed while other programs had the cores, and takes less without them: end them, and search "
+            "again, which times the finalists anew"
+        )
+    elif throttled:
         warn(
             f"{which} was timed while the device was throttled ({throttled}): let it cool, see to its power, and "
             "search again, which times the finalists anew"

@@ -31,7 +31,7 @@ FITTED = 160
 POOL = 20_000
 """Spaces with more rows are scored on a random sample of this many, drawn anew at each fit."""
 
-LEAST_KNOWN = 4
+LEAST_KNOWN = 3
 """From so many that failed and so many that worked on it is asked whether failures follow from the parameters."""
 
 GAIN_DRAWS = 256
@@ -95,7 +95,7 @@ class Targets:
 def targets(history: History, positions: list[int], expected: Floats, view: View, lot: bool = False) -> Targets:
     """The targets of the trials at these positions of the history, at least one of them timed.
 
-    Failures count as the cap; where they come by lot, as unknown like what is in flight. A lower bound stands for the
+    Failures count as the cap; where they come by lot, as unknown, as they were in flight. A lower bound stands for the
     time: a trial is stopped only where it is clearly slower than the best, and of what is slow no more needs to be
     known.
     """
@@ -115,7 +115,7 @@ def targets(history: History, positions: list[int], expected: Floats, view: View
 def by_lot(points: Floats, failed: NDArray[np.bool_], prior: Prior) -> bool:
     """True where failures (n,) at points (n, size) are foretold by the others no better than by their share.
 
-    They say nothing of where to go then, and must not mislead.
+    They say nothing of where to go then, and the model is better off without them.
     """
     count = len(failed)
     if min(failed.sum(), count - failed.sum()) < LEAST_KNOWN:
@@ -152,8 +152,9 @@ class Surrogate:
         due = fits_at(int((history.states != State.RUNNING).sum()), self._view.first_fit)
         if due != self.due:
             self._fit(history, due)
+        failed = history.states == State.FAILED
         for position in range(self._considered, len(history)):
-            if position not in self._held:
+            if position not in self._held and not (self._by_lot and failed[position]):
                 if self._posterior.full:
                     self._posterior = self._posterior.enlarged()
                 self._posterior.add(self._points[position])
@@ -182,7 +183,8 @@ class Surrogate:
             failed = history.states[fitted] == State.FAILED
             self._by_lot = by_lot(self._points[fitted], failed, prior)
             if self._by_lot:
-                fitted = [position for position in fitted if history.states[position] != State.FAILED]
+                fitted = _without_failures(history, fitted)
+                learned = _without_failures(history, learned)
             found = self._targets(history, fitted)
             self.hyper = fit(self._points[fitted], found.values, prior)
             self.evidence = self._foresight(history, fitted, found)
@@ -244,6 +246,10 @@ class Surrogate:
         rng = np.random.default_rng([self._seed, due])
         self.rows = np.arange(len(self._space)) if few else np.sort(self._space.sample(rng, POOL))
         self._candidates, self._candidates_expected = self._view.encode(self.rows)
+
+
+def _without_failures(history: History, positions: list[int]) -> list[int]:
+    return [position for position in positions if history.states[position] != State.FAILED]
 
 
 def _learned(history: History, finished: NDArray[np.int64], most: int, rng: np.random.Generator) -> list[int]:

@@ -1,0 +1,186 @@
+"""What other programs take of the cores: the scheduler's accounts, and what becomes of times taken meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune.bench.pace import CONTENDED, Contention, stretch
+from autotune.bench.timing import Limits, Rules
+from autotune.bench.trial import Bench
+from autotune.model import PACE, Measurement, Outcome
+from tests import numpy_backend
+from tests.test_sensors import copying
+
+
+class Accounts:
+    """A made-up folder of threads: nanoseconds that each ran and waited."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def tell(self, **threads: tuple[int, int]) -> None:
+        for name, (ran, waited) in threads.items():
+            thread = str(threading.get_native_id()) if name == "own" else name
+            (self.folder / thread).mkdir(exist_ok=True)
+            (self.folder / thread / "schedstat").write_text(f"{ran} {waited} 7\n")
+
+
+@pytest.fixture
+def accounts(tmp_path: Path) -> Accounts:
+    return Accounts(tmp_path)
+
+
+# The accounts ---------------------------------------------------------------------------------------------
+
+
+def test_contention_is_the_share_waited_since_the_last_reading(accounts: Accounts) -> None:
+    accounts.tell(t1=(1000, 50), t2=(500, 50))
+    contention = Contention(accounts.folder)
+    accounts.tell(t1=(1200, 150), t2=(600, 250))
+    assert contention.read() == pytest.approx(300 / 600)
+    assert contention.read() == 0
+
+
+def test_who_enqueues_is_no_other_program(accounts: Accounts) -> None:
+    accounts.tell(own=(0, 0), t1=(0, 0))
+    contention = Contention(accounts.folder)
+    accounts.tell(own=(40, 999), t1=(160, 80))
+    assert contention.read() == pytest.approx(40 / 200)
+    accounts.tell(own=(400, 999), t1=(260, 100))
+    assert contention.read() == 0
+
+
+def test_a_thread_that_has_begun_counts_from_its_begin(accounts: Accounts) -> None:
+    accounts.tell(t1=(100, 0))
+    contention = Contention(accounts.folder)
+    accounts.tell(t2=(30, 10))
+    assert contention.read() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("text", ["", "1 2", "a b c"])
+def test_where_nobody_keeps_accounts_nothing_is_said(accounts: Accounts, text: str) -> None:
+    (accounts.folder / "t1").mkdir()
+    (accounts.folder / "t1" / "schedstat").write_text(text)
+    assert Contention(accounts.folder).read() == 0
+    assert Contention(accounts.folder / "none").read() == 0
+
+
+def test_this_system_keeps_accounts() -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("the kernel keeps no accounts of its scheduler")
+    contention = Contention()
+    assert contention._before
+    assert 0 <= contention.read() < 1
+
+
+# What it makes of times -----------------------------------------------------------------------------------
+
+TIMES = st.lists(st.integers(100_000, 10**9), min_size=1, max_size=60)
+
+
+@given(TIMES, st.floats(0, CONTENDED))
+def test_without_contention_times_are_what_they_are(times: list[int], contention: float) -> None:
+    assert stretch(times, contention) == 1
+
+
+@given(TIMES, st.floats(CONTENDED, 0.99, exclude_min=True))
+def test_nothing_is_believed_to_have_taken_longer_alone(times: list[int], contention: float) -> None:
+    assert stretch(times, contention) >= 1
+
+
+@given(st.integers(100_000, 10**9), st.floats(1.1, 4), st.integers(1, 20))
+def test_evenly_slowed_times_are_stretched_by_what_they_waited(ns: int, factor: float, count: int) -> None:
+    assert stretch([round(ns * factor)] * count, 1 - 1 / factor) == pytest.approx(factor, rel=1e-4)
+
+
+def test_short_times_are_left_alone() -> None:
+    assert stretch([20_000] * 9, 0.5) == 1
+
+
+class Told:
+    """A bench's contention, in turn; what each reading begins with is not told of."""
+
+    def __init__(self, shares: Iterable[float]) -> None:
+        self._told = itertools.chain.from_iterable((0.0, share) for share in shares)
+
+    def read(self) -> float:
+        return next(self._told, 0.0)
+
+
+def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    session = numpy_backend.Session(numpy_backend.INFO)
+    session.traits = replace(session.traits, shares_cores=True)
+    data = np.arange(1, 101, dtype=np.int32)
+    rules = Rules(maximum=5, warmup=3, least_s=0.0)
+    bench = Bench(session, {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
+    monkeypatch.setattr(bench, "_contention", Told(shares))
+    return bench
+
+
+def test_contended_times_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = bench_of([0.4], monkeypatch).run(copying(), None)
+    assert report.outcome is Outcome.OK
+    assert report.reason == "other programs had the cores for 40% of the time: measured again, steady then"
+    assert "contention" not in report.environment
+
+
+def test_a_trial_on_a_busy_machine_says_so_and_is_compared_by_what_it_would_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = bench_of([0.4, 0.5], monkeypatch)
+    monkeypatch.setattr("autotune.bench.pace._SHORT_NS", 0)
+    report = bench.run(copying(), None)
+    assert report.reason.endswith("measured again, and still contended")
+    assert report.environment["contention"] == 0.5
+    assert report.measurement is not None
+    times = report.measurement.samples_ns
+    assert report.environment[PACE] == round(max(1.0, median(times) / (sum(times) / len(times) * 0.5)), 3)
+
+
+def test_nothing_is_stopped_for_what_others_made_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = bench_of([0.4], monkeypatch).run(copying(), 0.01)
+    assert report.outcome is Outcome.STOPPED
+    assert report.reason.endswith("; other programs had the cores for 40% of the time: measured again, steady then")
+
+
+# Finalists ------------------------------------------------------------------------------------------------
+
+
+class Repeating:
+    """Contention of each sample that is asked for: the first of a turn, then what its repetitions meet."""
+
+    def __init__(self, shares: Iterable[float]) -> None:
+        self.asked = 0
+        self._shares = iter(shares)
+
+    def read(self) -> float:
+        self.asked += 1
+        return next(self._shares, 0.0)
+
+
+def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([], monkeypatch)
+    repeating = Repeating([0.0, 0.4, 0.3])  # the reset, then two samples
+    monkeypatch.setattr(bench, "_contention", repeating)
+    (found,) = bench.retime([copying()], None, 60.0)
+    assert isinstance(found, Measurement)
+    assert len(found.samples_ns) >= 3
+    assert repeating.asked >= 4
+
+
+def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([], monkeypatch)
+    monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(0.5)))
+    found = bench.retime([copying(), copying()], None, 0.2)
+    assert [len(one.samples_ns) for one in found if isinstance(one, Measurement)] == [len(found[0].samples_ns)] * 2
+    assert len(found[0].samples_ns) >= 3
