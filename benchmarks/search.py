@@ -7,7 +7,8 @@
 DIR holds recorded spaces, `<kernel>__<device>.npz`. An evaluation is a distinct valid configuration tried;
 failures count. A sampler's name may carry what to run it with: `+transfer` (knows 200 evaluations on each other
 device of the same kernel, those that the same sampler made there under another seed), `+N` (N proposals in flight),
-`+fail30` (30 % of the configurations fail, by lot), `+noise5` (5 % noise on each time; judged by the time without).
+`+fail30` (30 % of the configurations fail, by lot), `+noise5` (5 % noise on each time; judged by the time without),
+`+finals` (what is named after so many evaluations is the fastest of eight that are timed again, as a search ends).
 Figures are medians over seeds; the means are geometric, over spaces and over kernels.
 """
 
@@ -30,7 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from figures import MARKS, TABLE, aggregate, figures, late, losses, print_table, table_rows
-from recorded import CALM, Disturbance, curve, search
+from recorded import CALM, Disturbance, Finals, curve, search
 from tables import save
 
 from autotune import samplers
@@ -40,6 +41,7 @@ from autotune.tuner.replay import Recording
 
 DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are handed over
 DONOR_TRIALS = 200
+_BARE = ("transfer", "finals")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Variant:
     in_flight: int = 1
     disturbance: Disturbance = CALM
     peer: bool = False
+    finals: bool = False
 
     @classmethod
     def parse(cls, name: str) -> Variant:
@@ -62,11 +65,13 @@ class Variant:
         given: dict[str, int] = {}
         for extra in extras:
             word = extra.rstrip("0123456789")
-            if word not in ("transfer", "", "fail", "noise") or (word == "transfer") == (extra != word):
-                raise UsageError(f"unknown extra {extra!r} of {name!r}", hint="use +transfer, +N, +failN or +noiseN")
+            if word not in ("transfer", "finals", "", "fail", "noise") or (word in _BARE) == (extra != word):
+                hint = "use +transfer, +N, +failN, +noiseN or +finals"
+                raise UsageError(f"unknown extra {extra!r} of {name!r}", hint=hint)
             given[word] = int(extra.removeprefix(word) or 0)
         disturbance = Disturbance(given.get("fail", 0) / 100, given.get("noise", 0) / 100)
-        return cls(name, sampler, "transfer" in given, given.get("", 1), disturbance)
+        in_flight, finals = given.get("", 1), "finals" in given
+        return cls(name, sampler, "transfer" in given, in_flight, disturbance, finals=finals)
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ class Task:
             trials, cpu_ms = search(
                 recording, self.variant.sampler, self.seed, self.budget, prior, self.variant.in_flight
             )
-        found = curve(recording, load(self.path), trials, self.budget)
+        finals = Finals(self.variant.disturbance.noise, self.seed) if self.variant.finals else None
+        found = curve(recording, load(self.path), trials, self.budget, finals)
         result = {"curve": [round(float(value), 5) for value in found], "cpu_ms": cpu_ms}
         if self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -230,7 +236,8 @@ def store(results: dict[str, dict[str, Any]], spaces: int) -> None:
         note="Optimum / best so far after so many evaluations, and evaluations to come within 5 % (the budget where a "
         "search did not): geometric means over spaces, over kernels too, of medians over seeds; the worst tenth of all "
         "runs. `transfer`: only spaces that have donors; `16`: so many in flight; `fail30`: 30 % fail, by lot; "
-        "`noise5`: 5 % noise on each time, judged by the time without.",
+        "`noise5`: 5 % noise on each time, judged by the time without; `finals`: named is the fastest of eight timed "
+        "again.",
     )
 
 

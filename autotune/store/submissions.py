@@ -109,9 +109,13 @@ class Submissions(Access):
 
     def submission(self, name: str) -> Submission | None:
         """Return the submission of that uuid; None where there is none."""
+        return self.named([name]).get(name)
+
+    def named(self, names: Sequence[str]) -> dict[str, Submission]:
+        """Return the submissions of these uuids, as far as there are any."""
         with self._reading() as connection:
-            found = connection.execute(select(submissions).where(submissions.c.uuid == name)).mappings().first()
-            return None if found is None else _submission(found)
+            found = connection.execute(select(submissions).where(submissions.c.uuid.in_(names))).mappings()
+            return {row["uuid"]: _submission(row) for row in found}
 
     def submitted(
         self, *, states: Sequence[str] = STATES, server: str | None = None, limit: int | None = None

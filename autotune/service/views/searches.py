@@ -43,9 +43,10 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
     """Stored searches, each as its submission tells of it where there is one; those at work are left out."""
     names = [one.submission for one in found if one.submission]
     parts = service.store.stored_searches(names=names, limit=1000) if names else []
+    submissions = service.store.named(names) if names else {}
     rows = []
     for one in found:
-        submission = service.store.submission(one.submission) if one.submission else None
+        submission = submissions.get(one.submission or "")
         if submission is None:
             rows.append(stored(one))
         elif submission.state not in OPEN:
