@@ -153,6 +153,14 @@ def test_nothing_is_stopped_for_what_others_made_slow(monkeypatch: pytest.Monkey
     assert report.reason.endswith("; other programs had the cores for 40% of the time: measured again, steady then")
 
 
+def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([0.4, 0.0], monkeypatch)
+    monkeypatch.setattr("autotune.bench.trial._LONG_NS", 0)
+    report = bench.run(copying(), None)
+    assert (report.outcome, report.reason) == (Outcome.OK, "")
+    assert report.environment["contention"] == 0.4
+
+
 # Finalists ------------------------------------------------------------------------------------------------
 
 

@@ -29,6 +29,9 @@ from autotune.study import Plan, numpy_type
 NOTICED_NS = 100_000
 """A launch that is longer does not notice on which session it is, by some tenths of a microsecond."""
 
+_LONG_NS = 1_000_000_000
+"""Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
+
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
 
 
@@ -287,7 +290,7 @@ class Bench:
         """Say why these times are not those of the plan alone, in a clause and in a word; empty: nothing says so."""
         if names := timed.facts.get(THROTTLED):
             return f"the device was throttled ({names})", "throttled"
-        if timed.contention > CONTENDED:
+        if timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _LONG_NS:
             return f"other programs had the cores for {timed.contention:.0%} of the time", "contended"
         if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
             return "the times drifted (throttling, or a busy machine)", "drifting"
