@@ -52,6 +52,9 @@ CONTENDED = 0.05
 _SHORT_NS = 100_000
 """Of samples below this what waiting did to them is not known."""
 
+_WAKING_NS = 1_000_000
+"""Threads that wake up wait for microseconds each time, beside other programs for milliseconds."""
+
 _TASKS = Path("/proc/self/task")
 
 
@@ -80,8 +83,7 @@ class Contention:
             else:
                 ran += now_ran - then_ran
                 waited += now_waited - then_waited
-        waited = max(0, waited)
-        return waited / (ran + waited) if waited else 0.0
+        return waited / (ran + waited) if waited > _WAKING_NS else 0.0
 
     def _accounts(self) -> dict[str, tuple[int, int]]:
         """Nanoseconds run and waited, by thread."""

@@ -273,14 +273,17 @@ class Bench:
 
         timed = measured(best_ns)
         what, _ = self._spoilt(timed)
-        if what:
+        if what or self._was_contended(timed):
             longer = stretch(timed.measurement.samples_ns, timed.contention)
             timed = measured(best_ns * longer if timed.stopped and best_ns is not None else None)
             _, still = self._spoilt(timed)
-            said = f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
+            said = what and f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
             timed = replace(timed, reason="; ".join(filter(None, (timed.reason, said))))
         self.clocks.rest()
         return timed
+
+    def _was_contended(self, timed: Timed) -> bool:
+        return timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _LONG_NS
 
     def _sensed(self) -> Mapping[str, str | int | float]:
         reading = self._session.sense()
@@ -290,8 +293,6 @@ class Bench:
         """Say why these times are not those of the plan alone, in a clause and in a word; empty: nothing says so."""
         if names := timed.facts.get(THROTTLED):
             return f"the device was throttled ({names})", "throttled"
-        if timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _LONG_NS:
-            return f"other programs had the cores for {timed.contention:.0%} of the time", "contended"
         if not timed.stopped and is_drifting(timed.measurement.samples_ns, self._rules.confidence):
             return "the times drifted (throttling, or a busy machine)", "drifting"
         return "", ""
