@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.model import ProblemKey, Trial
 from autotune.samplers import Proposer
+from autotune.tuner.finale import MOST_FINALISTS
 from autotune.tuner.replay import Recording
 
 _LAUNCH_ERROR = 2  # of a recording
@@ -39,11 +40,11 @@ class Disturbance:
 CALM = Disturbance()
 
 
-class Finals:
+class Retiming:
     """The end of a search that meets the same noise: the fastest are timed again, and the least median is named."""
 
-    MOST, SAMPLES = 8, 9
-    """As in autotune/tuner/finale.py, of a machine whose noise leaves so many in doubt; samples of each."""
+    SAMPLES = 9
+    """Of each."""
 
     def __init__(self, noise: float, seed: int) -> None:
         self._noise = noise
@@ -51,7 +52,7 @@ class Finals:
 
     def named(self, times: Sequence[tuple[float, float]]) -> float:
         """Return the true time of what is named of configurations, given as (first measured, true) times."""
-        fastest = sorted(times)[: self.MOST]
+        fastest = sorted(times)[:MOST_FINALISTS]
         true = np.array([time for first, time in fastest if first <= fastest[0][0] * np.exp(4 * self._noise)])
         again = true[:, None] * np.exp(self._noise * self._rng.standard_normal((len(true), self.SAMPLES)))
         return float(true[np.median(again, axis=1).argmin()])
@@ -89,7 +90,7 @@ def search(
 
 
 def curve(
-    searched: Recording, true: Recording, trials: Iterable[Trial], budget: int, finals: Finals | None = None
+    searched: Recording, true: Recording, trials: Iterable[Trial], budget: int, finals: Retiming | None = None
 ) -> NDArray[np.float64]:
     """Optimum / best so far after 1, 2, ... `budget` evaluations; 0 before the first that worked.
 

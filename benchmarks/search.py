@@ -31,7 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from figures import MARKS, TABLE, aggregate, figures, late, losses, print_table, table_rows
-from recorded import CALM, Disturbance, Finals, curve, search
+from recorded import CALM, Disturbance, Retiming, curve, search
 from tables import save
 
 from autotune import samplers
@@ -107,7 +107,7 @@ class Task:
             trials, cpu_ms = search(
                 recording, self.variant.sampler, self.seed, self.budget, prior, self.variant.in_flight
             )
-        finals = Finals(self.variant.disturbance.noise, self.seed) if self.variant.finals else None
+        finals = Retiming(self.variant.disturbance.noise, self.seed) if self.variant.finals else None
         found = curve(recording, load(self.path), trials, self.budget, finals)
         result = {"curve": [round(float(value), 5) for value in found], "cpu_ms": cpu_ms}
         if self.file is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.bench.finals import Finalist, Finals
 from autotune.bench.pace import CONTENDED, Contention, stretch
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.model import PACE, Measurement, Outcome
+from autotune.model import BUSY_CORES, PACE, Measurement, Outcome
 from tests import numpy_backend
 from tests.test_sensors import copying
 
@@ -155,15 +156,13 @@ def test_a_trial_on_a_busy_machine_says_so_and_is_compared_by_what_it_would_take
 
 
 def test_nothing_is_stopped_for_what_others_made_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_of([0.4], monkeypatch)
-    report = bench.run(copying(), 0.01)
+    report = bench_of([0.4], monkeypatch).run(copying(), 0.01)
     assert (report.outcome, "contention" in report.environment) == (Outcome.STOPPED, False)
-    assert bench.contention() == 0  # all that was told has been asked for
 
 
 def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([0.4, 0.0], monkeypatch)
-    monkeypatch.setattr("autotune.bench.trial._LONG_NS", 0)
+    monkeypatch.setattr("autotune.bench.trial._AGAIN_NS", 0)
     report = bench.run(copying(), None)
     assert (report.outcome, report.reason) == (Outcome.OK, "")
     assert report.environment["contention"] == 0.4
@@ -173,30 +172,38 @@ def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.
 
 
 class Repeating:
-    """Contention of each sample that is asked for: the first of a turn, then what its repetitions meet."""
+    """Contention at the beginning of a turn, then of each sample that is asked for."""
 
     def __init__(self, shares: Iterable[float]) -> None:
-        self.asked = 0
         self._shares = iter(shares)
 
     def read(self) -> float:
-        self.asked += 1
         return next(self._shares, 0.0)
 
 
 def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    repeating = Repeating([0.0, 0.4, 0.3])  # the reset, then two samples
-    monkeypatch.setattr(bench, "_contention", repeating)
+    monkeypatch.setattr(bench, "_contention", Repeating([0.0, 0.4, 0.3]))
+    rounds: list[bool] = []
+    judge = Finals._judge
+
+    def noted(finals: Finals, finalists: Sequence[Finalist], deadline: float) -> None:
+        rounds.append(any(one.turn_contended for one in finalists))
+        judge(finals, finalists, deadline)
+
+    monkeypatch.setattr(Finals, "_judge", noted)
     (found,) = bench.retime([copying()], None, 60.0)
     assert isinstance(found, Measurement)
-    assert len(found.samples_ns) >= 3
-    assert repeating.asked >= 4
+    assert found.throttled == ""
+    assert not any(rounds)
+    assert rounds
 
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
     monkeypatch.setattr(bench, "_contention", Repeating(itertools.repeat(0.5)))
-    found = bench.retime([copying(), copying()], None, 0.2)
-    assert [len(one.samples_ns) for one in found if isinstance(one, Measurement)] == [len(found[0].samples_ns)] * 2
-    assert len(found[0].samples_ns) >= 3
+    first, second = bench.retime([copying(), copying()], None, 0.2)
+    assert isinstance(first, Measurement)
+    assert isinstance(second, Measurement)
+    assert len(first.samples_ns) == len(second.samples_ns) >= 3
+    assert first.throttled == second.throttled == BUSY_CORES

@@ -98,8 +98,8 @@ class Contention:
 def stretch(samples_ns: Sequence[float], contention: float) -> float:
     """How many times as long the median of some samples is as it would be with the cores to itself: 1 or more.
 
-    Had nobody waited, all of them together would have taken the share that is left: within a tenth, on two cores that
-    others have half of the time. Shorter ones spend much of theirs between launches, which waiting falls on as well.
+    Had nobody waited, all of them together would have taken the share that is left. Short ones spend much of theirs
+    between launches, which waiting falls on as well.
     """
     found = median(samples_ns)
     if contention <= CONTENDED or found < _SHORT_NS:

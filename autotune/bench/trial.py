@@ -29,7 +29,7 @@ from autotune.study import Plan, numpy_type
 NOTICED_NS = 100_000
 """A launch that is longer does not notice on which session it is, by some tenths of a microsecond."""
 
-_LONG_NS = 1_000_000_000
+_AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
 
 _KEPT = 256  # compiled plans kept for the finalists' re-timing
@@ -283,7 +283,7 @@ class Bench:
         return timed
 
     def _was_contended(self, timed: Timed) -> bool:
-        return timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _LONG_NS
+        return timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _AGAIN_NS
 
     def _sensed(self) -> Mapping[str, str | int | float]:
         reading = self._session.sense()
