@@ -122,6 +122,16 @@ def test_a_lookup_needs_the_standard_library_only() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_worker_reads_plans_and_no_studies() -> None:
+    code = (
+        "import sys; import autotune.bench.serving; "
+        "print([m for m in ('pydantic', 'sqlalchemy', 'optuna', 'autotune.study.study', 'autotune.space') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_source_distribution_holds_what_its_tests_import() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     left_out = set(settings["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"])

@@ -119,6 +119,26 @@ def test_an_interrupt_as_python_ends_changes_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("threads", "code"), [(0, 2), (1, 2), (0, 0)])
+def test_what_is_to_be_done_at_the_end_is_done(threads: int, code: int) -> None:
+    words = ["--version"] if code == 0 else ["best", "--nonsense"]
+    lines = [
+        "import atexit, sys, threading, time",
+        "from autotune.__main__ import command",
+        f"sys.argv = ['autotune', *{words!r}]",
+        "atexit.register(print, 'at the end', file=sys.stderr)",
+        "at_work = threading.Event()",
+        f"others = [threading.Thread(target=at_work.wait) for _ in range({threads})]",
+        "atexit.register(lambda: print([other.is_alive() for other in others], file=sys.stderr))",
+        "[other.start() for other in others]",
+        "threading.Timer(.1, at_work.set).start() if others else None",
+        "command()",
+    ]
+    done = python("-c", "\n".join(lines))
+    assert done.returncode == code
+    assert done.stderr.rstrip().endswith(f"{[False] * threads}\nat the end")
+
+
 def test_help_and_mistakes_are_typers() -> None:
     done = python("-m", "autotune", "best", "--help")
     assert done.returncode == 0

@@ -10,7 +10,7 @@ import pytest
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
 from autotune.pool import sizing
-from autotune.pool.sizing import capacity, count_builders, require_room
+from autotune.pool.sizing import count_builders, require_room
 from autotune.study import GENERIC_DEVICE, Buffer, Plan
 
 COUNT = 2**28
@@ -76,8 +76,3 @@ def test_builders_fit_the_cores_and_the_memory_of_each_device(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     assert count_builders(devices, None) == expected
     assert count_builders(devices, 3) == 3
-
-
-def test_what_is_in_flight_keeps_builders_and_devices_at_work() -> None:
-    assert capacity(16, 1) == 18
-    assert capacity(0, 2) == 2

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from autotune.errors import ExpressionError, SpaceError
 from autotune.expression import Expression
+from autotune.model import Value
 from autotune.space import Constraint, Space
 from autotune.space.build import build
 
@@ -110,6 +112,11 @@ def brute_force(parameters: dict[str, list], constraints: list[Constraint], k: i
     return valid, undecided
 
 
+def named(space: Space, indices: NDArray[np.int16]) -> dict[str, Value]:
+    """The configuration of value indices, valid or not."""
+    return {name: listed[at] for name, listed, at in zip(space.names, space.values, indices, strict=True)}
+
+
 @pytest.mark.parametrize("pruned_from", [0, 1_000_000])
 @settings(max_examples=200, deadline=None)
 @given(problem=problems(), random=st.randoms(use_true_random=False))
@@ -137,6 +144,12 @@ def test_the_space_is_what_brute_force_finds(
     apart = (table != table[row]).sum(axis=1)
     for distance in (1, 2, 9):
         assert built.neighbours(row, distance).tolist() == np.flatnonzero((apart > 0) & (apart <= distance)).tolist()
+    wanted = everything[random.randrange(len(everything))]
+    steps = np.abs(table - wanted)
+    assert table[np.lexsort((rows, steps.sum(axis=1), (steps > 0).sum(axis=1)))[0]].tolist() == [
+        listed.index(value)
+        for listed, value in zip(built.values, built.nearest(named(built, wanted)).values(), strict=True)
+    ]
     missing = [
         (name, value)
         for name, listed in parameters.items()
@@ -195,6 +208,8 @@ def test_a_billion_valid_configurations() -> None:
     last = built.configuration(len(built) - 1)
     assert built.row(last) == len(built) - 1
     assert len(built.neighbours(0)) == len(set(built.neighbours(0).tolist()))
+    first = built.configuration(0)
+    assert built.nearest({**first, "a": 8, "b": 9, "j": "y"}) == {**first, "a": 2, "b": 9, "j": "x"}
 
 
 def test_what_no_diagram_can_hold_is_refused() -> None:

@@ -183,7 +183,7 @@ class Hold:
             raise
         except Exception as error:
             raise WorkerError(f"no evaluator can be made: {type(error).__name__}: {error}") from error
-        self.slots = self._evaluator.capacity + AHEAD
+        self.slots = self._evaluator.most + AHEAD
         threading.Thread(target=self._collect, args=(self._evaluator,), name="autotune-collect", daemon=True).start()
         self.opened = True
 

@@ -28,12 +28,14 @@ class Settings:
 class Evaluator(Protocol):
     """Turns configurations into trials, several at a time.
 
-    `capacity` is how many it wants in flight; `best_ns` bounds early stop and timeouts, None while unknown: given at
-    the start, and lowered here as trials pass.
+    `best_ns` bounds early stop and timeouts, None while unknown: given at the start, and lowered here as trials pass.
     """
 
-    capacity: int
     best_ns: float | None
+
+    @property
+    def capacity(self) -> int:
+        """How many it wants in flight; it may change."""
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once."""

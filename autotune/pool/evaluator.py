@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
@@ -27,8 +28,8 @@ from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import LONGEST_WAIT_S
-from autotune.pool.sizing import capacity, count_builders, require_room
-from autotune.pool.tasks import Finalists, Task, Usage, Waiting, make_trial
+from autotune.pool.sizing import count_builders, require_room
+from autotune.pool.tasks import Ahead, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
@@ -79,7 +80,7 @@ class DeviceEvaluator:
         self._forks = Forkserver() if can_hold() else None
         self._start = self._forks.start if self._forks is not None else None
         builders = count_builders(devices, settings.builders)
-        self.capacity = capacity(builders, len(devices))
+        self._ahead = Ahead(builders, len(devices), in_turns=self._traits.shares_cores)
         self._builds_ahead = builders > 0
         self._builders = Builders(
             [self._builder(devices[number % len(devices)]) for number in range(builders)], FIRST * len(devices)
@@ -120,6 +121,16 @@ class DeviceEvaluator:
         task, report, trial = found
         self._usage.count(task, report)
         return trial
+
+    @property
+    def capacity(self) -> int:
+        """How many are wanted in flight now: as builds and trials go."""
+        return self._ahead.wanted(len(self._builders.begun))
+
+    @property
+    def most(self) -> int:
+        """How many are ever wanted in flight."""
+        return self._ahead.most
 
     @property
     def ready(self) -> int:
@@ -227,8 +238,11 @@ class DeviceEvaluator:
         plan = task.plan(self._problem)
         if isinstance(plan, Report):
             return plan
+        began = time.monotonic()
         with self._builders.building():
-            return keeper.attempt(Job(plan), self._limits.build_s)
+            report = keeper.attempt(Job(plan), self._limits.build_s)
+        self._ahead.built(time.monotonic() - began)
+        return report
 
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
         self._builders.wait_ready()
@@ -251,13 +265,16 @@ class DeviceEvaluator:
         # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
         patient = task is self._first and (ahead or not self._builds_ahead)
         asks = self._traits.shares_cores and self._builds_ahead
+        began = time.monotonic()
         with ExitStack() as turn:
-            return keeper.attempt(
+            report = keeper.attempt(
                 Job(plan, best_ns, patient=patient, built_ahead=ahead, asks=asks),
                 self._limits.build_s,
                 on_built=lambda: turn.enter_context(self._pause.held()),
                 gives_up=self._way.of(task) if best_ns is None and not patient else None,
             )
+        self._ahead.ran(time.monotonic() - began)
+        return report
 
     def _retime(self, keeper: Keeper, request: Finalists, device: DeviceInfo) -> None:
         plans = [self._problem.plan(task.configuration) for task in request.tasks]

@@ -1,4 +1,4 @@
-"""What the machine has room for: the data, processes that build ahead, configurations in flight.
+"""What the machine has room for: the data, processes that build ahead.
 
 What does not fit is refused before anything is drawn or uploaded: otherwise the operating system kills the search, or
 the driver refuses each trial, and nobody says why.
@@ -94,8 +94,3 @@ def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:
         return 0
     room = devices[0].memory // special.builder_memory
     return max(1, min(cores, len(devices) * min(_MOST_BUILDERS, room)))
-
-
-def capacity(builders: int, devices: int) -> int:
-    """Return how many configurations keep builders and devices at work, and no more: each is proposed blindly."""
-    return builders + 2 * devices if builders else devices

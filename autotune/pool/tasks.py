@@ -1,8 +1,11 @@
-"""What travels through the threads of a search, what of it still waits for a device, and what trials took."""
+"""What travels through the threads of a search, what of it waits for a device, how much it is to be, what it took."""
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,6 +17,13 @@ from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study import Plan, Problem, made_of
+
+
+RECENT = 16
+"""Of so many builds and of so many trials the medians tell how long the next take."""
+
+SPARE = 1.5
+"""So many times the builds that would do are under way: no two take as long."""
 
 
 @dataclass(eq=False)
@@ -138,3 +148,45 @@ class Usage:
         worked_s = self._spent_s["build"] + verify_s + self._spent_s["time"]
         there_s = sum(now - since for since in ready if since is not None)
         return {**self._spent_s, "verify": verify_s, "idle": max(0.0, there_s - worked_s)}
+
+
+class Ahead:
+    """How many configurations are to be in flight: what keeps builders and devices at work, and no more.
+
+    Each one more is proposed without what those before it will tell: with sixteen in flight a search that learns needs
+    half as many evaluations again (docs/search.md). Where a trial takes as long as a build, four keep the device as
+    busy. Threads share it.
+
+    Where `in_turns`, builders halt while a trial runs: what is built between two of them all have a part in.
+    """
+
+    def __init__(self, builders: int, devices: int, *, in_turns: bool = False) -> None:
+        self.most = builders + 2 * devices if builders else devices
+        """What is wanted at most."""
+        self._builders = builders
+        self._devices = devices
+        self._in_turns = in_turns
+        self._built_s: deque[float] = deque(maxlen=RECENT)
+        self._ran_s: deque[float] = deque(maxlen=RECENT)
+        self._lock = Lock()
+
+    def built(self, seconds: float) -> None:
+        """Note that a build has ended after so long."""
+        with self._lock:
+            self._built_s.append(seconds)
+
+    def ran(self, seconds: float) -> None:
+        """Note that a device has put a configuration through a trial in so long."""
+        with self._lock:
+            self._ran_s.append(seconds)
+
+    def wanted(self, begun: int) -> int:
+        """Return how many, where so many builders have begun: for each device one that runs and one that is ready, and
+        what is being built.
+        """
+        if not self._builders:
+            return self._devices
+        with self._lock:
+            known = self._built_s and self._ran_s and not self._in_turns
+            builds = statistics.median(self._built_s) / statistics.median(self._ran_s) if known else math.inf
+        return 2 * self._devices + max(1, math.ceil(min(begun, SPARE * self._devices * builds)))

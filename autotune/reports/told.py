@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune import text
 from autotune.model import Measurement, Trial
 from autotune.ranking import median_interval
-from autotune.store import Row
 from autotune.study import Problem
 from autotune.tuner import Result
+
+if TYPE_CHECKING:
+    from autotune.store import Row
 
 
 def result_json(result: Result) -> dict[str, Any]:

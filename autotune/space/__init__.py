@@ -172,6 +172,14 @@ class Space:
             raise IndexError(f"row {row} of {len(self)}")
         return self.diagram.neighbours(row, distance)
 
+    def nearest(self, configuration: Configuration) -> dict[str, Value]:
+        """Return the valid configuration with the fewest values other than these, which are of the lists, valid or not.
+
+        Of several the one with the least steps along the lists of values in all, then the one whose row comes first.
+        """
+        position = [listed.index(configuration[name]) for name, listed in zip(self.names, self.values, strict=True)]
+        return self.configuration(self.diagram.nearest(np.array(position, dtype=np.int16)))
+
     def exclusions(self) -> list[Exclusion]:
         """Return the parameter values in no valid configuration, in order, each with the constraints that forbid it."""
         levels = sorted(self.diagram.levels, key=lambda level: level.column)

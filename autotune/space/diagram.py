@@ -116,6 +116,31 @@ class Diagram:
             state = level.target[at]
         return np.sort(found[found != row])
 
+    def nearest(self, indices: Indices) -> int:
+        """The row with the fewest indices other than those of (parameters,); then the least steps away; then the first.
+
+        By dynamic programming from the last level up: a cost for each transition, whatever the number of rows.
+        """
+        change = 1 + sum(level.count for level in self.levels)  # is dearer than all steps together
+        rest: Integers = np.zeros(1, dtype=np.int64)  # what is below a state costs at least
+        found: list[Integers] = []
+        for level in reversed(self.levels):
+            steps = np.abs(level.key % level.count - int(indices[level.column]))
+            below = rest[level.target] if found else 0
+            cost = steps + change * (steps > 0) + below
+            begins = level.start[:-1]
+            rest = np.zeros(len(begins), dtype=np.int64)
+            alive = begins < level.start[1:]  # no transition leads to the others
+            rest[alive] = np.minimum.reduceat(cost, begins[alive])
+            found.append(cost)
+        state, row = 0, 0
+        for level, cost in zip(self.levels, reversed(found), strict=True):
+            begin, end = int(level.start[state]), int(level.start[state + 1])
+            at = begin + int(cost[begin:end].argmin())
+            row += int(level.first[at] - level.first[begin])
+            state = int(level.target[at])
+        return row
+
     def used(self, level: Level) -> Integers:
         """The value indices that some row has at a level, ascending."""
         return np.unique(level.key % level.count)

@@ -15,6 +15,7 @@ from autotune.store.location import (
     is_ours,
     locate,
     require_database_file,
+    require_place,
     shown,
     version_in,
 )
@@ -32,7 +33,7 @@ __all__ = [
     "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION", "STOPPED",
     "STOPPING", "Location", "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token",
     "damaged_database", "database_error", "device_of", "is_ours", "locate", "new_token", "ordered", "origin_fault",
-    "require_database_file", "shown", "version_in",
+    "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(

@@ -19,8 +19,7 @@ from autotune.store.location import (
     database_error,
     is_ambiguous,
     is_ours,
-    require_database_file,
-    require_local,
+    require_place,
 )
 
 BUSY_S = 30.0
@@ -49,12 +48,9 @@ def open_engine(location: Location) -> Engine:
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
         return create_engine(url, connect_args=unasked, pool_pre_ping=True)
     path = Path(location.path)
-    require_database_file(location.path)
-    require_local(location.path)
+    require_place(location)
     if not location.chosen:
         _make_folder(path.parent)
-    elif not path.parent.is_dir():
-        raise StoreError("its directory does not exist", where=str(path), hint=f"mkdir -p {path.parent}")
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", lambda connection, _record: _set_up_sqlite(connection, str(path)))
     event.listen(engine, "begin", _begin_sqlite)

@@ -139,6 +139,20 @@ def require_database_file(path: str) -> None:
         raise StoreError("cannot be read: Permission denied", where=path)
 
 
+def require_place(location: Location) -> None:
+    """Raise StoreError where a file cannot be what a search writes to, as far as can be told without opening it.
+
+    Of a server nothing can.
+    """
+    if location.url:
+        return
+    require_database_file(location.path)
+    require_local(location.path)
+    folder = paths.dirname(location.path) or "."
+    if location.chosen and not os.path.isdir(folder):
+        raise StoreError("its directory does not exist", where=location.path, hint=f"mkdir -p {folder}")
+
+
 def require_local(path: str) -> None:
     """Raise StoreError where `path` lies on a network file system: two writers could damage the file there."""
     kind = file_system(path)

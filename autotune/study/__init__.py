@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from autotune.study.access import confined, watched
     from autotune.study.arguments import Argument, Buffer, Image, Local, Sampler, Scalar, filled
     from autotune.study.arrays import evaluate, names_of
-    from autotune.study.checks import check_entries, effects, is_builtin
+    from autotune.study.builtins import is_builtin
+    from autotune.study.checks import check_entries, effects
     from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
@@ -77,7 +78,8 @@ __getattr__ = lazily(
         "arguments": "Argument Buffer Image Local Sampler Scalar filled",
         "arrays": "evaluate names_of",
         "access": "confined watched",
-        "checks": "check_entries effects is_builtin",
+        "builtins": "is_builtin",
+        "checks": "check_entries effects",
         "drafting": "Sketch candidates draft scanned struct_bodies",
         "function": "call_file",
         "imports": "files_of",

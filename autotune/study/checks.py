@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from autotune.errors import StudyError, UsageError
 from autotune.study.arguments import Image
+from autotune.study.builtins import is_builtin
 from autotune.study.includes import without_comments
 from autotune.study.loops import leaves
 from autotune.study.problem import Problem
@@ -15,29 +16,6 @@ from autotune.text import did_you_mean
 
 _DEFINE = re.compile(r"^[^\S\n]*#[^\S\n]*define[^\S\n]+(\w+)", re.MULTILINE)
 KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
-
-_BUILTINS = re.compile(
-    r"(?:acos|acosh|acospi|asin|asinh|asinpi|atan|atan2|atanh|atanpi|atan2pi|cbrt|ceil|copysign|cos|cosh"
-    r"|cospi|erfc|erf|exp|exp2|exp10|expm1|fabs|fdim|floor|fma|fmax|fmin|fmod|fract|frexp|hypot|ilogb|ldexp"
-    r"|lgamma|lgamma_r|log|log2|log10|log1p|logb|mad|maxmag|minmag|modf|nan|nextafter|pow|pown|powr"
-    r"|remainder|remquo|rint|rootn|round|rsqrt|sin|sincos|sinh|sinpi|sqrt|tan|tanh|tanpi|tgamma|trunc|abs"
-    r"|abs_diff|add_sat|hadd|rhadd|clamp|clz|ctz|mad_hi|mad_sat|max|min|mul_hi|rotate|sub_sat|upsample"
-    r"|popcount|mad24|mul24|degrees|mix|radians|step|smoothstep|sign|cross|dot|distance|length|normalize"
-    r"|fast_distance|fast_length|fast_normalize|isequal|isnotequal|isgreater|isgreaterequal|isless"
-    r"|islessequal|islessgreater|isfinite|isinf|isnan|isnormal|isordered|isunordered|signbit|any|all"
-    r"|bitselect|select|barrier|mem_fence|read_mem_fence|write_mem_fence|prefetch|async_work_group_copy"
-    r"|async_work_group_strided_copy|wait_group_events|vec_step|shuffle|shuffle2|printf|atomic_add"
-    r"|atomic_sub|atomic_xchg|atomic_inc|atomic_dec|atomic_cmpxchg|atomic_min|atomic_max|atomic_and"
-    r"|atomic_or|atomic_xor"
-    r"|(?:native|half)_(?:cos|divide|exp|exp2|exp10|log|log2|log10|powr|recip|rsqrt|sin|sqrt|tan)"
-    r"|(?:convert|as)_(?:u?(?:char|short|int|long)|float|double|half)\d*\w*|v(?:load|store)a?(?:_half)?\d+)"
-)
-"""Functions of OpenCL C that a kernel may be named like."""
-
-
-def is_builtin(name: str) -> bool:
-    """Whether OpenCL C has a function of that name."""
-    return _BUILTINS.fullmatch(name) is not None
 
 
 def check_entries(study: Study) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from autotune.errors import StudyError
 from autotune.study import files
 from autotune.study.arguments import Data
 from autotune.study.places import data_place
-from autotune.study.problem import Problem
+
+if TYPE_CHECKING:
+    from autotune.study.problem import Problem
 
 _ENTRY_BYTES = 64
 """Bytes that reading one entry of a matrix takes at most, its places and value and what sorts them; or one row."""

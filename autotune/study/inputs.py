@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,10 @@ from autotune.study.draw import check_drawn, draw
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.places import python_place
-from autotune.study.problem import Problem
 from autotune.study.types import numpy_type
+
+if TYPE_CHECKING:
+    from autotune.study.problem import Problem
 
 Arrays = dict[str, NDArray[Any]]
 PythonCaller = Callable[[Path, str, Mapping[str, Any]], Mapping[str, Any]]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autotune.errors import StudyError
 from autotune.expression import Expression
 from autotune.study.arguments import Argument, Buffer, Scalar
 from autotune.study.plan import Launch, Loop
-from autotune.study.schema import LaunchTable
 from autotune.study.scope import Scope
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.study.schema import LaunchTable
 
 Leaf = tuple[str, Launch, tuple[Loop, ...]]
 """A launch with its place before it (`2`, or `2.turn.1`) and the loops around it after it."""

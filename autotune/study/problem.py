@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from autotune.errors import SpaceError, StudyError, UsageError
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
@@ -107,19 +105,13 @@ class Problem:
     def default(self) -> dict[str, Value]:
         """The study's default configuration or, where it is not valid here, the valid one nearest to it.
 
-        Nearest: fewest parameters changed, then the least distance in the ordered values.
+        Nearest: as `Space.nearest` says.
         """
         wanted = {
             name: parameter.default if parameter.default in self.values[name] else self.values[name][0]
             for name, parameter in self.study.parameters.items()
         }
-        if wanted in self.space:
-            return wanted
-        target = np.array([self.values[name].index(wanted[name]) for name in self.space.names])
-        rows = self.space.sample(np.random.default_rng(0), min(len(self.space), 200_000))
-        apart = np.abs(self.space.indices(rows) - target)
-        best = np.lexsort((rows, apart.sum(axis=1), (apart > 0).sum(axis=1)))[0]
-        return self.space.configuration(int(rows[best]))
+        return self.space.nearest(wanted)
 
     @property
     def moved(self) -> dict[str, tuple[Value, Value]]:

@@ -6,7 +6,7 @@ A reference is computed once per search, in float64 (or exact integers), whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,12 @@ from autotune.study.inputs import (
     shaped,
     widened,
 )
-from autotune.study.problem import Problem
 from autotune.study.structs import struct_name
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.study.problem import Problem
 
 
 def expected_data(

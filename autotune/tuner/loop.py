@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 from autotune.pool import Evaluator, Stopped
-from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import duration
 from autotune.tuner.finale import Finale, fastest, ranked, ties
@@ -21,6 +20,7 @@ from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Tr
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
+    from autotune.store import Store
 
 RETIME_SHARE = 0.1
 """Share of a time budget that is kept for the finalists."""
@@ -160,7 +160,7 @@ class Search:
             if not self._ledger.in_flight:
                 return ending or "space exhausted"
             try:
-                trials = [self._collect(self._patience_s() if ending else self._left_s())]
+                trials = [self._collect(self._patience_s()) if ending else self._collect(self._left_s(), filling=True)]
             except TimeoutError:
                 if ending:
                     self._ledger.withdraw(self._evaluator.withdraw(building=True))
@@ -214,7 +214,7 @@ class Search:
 
     def _proposed(self) -> list[Configuration]:
         """Propose what is wanted; where that takes long, some of it, so that devices begin meanwhile."""
-        wanted = min(self._evaluator.capacity, self._most - self._ledger.done) - len(self._ledger.in_flight)
+        wanted = self._wanted()
         until, proposed = time.monotonic() + _PROPOSE_S, list[Configuration]()
         while len(proposed) < min(wanted, AT_ONCE) and (not proposed or time.monotonic() < until):
             configuration = self._proposer.ask()
@@ -223,8 +223,11 @@ class Search:
             proposed.append(configuration)
         return proposed
 
-    def _collect(self, timeout_s: float | None = None) -> Trial:
-        """Return the next finished trial. Raises TimeoutError, and Stopped."""
+    def _wanted(self) -> float:
+        return min(self._evaluator.capacity, self._most - self._ledger.done) - len(self._ledger.in_flight)
+
+    def _collect(self, timeout_s: float | None = None, *, filling: bool = False) -> Trial:
+        """Return the next finished trial. Raises TimeoutError, `filling` also where more are wanted; and Stopped."""
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self._stop.is_set():
@@ -232,7 +235,7 @@ class Search:
             try:
                 return self._evaluator.collect(min(POLL_S, max(0.0, until - time.monotonic())))
             except TimeoutError:
-                if time.monotonic() >= until:
+                if time.monotonic() >= until or (filling and self._wanted() > 0):
                     raise
 
     def _take(self, trials: Sequence[Trial]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from autotune.model import Configuration, Identity, Measurement, Trial, identity, with_retiming
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
-from autotune.store import Store
 from autotune.study import Problem, space_hash
 from autotune.tuner.finale import finalists
 from autotune.tuner.loop import POLL_S, Ledger
@@ -52,6 +51,8 @@ def measure(
     with them, so that the ranking goes on comparing times that were taken together. `request` says on which problem,
     device and database. Raises Stopped where `stop` is set: what had ended by then is stored.
     """
+    from autotune.store import Store
+
     stop = stop or threading.Event()
     problem = request.problem
     wanted = {identity(configuration): configuration for configuration in configurations}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from autotune.bench import is_too_large
 from autotune.devices import traits
 from autotune.model import Configuration, DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
-from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import clean
 from autotune.tuner.finale import fastest
+
+if TYPE_CHECKING:
+    from autotune.store import Store
 
 WORKER_DEATHS = 2
 """A configuration that took a worker down this often is left alone."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import platform
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from autotune import __version__
 from autotune.errors import SetupError, WorkerError
 from autotune.model import identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
-from autotune.store import Store
+from autotune.store import locate, require_place
 from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
 from autotune.tuner.request import Request
 from autotune.tuner.result import ProgressCallback, Result
+
+if TYPE_CHECKING:
+    from autotune.store import Store
 
 TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
 """Share of a search's seconds that the samples of one trial may take, and the seconds that they always may. A kernel of
@@ -43,18 +48,23 @@ def run(
     Raises WorkerError and SetupError where no best is known, and StoreError, DeviceError, StudyError, SpaceError.
     """
     stop = stop or threading.Event()
-    with Store.open(request.database) as store:
-        if evaluator is not None:
-            return _search(request, store, evaluator, stop, on_progress)
+    require_place(locate(request.database))  # what can be told at once, before a device is waited for
+    with ExitStack() as opened:
+        if evaluator is None:
+            evaluator = _own_evaluator(request, stop)
+            opened.callback(evaluator.close)
+        from autotune.store import Store  # and SQLAlchemy, which loads while the evaluator's workers start
+
+        store = opened.enter_context(Store.open(request.database))
+        return _search(request, store, evaluator, stop, on_progress)
+
+
+def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
+    try:
         devices = request.devices or [request.problem.device]
-        try:
-            opened: DeviceEvaluator | ReplayEvaluator = DeviceEvaluator(
-                request.problem, devices, within_budget(request), stop
-            )
-        except Stopped:  # while another search had the device: nothing will be asked of it
-            opened = ReplayEvaluator(())
-        with opened:
-            return _search(request, store, opened, stop, on_progress)
+        return DeviceEvaluator(request.problem, devices, within_budget(request), stop)
+    except Stopped:  # while another search had the device: nothing will be asked of it
+        return ReplayEvaluator(())
 
 
 def within_budget(request: Request) -> Settings:

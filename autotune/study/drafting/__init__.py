@@ -13,8 +13,20 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     writer.py      the text of the study
 """
 
-from autotune.study.drafting.proposal import Sketch
-from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
-from autotune.study.drafting.writer import draft
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune import lazily
+
+if TYPE_CHECKING:
+    from autotune.study.drafting.proposal import Sketch
+    from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
+    from autotune.study.drafting.writer import draft
 
 __all__ = ["Sketch", "candidates", "draft", "scanned", "struct_bodies"]
+
+# A worker needs what scanning knows of structs, and none of the rest.
+__getattr__ = lazily(
+    __name__, {"proposal": "Sketch", "scanning": "candidates scanned struct_bodies", "writer": "draft"}
+)

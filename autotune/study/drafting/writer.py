@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
-from autotune.study.checks import is_builtin
+from autotune.study.builtins import is_builtin
 from autotune.study.drafting.proposal import Proposal, Sketch
 from autotune.study.drafting.scanning import candidates, scanned
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
