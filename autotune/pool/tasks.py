@@ -18,7 +18,6 @@ from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study import Plan, Problem, made_of
 
-
 RECENT = 16
 """Of so many builds and of so many trials the medians tell how long the next take."""
 
