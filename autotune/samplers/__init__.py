@@ -21,13 +21,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors
+from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors, entry_of
 
 if TYPE_CHECKING:
     from autotune.samplers.importance import importances
     from autotune.samplers.proposer import Proposer
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer", "importances"]
+__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer", "entry_of", "importances"]
 
 __getattr__ = lazily(
     __name__,

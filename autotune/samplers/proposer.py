@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import optuna
 from optuna.trial import TrialState
 
-from autotune.errors import SpaceError, UsageError
+from autotune.errors import SpaceError
 from autotune.model import Configuration, Outcome, Trial, Value
 from autotune.samplers.base import one_thread
-from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors
+from autotune.samplers.registry import DEFAULT_SAMPLER, Donors, entry_of
 from autotune.space import Space
 
 
@@ -31,11 +31,9 @@ class Proposer:
         seed: int | None = None,
         donors: Donors = (),
     ) -> None:
-        if sampler not in SAMPLERS:
-            raise UsageError(f"unknown sampler {sampler!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
         self.seed = secrets.randbits(32) if seed is None else seed
         self._space = space
-        self._sampler = SAMPLERS[sampler].make(space, self.seed, donors)
+        self._sampler = entry_of(sampler).make(space, self.seed, donors)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()

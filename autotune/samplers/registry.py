@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from autotune.errors import UsageError
 from autotune.model import Trial
 from autotune.space import Space
 
@@ -77,3 +78,10 @@ if find_spec("torch"):  # which Optuna's needs
     SAMPLERS["gp"] = SamplerEntry("Optuna's Gaussian process", _gp)
 
 DEFAULT_SAMPLER = "bayes"
+
+
+def entry_of(name: str) -> SamplerEntry:
+    """Return the sampler of a name. Raises UsageError."""
+    if name not in SAMPLERS:
+        raise UsageError(f"unknown sampler {name!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
+    return SAMPLERS[name]

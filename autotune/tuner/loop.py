@@ -123,14 +123,12 @@ class Search:
         self,
         evaluator: Evaluator,
         ledger: Ledger,
-        proposer: Proposer,
         budget: Budget,
         stop: threading.Event,
         on_progress: ProgressCallback | None,
     ) -> None:
         self._evaluator = evaluator
         self._ledger = ledger
-        self._proposer = proposer
         self._budget = budget
         self._stop = stop
         self._started = time.monotonic()
@@ -144,11 +142,19 @@ class Search:
         self.best = ledger.best()
         evaluator.best_ns = self.best.standing_ns if self.best else None
 
-    def run_trials(self) -> str:
+    def begin_with(self, configuration: Configuration) -> None:
+        """Begin what needs no proposer, if there is time: one may be made meanwhile, and is to propose this first."""
+        if not self._stop.is_set() and self._left_s() != 0:
+            self._begin([configuration])
+
+    def run_trials(self, proposer: Proposer) -> str:
         """Run trials until something says stop; return what. Those that no device has begun are left for next time.
 
         Raises Stopped where somebody asks for it.
         """
+        self._proposer = proposer
+        for _ in self._ledger.in_flight:
+            proposer.ask()
         ending = ""
         while True:
             if self._stop.is_set():
@@ -207,10 +213,13 @@ class Search:
     def _fill(self) -> None:
         """Keep as many configurations in flight as the evaluator wants, until the space is exhausted."""
         while proposed := self._proposed():
-            self._ledger.begin(*proposed)
-            for configuration in proposed:
-                self._evaluator.submit(configuration)
-                log.debug("submitted %s", configuration)
+            self._begin(proposed)
+
+    def _begin(self, configurations: Sequence[Configuration]) -> None:
+        self._ledger.begin(*configurations)
+        for configuration in configurations:
+            self._evaluator.submit(configuration)
+            log.debug("submitted %s", configuration)
 
     def _proposed(self) -> list[Configuration]:
         """Propose what is wanted; where that takes long, some of it, so that devices begin meanwhile."""

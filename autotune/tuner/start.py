@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+import secrets
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from autotune import __version__
 from autotune.errors import SetupError, WorkerError
-from autotune.model import identity
+from autotune.model import Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
+from autotune.samplers import entry_of
 from autotune.store import locate, require_place
 from autotune.study import space_hash
 from autotune.tuner.loop import Ledger, Search
@@ -22,6 +25,7 @@ from autotune.tuner.request import Request
 from autotune.tuner.result import ProgressCallback, Result
 
 if TYPE_CHECKING:
+    from autotune.samplers import Proposer
     from autotune.store import Store
 
 TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
@@ -82,24 +86,18 @@ def within_budget(request: Request) -> Settings:
 def _search(
     request: Request, store: Store, evaluator: Evaluator, stop: threading.Event, on_progress: ProgressCallback | None
 ) -> Result:
-    from autotune.samplers import Proposer  # and Optuna, which loads while the evaluator's workers start
-
     problem = request.problem
+    entry_of(request.sampler)  # a mistake is told before anything is on record
+    for configuration in request.start:
+        problem.plan(configuration)
     stored = [] if request.fresh else store.trials(problem.key)
     known = recall(problem, stored, request.retry_failed)
-    prior = [] if request.cold else donors(problem, stored, store)
-    proposer = Proposer(problem.space, request.sampler, request.seed, donors=prior)
-    proposer.add(known)
-    done = {identity(trial.configuration) for trial in known}
-    foreign = [] if request.cold else imported_best(problem, store.imported(problem.key))
-    for configuration in (problem.default, *request.start, *foreign):
-        if identity(configuration) not in done:
-            proposer.enqueue(configuration)
+    seed = secrets.randbits(32) if request.seed is None else request.seed
     number = store.start_search(
         problem.key,
         request.devices or [problem.device],
         sampler=request.sampler,
-        seed=proposer.seed,
+        seed=seed,
         environment={**environment(), "space": space_hash(problem.study.text), **_asked_by(request)},
         fresh=request.fresh,
         submission=request.submission,
@@ -107,9 +105,11 @@ def _search(
     reason, failure = "error", None
     try:
         ledger = Ledger(store, number, problem, known, ours(problem, stored))
-        search = Search(evaluator, ledger, proposer, request.budget, stop, on_progress)
+        search = Search(evaluator, ledger, request.budget, stop, on_progress)
         try:
-            reason = search.run_trials()
+            if identity(problem.default) not in {identity(trial.configuration) for trial in known}:
+                search.begin_with(problem.default)
+            reason = search.run_trials(_proposer(replace(request, seed=seed), store, stored, known))
             search.settle()
         except (KeyboardInterrupt, Stopped):
             reason = "interrupted"
@@ -122,6 +122,22 @@ def _search(
     finally:
         store.end_search(number, reason)
     return replace(search.result(reason), failure=failure)
+
+
+def _proposer(request: Request, store: Store, stored: Sequence[Trial], known: Sequence[Trial]) -> Proposer:
+    """Return what proposes the default first, then what the user names and other tools found, then what it chooses."""
+    from autotune.samplers import Proposer  # and Optuna, which loads while the default is built
+
+    problem = request.problem
+    prior = [] if request.cold else donors(problem, stored, store)
+    proposer = Proposer(problem.space, request.sampler, request.seed, donors=prior)
+    proposer.add(known)
+    done = {identity(trial.configuration) for trial in known}
+    foreign = [] if request.cold else imported_best(problem, store.imported(problem.key))
+    for configuration in (problem.default, *request.start, *foreign):
+        if identity(configuration) not in done:
+            proposer.enqueue(configuration)
+    return proposer
 
 
 def _asked_by(request: Request) -> dict[str, str]:
