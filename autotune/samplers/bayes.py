@@ -37,6 +37,9 @@ NEAR_POOL = 4_000
 DOUBT, DOUBT_FROM = 4, 8
 """With transfer, every fourth proposal comes from a model that never heard of other devices, from the eighth on."""
 
+LATE = 24
+"""From here on every other one does: what other devices could tell has been told."""
+
 GROUP = 32
 """Threads run in groups of 32 or 64, memory moves in units of 32 bytes and more."""
 
@@ -103,6 +106,8 @@ class BayesSampler(RowSampler):
         turn = len(self.history)
         if self._informed is None:
             model, near = cold, turn % 2 == 1
+        elif turn >= LATE:
+            model, near = (self._informed if turn % 2 else cold), turn // 2 % 2 == 1
         elif turn >= DOUBT_FROM and (turn % DOUBT == 0) != self._misled():
             model, near = cold, turn % DOUBT == 1
         else:
