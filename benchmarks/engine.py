@@ -1,6 +1,6 @@
 """How fast the measuring engine is: beside Kernel Tuner, per trial, and from search to search.
 
-    python benchmarks/engine.py peer [-d DEVICE] [--size 4096] [--trials 200]
+    python benchmarks/engine.py peer [-d DEVICE] [--size 4096] [--trials 200] [--save]
     python benchmarks/engine.py overhead [-d DEVICE]
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tables import save
 
 # One kernel per configuration (Kernel Tuner launches one), and a product of values that it can walk in a second.
 FIXED: dict[str, dict[str, Any]] = {
@@ -178,6 +179,18 @@ def peer(options: argparse.Namespace) -> None:
     used = ours["usage"]
     on_device = used["build"] + used["verify"] + used["time"] + used["idle"]
     print(f"ratio of wall times {theirs_s / ours_s:.1f}; pick against theirs {medians[1] / medians[0]:.3f}")
+    if options.save:
+        save(
+            "peer-h200",
+            question="How long do the same configurations take beside Kernel Tuner 1.5.0, with empty caches?",
+            command=f"python benchmarks/engine.py peer --size {options.size} --trials {options.trials} --save",
+            columns=("tuner", "wall, s", "pick, timed again, ms", "ratio"),
+            rows=[
+                ["autotune", f"{ours_s:.1f}", f"{medians[0]:.4f}", f"{theirs_s / ours_s:.1f}"],
+                ["Kernel Tuner", f"{theirs_s:.1f}", f"{medians[1]:.4f}", ""],
+            ],
+            asked="10",
+        )
     print(f"kernels executed in {used['device'] / on_device:.0%} of the device worker's {on_device:.1f} s")
 
 
@@ -257,6 +270,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--save", action="store_true", help="peer: write results/peer-h200.json")
     options = parser.parse_args()
     if options.mode.startswith("_"):
         run = run_ours if options.mode == "_ours" else run_kernel_tuner

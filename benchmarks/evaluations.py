@@ -149,17 +149,22 @@ def main() -> None:
         found = rows(target, measured(target, options.ways, options.seeds, options.trials))
         print("\n".join(" | ".join(row) for row in found), flush=True)
         table += found
-    if options.save:
-        save(
-            "evaluations-h200",
-            question="How many evaluations on a real device until within 5 and 2 % of the best that any search found?",
-            command="python benchmarks/evaluations.py --save",
-            columns=COLUMNS,
-            rows=table,
-            note=f"Medians of {options.seeds} searches of {options.trials} trials; `+donor` knows {DONOR_TRIALS} of "
-            "another size. The default, tried first, counts. A time is the median of what a configuration took in "
-            "all searches. -: not in half of them.",
-        )
+        if options.save:  # as far as it is: a machine that is lent may go
+            write(table, options)
+
+
+def write(table: list[list[str]], options: argparse.Namespace) -> None:
+    """Write the result file."""
+    save(
+        "evaluations-h200",
+        question="How many evaluations on a real device until within 5 and 2 % of the best that any search found?",
+        command="python benchmarks/evaluations.py --save",
+        columns=COLUMNS,
+        rows=table,
+        note=f"Medians of {options.seeds} searches of {options.trials} trials; `+donor` knows {DONOR_TRIALS} of "
+        "another size. The default, tried first, counts. A time is the median of what a configuration took in "
+        "all searches. -: not in half of them.",
+    )
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def main() -> None:
         print(" | ".join(rows[-1]), flush=True)
     if options.save:
         save(
-            "trust-device",
+            "trust-h200",
             question="Does a search give the same time again, the time that a program sees, and a pick that holds?",
             command=f"python -m benchmarks.trust.device --searches {options.searches} --trials {options.trials}",
             columns=COLUMNS,
