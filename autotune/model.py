@@ -137,7 +137,8 @@ class Measurement:
     """Run times of one configuration in nanoseconds, in the order they were taken, warm-up apart.
 
     `verified_runs` counts the runs whose outputs were verified while they were taken, where it was counted;
-    `throttled` names what slowed the device down meanwhile, where its sensors said so.
+    `throttled` names what slowed the device down meanwhile, where its sensors said so. `taken` is the instant that the
+    store gave a re-timing: one for all that were timed in the same turns.
     """
 
     samples_ns: tuple[int, ...]
@@ -145,6 +146,7 @@ class Measurement:
     cache: str = "warm"
     verified_runs: int = field(default=0, compare=False)
     throttled: str = field(default="", compare=False)
+    taken: str = field(default="", compare=False)
 
     @property
     def median_ns(self) -> float:
@@ -208,6 +210,12 @@ class Trial:
         """What slowed the device down while its time was taken, by name; empty: nothing, as far as is known."""
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
+
+
+def in_turns(first: Trial, second: Trial) -> bool:
+    """Say whether two trials were timed again in the same turns: their samples are pairs."""
+    taken = [trial.retimed.taken if trial.retimed is not None else "" for trial in (first, second)]
+    return taken[0] == taken[1] != ""
 
 
 PACE = "pace"

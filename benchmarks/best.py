@@ -99,7 +99,7 @@ def fill(place: Path, study: str, count: int, first: int = 0) -> None:
                 fastest = sorted(fastest, key=lambda pair: pair[0])[:RETIMED]
             standings.build(connection)
         for at, configuration in fastest:
-            store.retime(search, configuration, Measurement(tuple(range(at + 100, at + 130))))
+            store.retime(search, [(configuration, Measurement(tuple(range(at + 100, at + 130))))])
         store.end_search(search, "done")
 
 

@@ -210,7 +210,7 @@ def test_a_transaction_whose_answer_was_lost_is_done_once(place: str, monkeypatc
             store.finish(
                 store.begin(search, {"A": number}), Trial({"A": number}, Outcome.OK, retimed=Measurement((4,)))
             )
-        store.retime(search, {"A": 1}, Measurement((6,)))
+        store.retime(search, [({"A": 1}, Measurement((6,)))])
         store.withdraw(store.begin(search, {"A": 3}))
         store.end_search(search, "done")
         assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]

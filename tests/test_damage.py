@@ -48,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     default = default_configuration(text)
     with Store.open(str(path)) as store:
         search = put(store, [ok(default, 5, 6, 7), Trial(default, Outcome.CRASH, reason="it fell")], key=key)
-        store.retime(search, default, Measurement((5, 6), (9,)))
+        store.retime(search, [(default, Measurement((5, 6), (9,)))])
         put(store, [ok({"A": number}, number + 1) for number in range(12)])
         store.begin(search, default)
     connection = sqlite3.connect(path)
@@ -133,7 +133,7 @@ def test_a_time_is_served_only_with_its_samples_and_its_configuration(tmp_path: 
     key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
     default = default_configuration(text)
     with Store.open(str(path)) as store:
-        store.retime(put(store, [ok(default, 5, 6, 7)], key=key), default, Measurement((5, 6), (9,)))
+        store.retime(put(store, [ok(default, 5, 6, 7)], key=key), [(default, Measurement((5, 6), (9,)))])
     ask = ["best", STUDY, "-d", DEVICE.fingerprint, "--json", "--db", str(path)]
     assert CliRunner().invoke(app, ask).exit_code == 0
     connection = sqlite3.connect(path)
@@ -153,7 +153,7 @@ def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(
         connection.execute("UPDATE trials SET time_ns = 'x'")
     with Store.open(str(path)) as store:
         store.finish(store.begin(search, default), ok(default, 8))
-        store.retime(search, default, Measurement((9,)))
+        store.retime(search, [(default, Measurement((9,)))])
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("SELECT time_ns FROM standings").fetchall() == [(9.0,)]
         connection.execute("UPDATE problems SET study = x'ff'")

@@ -20,9 +20,11 @@ from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.timing import Limits
 from autotune.devices import list_devices
-from autotune.errors import StudyError
+from autotune.errors import StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data
+from autotune.pool.data import Setups
+from autotune.pool.keeper import Keeper
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study import Problem, Study
@@ -467,6 +469,35 @@ def test_trials_are_spread_over_several_devices(problem: Problem, device: Device
         evaluator.submit({"VARIANT": "ENDLESS"})
         evaluator.submit({"VARIANT": "INOUT"})
         assert evaluator.collect().configuration == {"VARIANT": "INOUT"}
+
+
+@pytest.mark.parametrize("at", ["start", "trial"])
+def test_one_device_lost_leaves_the_search_to_the_others(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    lost: list[Keeper] = []
+
+    def once_it_fails(method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(first: Any, *rest: Any, **options: Any) -> Any:
+            keeper = rest[0] if at == "start" else first
+            if not lost or keeper in lost:
+                lost.append(keeper)
+                raise WorkerError("the device worker cannot start")
+            return method(first, *rest, **options)
+
+        return called
+
+    where, name = (Setups, "start_runner") if at == "start" else (Keeper, "attempt")
+    monkeypatch.setattr(where, name, once_it_fails(getattr(where, name)))
+    with DeviceEvaluator(problem, [device, device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        for variant in ("GOOD", "INOUT", "WRONG"):
+            evaluator.submit({"VARIANT": variant})
+        assert {evaluator.collect().configuration["VARIANT"] for _ in range(3)} == {"GOOD", "INOUT", "WRONG"}
+    lost.clear()
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+        evaluator.submit({"VARIANT": "GOOD"})
+        with pytest.raises(WorkerError, match="cannot start"):
+            evaluator.collect()
 
 
 @pytest.fixture

@@ -182,8 +182,8 @@ def test_what_was_stopped_for_one_that_failed_is_measured_again(
 # Who is fastest, who is timed again, who ties -----------------------------------------------------------------
 
 
-def trial(first: int, again: int | None = None, outcome: Outcome = Outcome.OK) -> Trial:
-    retimed = None if again is None else Measurement((again - 1, again, again + 1))
+def trial(first: int, again: int | None = None, outcome: Outcome = Outcome.OK, taken: str = "1") -> Trial:
+    retimed = None if again is None else Measurement((again - 1, again, again + 1), taken=taken)
     return Trial({"X": first}, outcome, measurement=Measurement((first,)), retimed=retimed)
 
 
@@ -211,8 +211,8 @@ def test_finalists_fit_the_time_there_is_but_are_two() -> None:
 
 
 def test_ties_overlap_the_best_when_timed_again() -> None:
-    best, close, far, once = trial(1, 100), trial(2, 102), trial(3, 103), trial(4)
-    assert ties(best, [best, close, far, once]) == (close,)
+    best, close, far, once, elsewhere = trial(1, 100), trial(2, 102), trial(3, 103), trial(4), trial(5, 101, taken="2")
+    assert ties(best, [best, close, far, once, elsewhere]) == (close,)
     assert ties(once, [best, once]) == ()
     assert ties(None, [best]) == ()
 
@@ -235,7 +235,7 @@ def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem,
     quiet = search(problem, store, Finals(ranked(problem)))
     assert quiet.is_ranked
     assert quiet.best is not None
-    noisy = replace(quiet.best, retimed=Measurement(tuple(range(1000, 1500, 20))))
+    noisy = replace(quiet.best, retimed=Measurement(tuple(range(1000, 1500, 20)), taken="1"))
     assert not replace(quiet, best=noisy, ties=(replace(noisy, configuration={}),)).is_ranked
     assert replace(quiet, best=noisy, ties=()).is_ranked
 
@@ -289,3 +289,36 @@ def test_what_a_throttled_device_timed_is_timed_anew_by_the_next_search(problem:
         found = search(problem, store, evaluator)
         assert found.best is not None
         assert (found.trials, len(evaluator.rounds), found.best.throttled) == (0, rounds, "")
+
+
+def slower(trials: Sequence[Trial], pace: float) -> list[Trial]:
+    """The same on another day."""
+    return [replace(one, measurement=Measurement((round(one.time_ns * pace),) * 5)) for one in trials]
+
+
+def test_what_an_earlier_search_timed_again_is_not_named_by_that_day_s_pace(problem: Problem, store: Store) -> None:
+    trials = ranked(problem)
+    quick, rival, newcomer = (one.configuration for one in (trials[1], trials[2], trials[0]))
+    budget = Budget(trials=3)  # the default first
+    first = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[quick, rival])
+    tuner.run(first, evaluator=Finals(trials))
+    today = Finals(slower(trials, 1.06))
+    result = tuner.run(replace(first, budget=Budget(trials=1), start=[newcomer]), evaluator=today)
+    assert result.best is not None
+    assert result.best.configuration == newcomer
+    assert {identity(quick), identity(rival)} <= set(today.rounds[0])
+
+
+def test_a_gain_is_told_of_times_taken_in_the_same_turns_only(problem: Problem, store: Store) -> None:
+    default, best = problem.default, ranked(problem)[0].configuration
+    assert default != best
+    budget = Budget(trials=2)
+    request = Request(problem, database=store.where, sampler="random", seed=1, budget=budget, start=[default, best])
+    result = tuner.run(request, evaluator=Finals(ranked(problem)))
+    assert result.gain is not None
+    assert result.gain[0] > 1
+    again = tuner.run(replace(request, budget=Budget(trials=1)), evaluator=Finals(ranked(problem)))
+    assert again.gain is not None  # nothing has changed: what was stored of it says it
+    store.retime(1, [(default, Measurement((1500, 1500, 1500)))])
+    (slow,) = [one for one in store.trials(problem.key) if one.configuration == default]
+    assert replace(again, default=slow).gain is None

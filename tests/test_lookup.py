@@ -83,8 +83,8 @@ def test_the_latest_measurement_counts_never_the_least(place: Path) -> None:
 def test_a_retiming_outranks_the_first_measurement(place: Path) -> None:
     with Store.open(str(place)) as store:
         search = put(store, [ok(at(1), 50), ok(at(2), 60)], key=key())
-        store.retime(search, at(1), Measurement((70, 71, 72)))
-        store.retime(search, at(2), Measurement((65, 66, 67)))
+        store.retime(search, [(at(1), Measurement((70, 71, 72)))])
+        store.retime(search, [(at(2), Measurement((65, 66, 67)))])
     found = ask(place)
     assert (found.configuration, found.time_ns, found.ties) == (at(2), 66, 0)
 
@@ -92,8 +92,8 @@ def test_a_retiming_outranks_the_first_measurement(place: Path) -> None:
 def test_overlapping_retimings_are_a_tie(place: Path) -> None:
     with Store.open(str(place)) as store:
         search = put(store, [ok(at(1), 50), ok(at(2), 60), ok(at(4), 55)], key=key())
-        store.retime(search, at(1), Measurement((70, 71, 72)))
-        store.retime(search, at(2), Measurement((71, 72, 73)))
+        store.retime(search, [(at(1), Measurement((70, 71, 72)))])
+        store.retime(search, [(at(2), Measurement((71, 72, 73)))])
     found = ask(place)
     assert (found.configuration, found.ties) == (at(1), 1)
     assert "a tie: one other configuration is as fast within the interval" in found.notes
@@ -104,7 +104,7 @@ def test_a_first_measurement_is_compared_with_first_measurements(place: Path) ->
     with Store.open(str(place)) as store:
         search = put(store, [ok(at(1), 50), ok(at(2), 52), ok(at(4), 60)], key=key())
         for wpt in (1, 2):
-            store.retime(search, at(wpt), Measurement((70 - wpt,)))
+            store.retime(search, [(at(wpt), Measurement((70 - wpt,)))])
     assert ask(place).configuration == at(2)
     put_in(place, [ok(at(8), 49)], key=key())  # found later, by a search that did not get to its finalists
     found = ask(place)
@@ -120,7 +120,7 @@ def test_a_configuration_that_was_ever_wrong_is_not_served(place: Path) -> None:
 def test_what_failed_when_it_was_tried_last_is_not_served(place: Path) -> None:
     with Store.open(str(place)) as store:
         search = put(store, [ok(at(1), 50), ok(at(2), 80)], key=key())
-        store.retime(search, at(1), Measurement((50,)))
+        store.retime(search, [(at(1), Measurement((50,)))])
         put(store, [Trial(at(1), Outcome.CRASH)], key=key())
         assert ask(place).configuration == at(2)
         put(store, [ok(at(1), 50)], key=key())

@@ -52,6 +52,23 @@ def run(
     return tuner.run(request, stop, on_progress=on_progress, evaluator=evaluator or ReplayEvaluator(recorded(problem)))
 
 
+def test_what_an_earlier_search_timed_bounds_this_one_with_room_for_a_slower_day(
+    problem: Problem, store: Store
+) -> None:
+    first = run(problem, store, budget=Budget(trials=3))
+    assert first.best is not None
+    bounds: list[float | None] = []
+
+    class Today(ReplayEvaluator):
+        def submit(self, configuration: Configuration) -> None:
+            bounds.append(self.best_ns)
+            super().submit(configuration)
+
+    slow = [replace(one, measurement=Measurement((round(one.time_ns * 1.2),) * 5)) for one in recorded(problem)]
+    run(problem, store, Today(slow), budget=Budget(trials=3))
+    assert bounds[0] == loop.ANOTHER_DAY * first.best.time_ns
+
+
 def test_an_unbounded_search_exhausts_the_space_and_finds_the_best(problem: Problem, store: Store) -> None:
     result = run(problem, store)
     assert result.reason == "space exhausted"

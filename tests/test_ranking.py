@@ -147,11 +147,11 @@ def require_agreement(problem: Problem, store: Store, result: Result, expected: 
 def test_a_retiming_dated_in_the_future_does_not_hide_later_ones(store: Store) -> None:
     problem = problem_of("1")
     number = put(store, [ok(at(1), 50), ok(at(2), 51)], key=problem.key, device=problem.device)
-    store.retime(number, at(1), Measurement((40,)))
+    store.retime(number, [(at(1), Measurement((40,)))])
     with closing(sqlite3.connect(store.where)) as connection, connection:
         connection.execute("UPDATE retimings SET taken = ?", (YEAR_9999.isoformat(timespec="microseconds"),))
-    store.retime(number, at(1), Measurement((70,)))
-    store.retime(number, at(2), Measurement((60,)))
+    store.retime(number, [(at(1), Measurement((70,)))])
+    store.retime(number, [(at(2), Measurement((60,)))])
     result = search(problem, store, Device(problem, {}, silent=True), budget=Budget(seconds=1e-9))
     require_agreement(problem, store, result, at(2))
 
@@ -213,7 +213,7 @@ def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int
             number = put(store, [], key=problem.key, device=newer_driver(driver), fresh=kind == "fresh")
         elif kind == "retime":
             with suppress(ValueError):  # nothing verified to time again
-                store.retime(number, at(wpt), Measurement((time,)))
+                store.retime(number, [(at(wpt), Measurement((time,)))])
             with closing(sqlite3.connect(store.where)) as connection, connection:
                 last = "(SELECT MAX(id) FROM retimings)"
                 connection.execute(f"UPDATE retimings SET taken = ? WHERE id = {last}", (instant.isoformat(),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import optuna
 import pytest
@@ -279,6 +281,15 @@ def test_a_misleading_device_does_not_prevent_the_best() -> None:
     assert np.median(needed) < 50
 
 
+@pytest.mark.parametrize("time", [None, Measurement(())])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_donor_is_no_worse_for_trials_that_worked_and_tell_no_time(time: Measurement | None, first: bool) -> None:
+    donor = search(unrelated, 60, seed=9)
+    timeless = [replace(donor[0], measurement=time)]
+    mixed = [*timeless, *donor[1:]] if first else [*donor[1:], *timeless]
+    assert len(search(HERE, 12, 2, [("other", mixed)])) == 12
+
+
 @pytest.mark.parametrize(("other", "misled"), [(unrelated, True), (ALIKE, False)])
 def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misled: bool) -> None:
     codec, donor = Codec(SPACE), search(other, 60, seed=9)
@@ -357,11 +368,13 @@ def test_a_single_low_estimate_is_not_believed(monkeypatch: pytest.MonkeyPatch) 
     assert told == [None, None, 0.3, 0.2, 0.2, 0.05, 0.04]
 
 
-def test_the_expected_gain_of_an_exhausted_space_is_nothing() -> None:
+@pytest.mark.parametrize("in_flight", [0, 1])
+def test_once_all_is_proposed_no_gain_is_foretold_and_none_in_flight_is_given_up(in_flight: int) -> None:
     proposer = Proposer(Space.build({"x": [1, 2, 4, 8, 16, 32, 64, 128, 256]}, []), "bayes", 0)
-    while (configuration := proposer.ask()) is not None:
+    asked = list(iter(proposer.ask, None))
+    for configuration in asked[: len(asked) - in_flight]:
         proposer.tell(Trial(configuration, Outcome.OK, measurement=Measurement((configuration["x"],))))
-    assert proposer.expected_gain(5) == 0
+    assert proposer.expected_gain(5) is None
 
 
 def test_a_search_beyond_what_is_learned_from_goes_on() -> None:

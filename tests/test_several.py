@@ -53,6 +53,11 @@ def test_trials_are_shared_and_what_one_leaves_the_next_have(store: Store, turns
     assert [request.problem.size["N"] for request in turns] == list(SIZES)
 
 
+def test_what_failed_is_tried_again_in_the_first_turn_of_a_size_only(store: Store, turns: list[Request]) -> None:
+    found(requests(store, Budget(trials=12), retry_failed=True))
+    assert [request.retry_failed for request in turns] == [True] * 3 + [False] * 3
+
+
 def test_every_size_has_a_second_turn_where_the_budget_allows_it(store: Store, turns: list[Request]) -> None:
     heard: list[Turn] = []
     results = found(requests(store, Budget(trials=12), fresh=True), on_turn=heard.append)

@@ -86,7 +86,7 @@ def happen(store: Store, other: Store, key: ProblemKey, steps: list[tuple[str, d
             search = put(store, [], key=key, device=newer_driver(driver), fresh=kind == "fresh")
         elif kind == "retime":
             with suppress(ValueError):  # nothing verified to time again
-                store.retime(search, configuration, measured)
+                store.retime(search, [(configuration, measured)])
         elif kind == "moved":
             other.import_lines(list(store.export_lines()))
             put(other, [ok(configuration, time), Trial({"A": 9}, Outcome.CRASH)], key=key, device=newer_driver(driver))
@@ -133,7 +133,7 @@ def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatc
     monkeypatch.setattr("autotune.store.standings._add", killed)
     for step in (
         lambda: store.finish(number, ok({"A": 2}, 40)),
-        lambda: store.retime(search, {"A": 1}, Measurement((60,))),
+        lambda: store.retime(search, [({"A": 1}, Measurement((60,)))]),
         lambda: store.import_lines([line.replace('"uuid":"', '"uuid":"x') for line in store.export_lines()]),
     ):
         with pytest.raises(InterruptedError):

@@ -166,7 +166,7 @@ def test_a_fresh_search_leaves_older_trials_out_and_deletes_none(store: Store) -
 def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
     search = put(store, [ok({"A": 1, "B": 2}, 50), ok({"A": 2, "B": 2}, 40)])
     for samples in ((60, 61, 62), (70, 71, 72)):
-        store.retime(search, {"B": 2, "A": 1}, Measurement(samples))
+        store.retime(search, [({"B": 2, "A": 1}, Measurement(samples))])
     retimed = {trial.configuration["A"]: trial for trial in store.trials(KEY)}
     assert retimed[1].retimed == Measurement((70, 71, 72))
     assert retimed[1].time_ns == 71
@@ -177,9 +177,9 @@ def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
 def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
     search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
     with pytest.raises(ValueError, match="no verified trial"):
-        store.retime(search, {"A": 1}, Measurement((1,)))
+        store.retime(search, [({"A": 1}, Measurement((1,)))])
     with pytest.raises(ValueError, match="samples"):
-        store.retime(search, {"A": 1}, Measurement(()))
+        store.retime(search, [({"A": 1}, Measurement(()))])
 
 
 def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(store: Store) -> None:
@@ -435,7 +435,7 @@ def test_a_merge_keeps_the_most_verified_runs_of_each_side(store: Store, tmp_pat
         lines = exported(tmp_path)
         for one, runs in ((store, 300), (other, 900)):
             one.import_lines(lines)
-            one.retime(put(one, []), {"A": 1}, Measurement((4,), verified_runs=runs))
+            one.retime(put(one, []), [({"A": 1}, Measurement((4,), verified_runs=runs))])
         mixed = [*other.export_lines(), *store.export_lines()]
         assert store.import_lines(other.export_lines()) == other.import_lines(store.export_lines()) == 0
         both.import_lines(mixed)
@@ -472,7 +472,7 @@ def _line(tmp_path: Path) -> str:
     key = problem_key(study, default_size(study), default_choices(study), DEVICE.fingerprint)
     with Store.open(str(tmp_path / "real.db")) as store:
         search = put(store, [ok(default_configuration(study), 5, 6)], key=key, environment={"space": space_hash(study)})
-        store.retime(search, default_configuration(study), Measurement((6, 7)))
+        store.retime(search, [(default_configuration(study), Measurement((6, 7)))])
         (line,) = store.export_lines()
     return line
 

@@ -6,7 +6,7 @@ from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
 from autotune.model import BUSY_CORES, Trial
-from autotune.ranking import median_interval, speedup
+from autotune.ranking import median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
 
@@ -86,11 +86,11 @@ def _against_default(result: Result, best: Trial) -> str:
         first = text.pairs(default.configuration)
         return f"{text.time(default.time_ns)} with the first values ({first}): its author chose none, so no baseline"
     named = f"the study's default configuration ({text.pairs(default.configuration)})"
-    if default.retimed is None or best.retimed is None:
+    if (found := result.gain) is None:
         return (
             f"{text.time(default.time_ns)}: not timed in turns with the best, which may be faster or not than {named}"
         )
-    ratio, low, high = speedup(default.retimed.samples_ns, best.retimed.samples_ns)
+    ratio, low, high = found
     return (
         f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast as {named}; "
         f"95 % interval {low:.2f} to {high:.2f}, timed in turns"

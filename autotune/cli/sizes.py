@@ -17,8 +17,7 @@ from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.cli.result import warn_of_throttling
 from autotune.errors import AutotuneError
-from autotune.model import DeviceInfo, Trial
-from autotune.ranking import speedup
+from autotune.model import DeviceInfo
 from autotune.reports import result_json
 from autotune.study import Problem
 from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, run_sizes
@@ -237,15 +236,12 @@ def _row(problem: Problem, result: Result | None) -> tuple[str, ...]:
         failed = ", ".join(f"{count} {outcome.value}" for outcome, count in result.failures.items())
         return (size, "-", "-", "-", *counts, f"none passed: {failed or result.reason}")
     rate = text.rate(problem.flops(best.configuration), best.time_ns, "GFLOPS")
-    return (size, text.time(best.time_ns), rate or "-", _gain(result, best), *counts, text.pairs(best.configuration))
+    return (size, text.time(best.time_ns), rate or "-", _gain(result), *counts, text.pairs(best.configuration))
 
 
-def _gain(result: Result, best: Trial) -> str:
+def _gain(result: Result) -> str:
     """`2.31 x`: how many times as fast as the default; `-` where they were not timed in turns."""
-    default = result.default
-    if default is None or default.retimed is None or best.retimed is None:
-        return "-"
-    return f"{speedup(default.retimed.samples_ns, best.retimed.samples_ns)[0]:.2f} x"
+    return f"{result.gain[0]:.2f} x" if result.gain is not None else "-"
 
 
 def _json(problem: Problem, result: Result | None) -> object:

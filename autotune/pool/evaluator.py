@@ -7,6 +7,7 @@ so too, and are halted while a trial runs: building would disturb it.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -32,6 +33,8 @@ from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 """How often a wait for the finalists looks whether it should end."""
@@ -85,6 +88,7 @@ class DeviceEvaluator:
         self._builders = Builders(
             [self._builder(devices[number % len(devices)]) for number in range(builders)], FIRST * len(devices)
         )
+        self._sound = len(devices)
         self._runners = [self._runner(device) for device in devices]
         for keeper in self._runners:
             keeper.start()
@@ -193,16 +197,20 @@ class DeviceEvaluator:
     def _runner(self, device: DeviceInfo) -> Keeper:
         def run(keeper: Keeper, task: Task | Finalists) -> None:
             keeper.resume()
-            if isinstance(task, Finalists):
-                self._retime(keeper, task, device)
-            elif self._begin(keeper, task):
-                with suppress(Cancelled):
-                    self._run(keeper, task, device)
+            try:
+                if isinstance(task, Finalists):
+                    self._retime(keeper, task, device)
+                elif self._begin(keeper, task):
+                    with suppress(Cancelled):
+                        self._run(keeper, task, device)
+            except WorkerError:  # no worker can be started any more: another device's does it
+                self._pass_on(keeper, task)
+                raise
 
         def set_up(keeper: Keeper) -> None:
             self._setups.start_runner(keeper, device)
 
-        return Keeper("device", self._to_run, run, self._fail, set_up, self._folder.path, start=self._start)
+        return Keeper("device", self._to_run, run, self._fail_runner, set_up, self._folder.path, start=self._start)
 
     def _builder(self, device: DeviceInfo) -> Keeper:
         def set_up(keeper: Keeper) -> None:
@@ -310,6 +318,24 @@ class DeviceEvaluator:
         last = self._builders.lose()
         if last or not isinstance(error, WorkerError):
             self._fail(error)
+
+    def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
+        """Leave to the other devices what one was at when it was lost."""
+        if isinstance(task, Finalists):
+            self._to_run.put(task)
+        elif self._stop(keeper, task):
+            self._waiting.add(task, ready=True)
+            self._to_run.put(task)
+
+    def _fail_runner(self, error: AutotuneError) -> None:
+        """A search goes on with the devices that are left, as long as there are any and the machine is sound."""
+        with self._turns:
+            self._sound -= 1
+            last = self._sound == 0
+        if last or not isinstance(error, WorkerError):
+            self._fail(error)
+        else:
+            log.warning("a device is lost, the search goes on with the others: %s", error)
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error

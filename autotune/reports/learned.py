@@ -227,7 +227,9 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
     recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
     chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
     again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
-    return [distribution(number, rows[number], again[number]["samples_ns"]) for number in chosen if number in again]
+    latest = max((entry["taken"] for entry in again.values()), default="")
+    together = [number for number in chosen if number in again and again[number]["taken"] == latest]
+    return [distribution(number, rows[number], again[number]["samples_ns"]) for number in together]
 
 
 def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
@@ -274,7 +276,7 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
     if own.trial == best.trial:
         return told | {"why": "the best is the default configuration"}
     again = survey.retimings(store, (own.trial, best.trial))
-    if len(again) < 2:
+    if len({entry["taken"] for entry in again.values()}) != 1 or len(again) < 2:
         return told | {"why": "they were not timed in turns"}
     ratio, low, high = speedup(again[own.trial]["samples_ns"], again[best.trial]["samples_ns"])
     return told | {"speedup": ratio, "interval": (low, high), "why": ""}

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 START = 6
 """Configurations spread over the space before there is a model."""
 
+BLIND = 64
+"""Many in flight are chosen before anything is timed: up to so many are spread like the start."""
+
 START_POOL = 400
 """They are chosen among so many random ones: of a whole space only its corners would be."""
 
@@ -82,11 +85,12 @@ class BayesSampler(RowSampler):
     def _from_start(self, fixed: Fixed) -> int | None:
         """What to try before a model can be asked: None where there is one or the start is used up."""
         in_flight = int((self.history.states == State.RUNNING).sum())
+        blind = not (self.history.states == State.TIMED).any()
         if self._informed is not None:
-            if (self.history.states == State.TIMED).any():
+            if not blind:
                 return None
             start = self._informed.expected_best(START_POOL)
-        elif len(self.history) + in_flight < START:
+        elif blind or len(self.history) + in_flight < START:
             # What is in flight leaves the model behind: it starts so much earlier, not to be late.
             start = self._design()
         else:
@@ -99,7 +103,7 @@ class BayesSampler(RowSampler):
         if self._start is None:
             rows = self.space.sample(np.random.default_rng(self.seed), START_POOL)
             rows = rows[aligned(self.space, rows)]
-            self._start = rows[maximin(self._features.of_rows(rows), START)]
+            self._start = rows[maximin(self._features.of_rows(rows), BLIND)]
         return self._start
 
     def _from_model(self, cold: Surrogate, fixed: Fixed, rng: np.random.Generator) -> int | None:
@@ -150,7 +154,9 @@ class BayesSampler(RowSampler):
     def _farthest(self, trial: FrozenTrial, fixed: Fixed) -> int:
         """While everything fails: as far as can be from what has failed."""
         rng = self.random(trial)
-        rows = rng.permutation(self.candidates(rng, fixed))[:START_POOL]
+        drawn = self.space.sample(rng, 2 * START_POOL)  # of a large space hardly any has been tried
+        drawn = drawn[self.allowed(drawn, fixed)]
+        rows = drawn[:START_POOL] if len(drawn) else rng.permutation(self.candidates(rng, fixed))[:START_POOL]
         tried = self._features.of_rows(self.history.rows[-START_POOL:])
         points = self._features.of_rows(rows)
         if not len(tried):

@@ -94,8 +94,8 @@ class Proposer:
         self._sampler.history.update(self._study)
         with one_thread():
             gain = self._sampler.expected_gain(trials)
-        if gain is None or len(self._seen) == len(self._space):
-            return gain
+        if gain is None or len(self._seen) == len(self._space):  # what is in flight is the last, and ends the search
+            return None
         finished = len(self._seen) - len(self._in_flight)
         self._gains.append((finished, gain))
         while len(self._gains) > 1 and self._gains[1][0] <= finished - trials:

@@ -9,6 +9,7 @@ process of the remainder. A donor that misleads so loses its say as soon as the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -105,7 +106,7 @@ def transfer_view(space: Space, features: Features, donors: Donors) -> TransferV
 
 
 def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
-    """Finished trials that have this space's parameters, with values of the same kind."""
+    """Finished trials that have this space's parameters, with values of the same kind, and a time if they worked."""
     kinds = [
         (name, any(isinstance(value, str) for value in values))
         for name, values in zip(space.names, space.values, strict=True)
@@ -114,6 +115,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
         trial
         for trial in trials
         if trial.outcome not in (Outcome.PENDING, Outcome.LOST)
+        and (trial.outcome.failed or 0 < trial.standing_ns < math.inf)  # may have been imported without
         and all(
             name in trial.configuration and isinstance(trial.configuration[name], str) == text for name, text in kinds
         )

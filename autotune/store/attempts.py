@@ -95,29 +95,38 @@ class Attempts(Access):
         if ended:
             self._written(step, again)
 
-    def retime(self, search_id: int, configuration: Configuration, measurement: Measurement) -> None:
-        """Add the final, interleaved timing of a configuration to its latest verified trial of the same problem.
+    def retime(self, search_id: int, taken: Sequence[tuple[Configuration, Measurement]]) -> str:
+        """Add the timings of configurations that were timed in turns, all or none; return the instant they share.
 
-        Earlier re-timings stay; the latest counts. The runs it was verified in are added up in the trial's
-        environment, which then says how the device was throttled meanwhile. Raises ValueError where there is no such
-        trial or no sample.
+        Each is added to the latest verified trial of its configuration of the same problem. Earlier re-timings stay;
+        the latest counts. The runs it was verified in are added up in the trial's environment, which then says how the
+        device was throttled meanwhile. Raises ValueError where there is no such trial or no sample.
         """
-        if not measurement.samples_ns:
+        if not all(measurement.samples_ns for _, measurement in taken):
             raise ValueError("a re-timing needs samples")
-        known = {"uuid": uuid.uuid4().hex, "taken": now()}
+        instant = now()
+        known = [{"uuid": uuid.uuid4().hex, "taken": instant} for _ in taken]
 
         def step(connection: Connection) -> None:
-            trial = connection.execute(queries.verified(search_id, digest(configuration))).first()
-            if trial is None:
-                raise ValueError(f"no verified trial of {dict(configuration)}")
-            if not queries.retime(connection, trial.id, trial.driver, measurement, **known):
-                return
-            standings.follow(connection, *queries.place(connection, trial.id))
-            if measurement.verified_runs:
-                stood = ordered(with_retiming(json.loads(trial.environment), measurement))
-                connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
+            for (configuration, measurement), names in zip(taken, known, strict=True):
+                _retime(connection, search_id, configuration, measurement, names)
 
         self._written(step)
+        return instant
+
+
+def _retime(
+    connection: Connection, search: int, configuration: Configuration, measurement: Measurement, names: dict[str, str]
+) -> None:
+    trial = connection.execute(queries.verified(search, digest(configuration))).first()
+    if trial is None:
+        raise ValueError(f"no verified trial of {dict(configuration)}")
+    if not queries.retime(connection, trial.id, trial.driver, measurement, **names):
+        return
+    standings.follow(connection, *queries.place(connection, trial.id))
+    if measurement.verified_runs:
+        stood = ordered(with_retiming(json.loads(trial.environment), measurement))
+        connection.execute(update(trials).where(trials.c.id == trial.id).values(environment=stood))
 
 
 def _columns(trial: Trial) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
@@ -255,6 +256,8 @@ def trial_of(row: Columns, retimed: Columns | None = None) -> Trial:
     Raises ValueError for values that no trial has.
     """
     again = None if retimed is None else _measurement(told(retimed, MEASUREMENT))
+    if again is not None and retimed is not None:
+        again = replace(again, taken=retimed["taken"])
     return trial_from(told(row, FIELDS), again)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.identity import digest
-from autotune.model import Identity, Measurement, Outcome, Trial, identity, with_retiming
+from autotune.model import Identity, Measurement, Outcome, Trial, identity, in_turns
 from autotune.ranking import (
     FAILED,
     FINALIST_MARGIN,
@@ -61,37 +61,42 @@ class Finale:
 
         Where one fails, another comes first that nobody looked at: one more round.
         """
-        chosen = self._chosen()
-        best = self.ledger.best()
-        due = chosen if not self._retimed or best is None else [best]
-        known = all(trial.retimed is not None or identity(trial.configuration) in self._retimed for trial in due)
-        # What an earlier search could not rank for noise, or timed on a throttled device, is timed anew, once.
-        throttled = best is not None and best.throttled
-        if known and (self._retimed or (is_ranked(best, self.ledger.passed()) and not throttled)):
+        best, chosen = self.ledger.best(), self._chosen()
+        if best is None or self._is_known(best, chosen):
             return False
         self.report("re-timing the finalists")
         self._retimed.update(identity(trial.configuration) for trial in chosen)
         self.evaluator.best_ns = max(trial.paced_ns for trial in chosen)
         answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
-        for trial, answer in zip(chosen, answers, strict=True):
-            if isinstance(answer, Trial):
-                self._failed = True
-                self._measured.clear()  # what it had bounded may have been stopped again
-                self.ledger.begin(trial.configuration)
-                self.ledger.end(answer)
-            elif answer is not None:
-                stood = with_retiming(trial.environment, answer)
-                self.ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
+        if any(isinstance(answer, Trial) for answer in answers):
+            self._failed = True
+            self._measured.clear()  # what it had bounded may have been stopped again
+        self.ledger.retime(chosen, answers)
         return True
 
+    def _is_known(self, best: Trial, chosen: Sequence[Trial]) -> bool:
+        """Say whether what is to be named has been timed in turns with its rivals, here or by an earlier search.
+
+        What an earlier one could not rank for noise, or timed on a throttled device, is timed anew, once.
+        """
+        if self._retimed:
+            return identity(best.configuration) in self._retimed
+        together = all(in_turns(trial, best) for trial in chosen)
+        return together and is_ranked(best, self.ledger.passed()) and not best.throttled
+
     def _chosen(self) -> Sequence[Trial]:
-        """The finalists, and the default where there is time for it: its gain is one of times taken together."""
+        """The finalists with the best as it stands, and as far as there is time the default and earlier finalists.
+
+        The default's gain is one of times taken together. What was timed again on another day, at another pace, is
+        ranked by that: it is compared here before it is named, or stands in the way of what is.
+        """
         passed, default = self.ledger.passed(), identity(self.ledger.problem.default)
+        chosen = {identity(trial.configuration): trial for trial in (*finalists(passed, self.budget_s), *passed[:1])}
         known = [trial for trial in passed if identity(trial.configuration) == default]
-        chosen = finalists(passed, self.budget_s)
-        if retiming_s([*chosen, *known]) > self.budget_s:
-            return chosen
-        return list({identity(trial.configuration): trial for trial in (*chosen, *known)}.values())
+        for trial in (*known, *earlier_finalists(passed)):
+            if retiming_s([*chosen.values(), trial]) <= self.budget_s:
+                chosen.setdefault(identity(trial.configuration), trial)
+        return list(chosen.values())
 
     def _measure_overlooked(self) -> bool:
         """Measure again what was stopped for being slower than a configuration that failed as a finalist."""
@@ -156,6 +161,12 @@ def finalists(passed: Sequence[Trial], budget_s: float = math.inf) -> list[Trial
     return found if least is None or least in found else [*found, least]
 
 
+def earlier_finalists(passed: Sequence[Trial]) -> list[Trial]:
+    """Return those of some trials, best first, that were timed again and came near to the best of these."""
+    again = [trial for trial in passed if trial.retimed is not None]
+    return [trial for trial in again if trial.time_ns <= FINALIST_MARGIN * again[0].time_ns][:FINALISTS]
+
+
 def _may_be_faster(trial: Trial, leader: Trial) -> bool:
     """Say whether the intervals of two first medians meet, at the machine's usual pace."""
     (low, _), (_, high) = _paced_interval(trial), _paced_interval(leader)
@@ -174,11 +185,11 @@ def retiming_s(trials: Sequence[Trial]) -> float:
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return the re-timed trials whose interval of the median overlaps that of the best."""
+    """Return the trials timed in turns with the best whose interval of the median overlaps its own."""
     if best is None or best.retimed is None:
         return ()
     _, high = _interval(best.retimed)
-    rivals = [trial for trial in trials if trial is not best and trial.retimed is not None]
+    rivals = [trial for trial in trials if trial is not best and in_turns(trial, best)]
     return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
 
 

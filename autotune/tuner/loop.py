@@ -8,9 +8,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
+from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity, with_retiming
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
 from autotune.text import duration
@@ -33,6 +34,10 @@ RETIME_S = 5.0
 
 POLL_S = 0.2
 """How often a search that waits looks whether it is to stop."""
+
+ANOTHER_DAY = 1.35
+"""What an earlier search has timed bounds this one by so much more: the machine may be slower today, and what is faster
+than that best must not be stopped for it. What is timed here bounds as it is."""
 
 AT_ONCE = 64
 """Trials that are recorded in one transaction, where so many have ended or are to begin."""
@@ -85,10 +90,19 @@ class Ledger:
             del self.in_flight[name]
             self._note(name, trial)
 
-    def retime(self, trial: Trial, measurement: Measurement) -> None:
-        """Record that a trial has been timed again; `trial` is what is known of it now."""
-        self._store.retime(self.number, trial.configuration, measurement)
-        self._note(identity(trial.configuration), trial)
+    def retime(self, chosen: Sequence[Trial], answers: Sequence[Measurement | Trial | None]) -> None:
+        """Record how trials fared when they were timed again in turns: times, trials that failed, None for untimed."""
+        answered = list(zip(chosen, answers, strict=True))
+        for trial, answer in answered:
+            if isinstance(answer, Trial):
+                self.begin(trial.configuration)
+                self.end(answer)
+        timed = [(trial, answer) for trial, answer in answered if isinstance(answer, Measurement)]
+        taken = self._store.retime(self.number, [(trial.configuration, again) for trial, again in timed])
+        for trial, again in timed:
+            stood = with_retiming(trial.environment, again)
+            known = replace(trial, retimed=replace(again, taken=taken), environment=stood)
+            self._note(identity(trial.configuration), known)
 
     def withdraw(self, configurations: Sequence[Configuration]) -> None:
         """Take attempts off the record that have not come to run."""
@@ -140,7 +154,7 @@ class Search:
         )
         self._since_best = 0
         self.best = ledger.best()
-        evaluator.best_ns = self.best.standing_ns if self.best else None
+        evaluator.best_ns = ANOTHER_DAY * self.best.standing_ns if self.best else None
 
     def begin_with(self, configuration: Configuration) -> None:
         """Begin what needs no proposer, if there is time: one may be made meanwhile, and is to propose this first."""

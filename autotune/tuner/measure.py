@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from autotune.model import Configuration, Identity, Measurement, Trial, identity, with_retiming
+from autotune.model import Configuration, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.study import Problem, space_hash
 from autotune.tuner.finale import finalists
@@ -125,10 +125,4 @@ def _time_all(
         return
     runs.best_ns = max(trial.paced_ns for trial in chosen)
     answers = runs.retime([trial.configuration for trial in chosen], budget_s, stop)
-    for trial, answer in zip(chosen, answers, strict=True):
-        if isinstance(answer, Trial):
-            ledger.begin(trial.configuration)
-            ledger.end(answer)
-        elif isinstance(answer, Measurement):
-            stood = with_retiming(trial.environment, answer)
-            ledger.retime(replace(trial, retimed=answer, environment=stood), answer)
+    ledger.retime(chosen, answers)

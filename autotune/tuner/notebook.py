@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune import text
 from autotune.model import Trial
-from autotune.ranking import median_interval, speedup
+from autotune.ranking import median_interval
 
 if TYPE_CHECKING:
     from autotune.tuner.result import Result
@@ -54,9 +54,9 @@ def _default(result: Result, best: Trial) -> str:
         return f"not measured: {result.why_no_default}"
     if default.configuration == best.configuration:
         return "is the best"
-    if default.retimed is None or best.retimed is None:
+    if (found := result.gain) is None:
         return f"{text.time(default.time_ns)}, not timed in turns with the best"
-    ratio, low, high = speedup(default.retimed.samples_ns, best.retimed.samples_ns)
+    ratio, low, high = found
     return f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast (95 % interval {low:.2f} to {high:.2f})"
 
 

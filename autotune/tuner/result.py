@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import AutotuneError
-from autotune.model import Outcome, Trial
-from autotune.ranking import median_interval
+from autotune.model import Outcome, Trial, in_turns
+from autotune.ranking import median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
@@ -165,6 +165,16 @@ class Result:
     def is_ranked(self) -> bool:
         """False where others may be faster than the winner by more than a twentieth, as far as the times tell."""
         return is_ranked(self.best, self.ties)
+
+    @property
+    def gain(self) -> tuple[float, float, float] | None:
+        """How many times as fast as the default the best is, and the interval of that; None: not timed in turns."""
+        best, default = self.best, self.default
+        if best is None or default is None or not in_turns(best, default):
+            return None
+        assert best.retimed is not None
+        assert default.retimed is not None
+        return speedup(default.retimed.samples_ns, best.retimed.samples_ns)
 
     @property
     def why_no_default(self) -> str:

@@ -72,8 +72,9 @@ def run_sizes(
         )
         starts = _starts(requests[place], {other: result for other, result in found.items() if other != place})
         own = requests[place]
-        fresh = own.fresh and place not in found  # its first turn has started over
-        request = replace(own, budget=share, start=(*own.start, *starts), fresh=fresh)
+        first = place not in found  # which has started over, or tried again what had failed
+        fresh, retry = own.fresh and first, own.retry_failed and first
+        request = replace(own, budget=share, start=(*own.start, *starts), fresh=fresh, retry_failed=retry)
         watch = on_turn(Turn(place, done, total, request, left_s)) if on_turn is not None else None
         result = search(request, stop, on_progress=watch)
         done += 1
