@@ -196,6 +196,12 @@ class Trial:
         return self.measurement.median_ns / _pace(self.environment) if self.measurement is not None else math.inf
 
     @property
+    def bounding_ns(self) -> float:
+        """The time by which it bounds others: as `paced_ns`, but what it would take alone, a guess, is left out."""
+        contended = CONTENTION in self.environment
+        return self.measurement.median_ns if contended and self.measurement is not None else self.paced_ns
+
+    @property
     def standing_ns(self) -> float:
         """What it is compared by while a search runs: its re-timed median, else its first at the usual pace."""
         return self.retimed.median_ns if self.retimed is not None else self.paced_ns
@@ -222,6 +228,9 @@ PACE = "pace"
 """Where a trial's environment says how many times as long as usual everything took when it was timed."""
 
 _MOST_PACE = 100.0
+
+CONTENTION = "contention"
+"""Where it says in what share of the time the kernel's threads waited for a core that others had."""
 
 THROTTLED = "throttled"
 """Where a trial's environment names what slowed the device down when it was timed."""

@@ -18,7 +18,7 @@ from autotune.bench.finals import Finalist, Finals
 from autotune.bench.pace import CONTENDED, Contention, stretch
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.model import BUSY_CORES, PACE, Measurement, Outcome
+from autotune.model import BUSY_CORES, PACE, Measurement, Outcome, Trial
 from tests import numpy_backend
 from tests.test_sensors import copying
 
@@ -26,16 +26,16 @@ MS = 1_000_000
 
 
 class Accounts:
-    """A made-up folder of threads: nanoseconds that each ran and waited."""
+    """A made-up folder of threads: nanoseconds that each ran and waited, and how often it came to run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def tell(self, **threads: tuple[int, int]) -> None:
+    def tell(self, turns: int = 0, **threads: tuple[int, int]) -> None:
         for name, (ran, waited) in threads.items():
             thread = str(threading.get_native_id()) if name == "own" else name
             (self.folder / thread).mkdir(exist_ok=True)
-            (self.folder / thread / "schedstat").write_text(f"{ran} {waited} 7\n")
+            (self.folder / thread / "schedstat").write_text(f"{ran} {waited} {turns}\n")
 
 
 @pytest.fixture
@@ -73,8 +73,15 @@ def test_a_thread_that_has_begun_counts_from_its_begin(accounts: Accounts) -> No
 def test_who_wakes_up_meets_no_other_program(accounts: Accounts) -> None:
     accounts.tell(t1=(0, 0))
     contention = Contention(accounts.folder)
-    accounts.tell(t1=(1_000_000, 900_000))
+    accounts.tell(t1=(1_000_000, 400_000), turns=10)
     assert contention.read() == 0
+
+
+def test_what_kept_a_short_turn_waiting_is_seen(accounts: Accounts) -> None:
+    accounts.tell(t1=(0, 0), turns=5)
+    contention = Contention(accounts.folder)
+    accounts.tell(t1=(1_200_000, 900_000), turns=11)
+    assert contention.read() == pytest.approx(0.6 / 1.8)
 
 
 @pytest.mark.parametrize("text", ["", "1 2", "a b c"])
@@ -131,7 +138,7 @@ def bench_of(shares: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> Bench:
     session = numpy_backend.Session(numpy_backend.INFO)
     session.traits = replace(session.traits, shares_cores=True)
     data = np.arange(1, 101, dtype=np.int32)
-    rules = Rules(maximum=5, warmup=3, least_s=0.0)
+    rules = Rules(maximum=5, most=5, warmup=3, least_s=0.0)
     bench = Bench(session, {"source": data}, {"target": data}, rules, Limits(), lambda *_: None)
     monkeypatch.setattr(bench, "_contention", Told(shares))
     return bench
@@ -153,6 +160,17 @@ def test_a_trial_on_a_busy_machine_says_so_and_is_compared_by_what_it_would_take
     assert report.measurement is not None
     times = report.measurement.samples_ns
     assert report.environment[PACE] == round(max(1.0, median(times) / (sum(times) / len(times) * 0.5)), 3)
+
+
+def test_what_a_contended_trial_would_take_alone_bounds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([0.4, 0.5], monkeypatch)
+    monkeypatch.setattr("autotune.bench.pace._SHORT_NS", 0)
+    report = bench.run(copying(), None)
+    assert report.measurement is not None
+    trial = Trial({}, report.outcome, measurement=report.measurement, environment={**report.environment, PACE: 2.0})
+    assert trial.paced_ns == report.measurement.median_ns / 2
+    assert trial.bounding_ns == report.measurement.median_ns
+    assert bench.anchor.plan is None
 
 
 def test_nothing_is_stopped_for_what_others_made_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_short_launches_are_compared_on_several_sessions_of_which_half_count(
     bench = bench_of(opened(), out=5)
     short, long = measured(bench)
     assert len(others) == 3
-    assert len(short.samples_ns) == len(long.samples_ns) >= 2 * 9
+    assert len(short.samples_ns) == len(long.samples_ns) >= 2 * 3
     assert short.verified_runs >= 4 * (1 + 3)  # everywhere, at first and in each round
     assert not any(other() for other in others)  # their memory is free
     assert bench.run(LONG, None).outcome is Outcome.OK  # the bench is as it was
@@ -105,7 +105,7 @@ def test_a_device_without_room_for_another_session_is_visited_once(
     monkeypatch.setattr(Finals, "_turn", breaks(Outcome.CRASH, fatal))
     short, long = measured(bench_of(opened(), out=5))
     assert len(others) == 1
-    assert len(short.samples_ns) == len(long.samples_ns) >= 9
+    assert len(short.samples_ns) == len(long.samples_ns) >= 3
 
 
 def test_a_session_that_cannot_be_opened_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_session_that_cannot_be_opened_is_not_missed(monkeypatch: pytest.Monke
     monkeypatch.setattr(trial, "open_session", refuse)
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)
     short, long = measured(bench_of(opened(), out=5))
-    assert len(short.samples_ns) == len(long.samples_ns) >= 9
+    assert len(short.samples_ns) == len(long.samples_ns) >= 3
 
 
 def test_what_is_wrong_on_one_session_is_wrong(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.pace import CONTENDED
 from autotune.bench.report import Fault, Report
-from autotune.bench.timing import Precise, Rules
+from autotune.bench.timing import Precise, Rules, relative_width
 from autotune.model import BUSY_CORES, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan
@@ -23,8 +23,18 @@ if TYPE_CHECKING:
 LONG_NS = 250_000_000
 """Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
 
-_LEAST_TAKEN = 3
-"""Samples of a finalist at least, however long they are: one says nothing of the noise."""
+LEAST_TAKEN = 3
+"""Turns of a finalist at least, however long they are: one says nothing of the noise."""
+
+TURN = 3
+"""Samples of a turn, of which the median counts: within a moment they are alike, and would pass for more than they
+are."""
+
+MANY = 50
+"""After so many turns the interval that a trial needs is narrow enough for a finalist."""
+
+_BRIEF_NS = 10_000_000
+"""Of runs that take longer one is a turn."""
 
 _VERIFIED_RUNS = 300
 """Runs of a finalist that are verified, as far as the time goes. If it passes, it is, with 95 % confidence, wrong in
@@ -42,9 +52,9 @@ class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
     `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work.
-    `first_ns` is the time of its first run; `turn` the samples of its last turn, `turn_throttled` what slowed the
+    `first_ns` is the time of its first run; `turn` the median of its last turn, `turn_throttled` what slowed the
     device down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile;
-    `aside` are samples of such rounds, which count where there are no others; `run_s` what a verified run takes,
+    `aside` are samples of rounds that count where there are no others, `aside_throttled` what slowed those down; `run_s` what a verified run takes,
     launches and checks included; 0 while that is not known.
     """
 
@@ -59,6 +69,7 @@ class Finalist:
     throttled: str = ""
     turn_contended: bool = False
     aside: list[int] = field(default_factory=list)
+    aside_throttled: str = ""
     verified: int = 0
     run_s: float = 0.0
     failure: Report | None = None
@@ -70,7 +81,7 @@ class Finalist:
 
     def begin(self, rules: Rules) -> None:
         """Begin on a bench."""
-        self.precise, self.clock, self.aside = Precise(rules), None, []
+        self.precise, self.clock, self.aside, self.aside_throttled = Precise(rules), None, [], ""
 
     def take(self) -> None:
         """Let the samples of its last turn count."""
@@ -82,13 +93,18 @@ class Finalist:
         """Let what was set aside count."""
         for ns in self.aside:
             self.precise.add(ns)
-        self.throttled = BUSY_CORES if self.aside else self.throttled
+        self.throttled = self.aside_throttled or self.throttled
         self.aside = []
+
+    def put_aside(self) -> None:
+        """Let the samples of its last turn count only where there are no others."""
+        self.aside += self.turn
+        self.aside_throttled = (BUSY_CORES if self.turn_contended else self.turn_throttled) or self.aside_throttled
 
     def end(self) -> None:
         """Keep what it took on this bench, and let that go."""
         runs = self.clock.runs if self.clock else 1
-        self.visits.append(tuple(round(ns / runs) for ns in self.precise.samples))
+        self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples))
         self.clock = None
 
     def answer(self) -> Measurement | Report:
@@ -110,12 +126,12 @@ def sound(finalists: Sequence[Finalist]) -> list[Finalist]:
 class Finals:
     """Times plans in turn on one bench, in a new order each round, so that all meet the same machine.
 
-    Each round gives every finalist that is sound as many samples, so that samples of one place in their lists were
-    taken within the same moments: what they say of two finalists is in their pairs. A round in which the machine was
-    slower than usual, as the anchor shows, or its device throttled, does not count while there is time for another; one
-    that is throttled after such a one does. A turn that met others' work is repeated, in half of the time at most; a
-    round with one that met it all the same counts where too few others do. `home` is the bench whose `place` tells
-    which plan is at work, `aim_ns` the device time of a batch of short runs.
+    Each round gives every finalist that is sound a sample, the median of its turn, so that samples of one place in
+    their lists were taken within the same moments: what they say of two finalists is in their pairs. A round in which
+    the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
+    for another; one that is throttled after such a one does. A turn that met others' work is repeated, in half of the
+    time at most; a round with one that met it all the same counts where too few others do. `home` is the bench whose
+    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs.
     """
 
     bench: Bench
@@ -127,7 +143,7 @@ class Finals:
     _patient_until: float = 0.0  # turns are repeated
 
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
-        """Go round until each is precise or it is late; three samples at least. Raises Fault where fatal."""
+        """Go round until each is precise or it is late; three turns at least. Raises Fault where fatal."""
         for finalist in sound(finalists):
             finalist.begin(self.rules)
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
@@ -135,17 +151,23 @@ class Finals:
         self._patient_until = began + (deadline - began) / 2
         while left := sound(finalists):
             late = time.monotonic() >= deadline
-            if late and _known(left) < _LEAST_TAKEN:
+            if late and _known(left) < LEAST_TAKEN:
                 for finalist in left:
                     finalist.make_do()
-            enough = late or all(finalist.precise.finished for finalist in left)
-            if enough and _known(left) >= _LEAST_TAKEN:
+            enough = late or all(map(self._is_precise, left))
+            if enough and _known(left) >= LEAST_TAKEN:
                 break
             for finalist in self._random.sample(left, len(left)):
                 self._attempt(finalist, self._turn)
             self._judge(left, deadline)
         for finalist in sound(finalists):
             finalist.end()
+
+    def _is_precise(self, finalist: Finalist) -> bool:
+        """Say whether more turns are of no use; after many, where the machine is noisy, less will do."""
+        samples = finalist.precise.samples
+        many = len(samples) >= MANY
+        return finalist.precise.finished or (many and relative_width(samples) <= self.rules.trial_target)
 
     def _attempt(self, finalist: Finalist, step: Callable[[Finalist], None]) -> None:
         self.home.place = finalist.place
@@ -169,7 +191,8 @@ class Finals:
         built = self.bench.build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
         # The first sample of a turn still meets what the previous plan left in the caches.
         long = finalist.first_ns >= LONG_NS
-        take = partial(finalist.clock.sample, built, 1 if long else 4)
+        count = 1 if long else 1 + (TURN if finalist.first_ns < _BRIEF_NS else 1)
+        take = partial(finalist.clock.sample, built, count)
         self.bench.contention()  # from here on
         samples = take()
         while (contended := self.bench.contention() > CONTENDED) and time.monotonic() < self._patient_until:
@@ -181,15 +204,15 @@ class Finals:
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
         finalist.verified += 1
-        finalist.turn = samples if long else samples[1:]
+        finalist.turn = [round(median(samples if long else samples[1:]))]
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
-        """Let the last round count, put it aside, or forget it."""
+        """Let the last round count, or put it aside."""
         contended, spoilt = any(one.turn_contended for one in finalists), self._is_spoilt(finalists)
         for finalist in sound(finalists):
-            if contended:
-                finalist.aside += finalist.turn
-            elif not spoilt or time.monotonic() >= deadline:
+            if contended or (spoilt and time.monotonic() < deadline):
+                finalist.put_aside()
+            else:
                 finalist.take()
 
     def _is_spoilt(self, finalists: Sequence[Finalist]) -> bool:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import sub
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -52,8 +53,11 @@ CONTENDED = 0.05
 _SHORT_NS = 100_000
 """Of samples below this what waiting did to them is not known."""
 
-_WAKING_NS = 1_000_000
-"""Threads that wake up wait for microseconds each time, beside other programs for milliseconds."""
+_WAKING_NS = 50_000
+"""A thread that wakes up waits for less, each time; beside other programs for milliseconds."""
+
+_LONG_NS = 250_000_000
+"""A run that takes longer leaves the caches as it finds them: none is made in vain before it is timed."""
 
 _TASKS = Path("/proc/self/task")
 
@@ -75,23 +79,23 @@ class Contention:
         That one enqueues launches, for which it takes a core from those that run them: no doing of others.
         """
         before, self._before = self._before, self._accounts()
-        own, ran, waited = str(threading.get_native_id()), 0, 0
-        for thread, (now_ran, now_waited) in self._before.items() if before else ():
-            then_ran, then_waited = before.get(thread, (0, 0))
+        own, ran, waited, turns = str(threading.get_native_id()), 0, 0, 0
+        for thread, now in self._before.items() if before else ():
+            now_ran, now_waited, now_turns = map(sub, now, before.get(thread, (0, 0, 0)))
             if thread == own:
-                waited -= now_ran - then_ran
+                waited -= now_ran
             else:
-                ran += now_ran - then_ran
-                waited += now_waited - then_waited
-        return waited / (ran + waited) if waited > _WAKING_NS else 0.0
+                ran, waited, turns = ran + now_ran, waited + now_waited, turns + now_turns
+        waited -= turns * _WAKING_NS
+        return waited / (ran + waited) if waited > 0 else 0.0
 
-    def _accounts(self) -> dict[str, tuple[int, int]]:
-        """Nanoseconds run and waited, by thread."""
+    def _accounts(self) -> dict[str, tuple[int, int, int]]:
+        """Nanoseconds run and waited, and how often it came to run, by thread."""
         found = {}
         for task in self._tasks.iterdir() if self._tasks.is_dir() else ():
             with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
-                ran, waited, _ = (task / "schedstat").read_text().split()
-                found[task.name] = int(ran), int(waited)
+                ran, waited, turns = (task / "schedstat").read_text().split()
+                found[task.name] = int(ran), int(waited), int(turns)
         return found
 
 
@@ -135,6 +139,7 @@ class Pace:
         taken = not self.base_ns or run_ns / self.now < self.base_ns * _FASTER
         if taken:
             self.base_ns = run_ns / self.now
+            self._cost_s = max(self._cost_s, (_FIRST + 1) * run_ns * 1e-9)
         return taken
 
     def read(self, take: Callable[[int], Sequence[float]]) -> bool:
@@ -145,7 +150,7 @@ class Pace:
         began_s, before = self._clock_s(), self.now
         samples = list(take(_FIRST))
         if self._differs(samples):
-            samples += take(_MORE)
+            samples += take(_MORE if self.base_ns < _LONG_NS else _FIRST)
         if self._differs(samples) and 1 / _MOST < median(samples) / self.base_ns < _MOST:
             self.now = median(samples) / self.base_ns
         if samples:
@@ -198,7 +203,7 @@ class Anchor:
         runs = self._clock.runs
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
         # The first samples still meet what the last plan left in the caches, and threads that slept.
-        asleep = 1 + count // 10
+        asleep = 1 + count // 10 if self.pace.base_ns < _LONG_NS else 0
         self._bench.contention()  # from here on
         samples = self._clock.sample(built, asleep + count)[asleep:]
         return [] if self._bench.contention() > CONTENDED else [ns / runs for ns in samples]

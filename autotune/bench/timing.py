@@ -62,7 +62,8 @@ class Rules:
     target: float = 0.01  # width of the interval of the median, as a share of it, at which sampling ends
     confidence: float = 0.95
     minimum: int = 5  # samples; the fewest whose interval covers the median at about the default confidence
-    maximum: int = 50  # samples, or four times as many where they are short
+    maximum: int = 50  # samples
+    most: int = 200  # the same where they are short, and of finalists where the machine is noisy
     least_s: float = 0.02  # sampled before a median is believed: what disturbs a machine lasts for milliseconds
     budget_s: float = 2.0  # of samples of one configuration, at most
     trial_s: float = math.inf  # the same before the finale, where a short search affords less
@@ -73,6 +74,7 @@ class Rules:
     early_stop: bool = True
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
+    stop_s: float = 0.001  # sampled before anything but the hopeless is stopped
     hopeless: float = 10.0  # slower than the best by this factor: stop without waiting; no clock ramps that far
 
 
@@ -141,8 +143,8 @@ class Precise:
     def left(self) -> int:
         """How many more samples are allowed: up to the maximum, or to what `least_s` takes."""
         count, rules = len(self.samples), self._rules
-        short = 4 * rules.maximum if sum(self.samples) * 1e-9 < rules.least_s else 0
-        return max(rules.maximum, short) - count
+        short = sum(self.samples) * 1e-9 < rules.least_s
+        return (max(rules.maximum, rules.most) if short else rules.maximum) - count
 
     @property
     def spent(self) -> bool:
@@ -188,7 +190,7 @@ class Slower:
         """True where even the fastest plausible median is beyond the margin."""
         count, total, rules = len(self._samples), sum(self._samples), self._rules
         enough = rules.quiet + 1
-        if total < _LEAST_NS or (count < enough and total * 1e-9 < rules.ramp_s):
+        if total * 1e-9 < rules.stop_s or (count < enough and total * 1e-9 < rules.ramp_s):
             return False
         if min(self._samples) > self._bound * (1 + rules.margin * max(1.0, enough / count)):
             return True

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
-from autotune.bench.finals import Finalist, Finals, sound
+from autotune.bench.finals import TURN, Finalist, Finals, sound
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules
 from autotune.devices import BackendError
@@ -31,7 +31,7 @@ MOST_VISITS = 8
 LEAST_S = 0.05
 """Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
 
-_VISIT_SAMPLES = 9
+_VISIT_TURNS = 3
 """Of a finalist on each bench."""
 
 _VERIFIED_SHARE = 1 / 3
@@ -51,7 +51,8 @@ def compare(
     """
     until, verified_s = time.monotonic() + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
-    at_home = Finals(home, replace(rules, least_s=max(rules.least_s, LEAST_S) if rules.least_s else 0.0), home)
+    least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
+    at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most), home)
     if elsewhere is None:
         at_home.visit(finalists, limit_s, until - verified_s)
     else:
@@ -66,7 +67,7 @@ def _visit_all(
 ) -> None:
     """Visit one after another while there is time, and room for one more on the device."""
     least_s = at_home.rules.least_s / MOST_VISITS
-    rules = replace(at_home.rules, target=math.inf, minimum=_VISIT_SAMPLES, least_s=least_s)
+    rules = replace(at_home.rules, target=math.inf, minimum=_VISIT_TURNS, least_s=least_s)
     here = replace(at_home, rules=rules, aim_ns=BATCH_NS)
     here.visit(finalists, limit_s, deadline)
     visits = 1

@@ -22,7 +22,7 @@ from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import compare
 from autotune.bench.verify import Checker, Verdict, is_unwritten
 from autotune.devices import Session, open_session
-from autotune.model import PACE, THROTTLED, Measurement, Outcome
+from autotune.model import CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan, numpy_type
 
@@ -51,8 +51,13 @@ class Bench:
         self._on = partial(Bench, inputs=inputs, expected=expected, rules=rules, limits=limits, announce=announce)
         self._arena = Arena(session, inputs)
         self._checker = Checker(session, expected, inputs)
+        # Beside other programs a few short runs in a row say nothing.
+        stop_s = rules.least_s if session.traits.shares_cores else rules.stop_s
         self._rules = replace(
-            rules, budget_s=min(rules.budget_s, rules.trial_s), target=max(rules.target, rules.trial_target)
+            rules,
+            budget_s=min(rules.budget_s, rules.trial_s),
+            target=max(rules.target, rules.trial_target),
+            stop_s=stop_s,
         )
         self._final_rules = rules
         self._limits = limits
@@ -253,8 +258,8 @@ class Bench:
         """Offer a plan as the anchor; return the pace for its environment, where it is not the usual one."""
         times = timed.measurement.samples_ns
         longer = stretch(times, timed.contention)
-        if not timed.stopped:
-            self.anchor.offer(plan, clock, median(times) / longer)
+        if not timed.stopped and longer == 1:
+            self.anchor.offer(plan, clock, median(times))
         pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
@@ -264,18 +269,22 @@ class Bench:
         def source(count: int) -> Sequence[int]:
             return [pending.pop()] if pending else clock.sample(built, count)
 
-        def measured(bound_ns: float | None) -> Timed:
+        def measured(bound_ns: float | None, rules: Rules = self._rules) -> Timed:
             self.contention()  # from here on
-            timed = measure(source, self._rules, bound_ns, built.plan.cache, clock.runs)
+            timed = measure(source, rules, bound_ns, built.plan.cache, clock.runs)
             waited = round(self.contention(), 3)
-            facts = {**self._sensed(), **({"contention": waited} if waited > CONTENDED else {})}
+            facts = {**self._sensed(), **({CONTENTION: waited} if waited > CONTENDED else {})}
             return replace(timed, facts=facts, contention=waited)
 
         timed = measured(best_ns)
         what, _ = self._spoilt(timed)
         if what or self._was_contended(timed):
             longer = stretch(timed.measurement.samples_ns, timed.contention)
-            timed = measured(best_ns * longer if timed.stopped and best_ns is not None else None)
+            bound_ns = best_ns * longer if timed.stopped and best_ns is not None else None
+            # How much longer it took beside others is known roughly only.
+            timed = measured(
+                bound_ns, replace(self._rules, fine_margin=self._rules.margin) if longer > 1 else self._rules
+            )
             _, still = self._spoilt(timed)
             said = what and f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
             timed = replace(timed, reason="; ".join(filter(None, (timed.reason, said))))

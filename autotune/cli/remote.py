@@ -20,6 +20,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
+from autotune.ranking import confidence
 from autotune.service import Server
 from autotune.store import Row
 from autotune.text import line
@@ -129,9 +130,10 @@ def _print(ended: Mapping[str, Any]) -> None:
     best, default = result.get("best"), result.get("default")
     if best:
         interval = " to ".join(text.time(bound) for bound in best["interval_ns"])
+        known = f"{confidence(best['runs'])} % interval {interval}; {best['runs']} runs"
         rows += [
             ("best", text.pairs(best["configuration"])),
-            ("time", f"{text.time(best['time_ns'])} (median; 95 % interval {interval}; {best['runs']} runs)"),
+            ("time", f"{text.time(best['time_ns'])} (median; {known})"),
             ("rate", f"{text.number(best['gflops'])} GFLOPS" if best["gflops"] else ""),
         ]
     if default and default["time_ns"] is not None:

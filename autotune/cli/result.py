@@ -6,7 +6,7 @@ from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
 from autotune.model import BUSY_CORES, Trial
-from autotune.ranking import median_interval
+from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
 
@@ -59,7 +59,8 @@ def timing_text(trial: Trial) -> str:
     low, high = median_interval(measurement.samples_ns)
     runs = len(measurement.samples_ns)
     return (
-        f"{text.time(measurement.median_ns)} (median; 95 % interval {text.time(low)} to {text.time(high)}; "
+        f"{text.time(measurement.median_ns)} (median; "
+        f"{confidence(runs)} % interval {text.time(low)} to {text.time(high)}; "
         f"{runs} run{'s' if runs > 1 else ''}, {measurement.cache} cache)"
         + (f", verified in {text.count(trial.verified_runs, 'run')}" if trial.verified_runs else "")
     )
@@ -93,7 +94,7 @@ def _against_default(result: Result, best: Trial) -> str:
     ratio, low, high = found
     return (
         f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast as {named}; "
-        f"95 % interval {low:.2f} to {high:.2f}, timed in turns"
+        f"{result.confidence} % interval {low:.2f} to {high:.2f}, timed in turns"
     )
 
 

@@ -197,8 +197,8 @@ class Flights:
         """Hand a trial over; what follows is bounded by it."""
         del self._flights[identity(flight.configuration)]
         epoch, best_ns = self.bound
-        if trial.outcome is Outcome.OK and (best_ns is None or trial.time_ns < best_ns):
-            self.bound = epoch, trial.time_ns
+        if trial.outcome is Outcome.OK and (best_ns is None or trial.bounding_ns < best_ns):
+            self.bound = epoch, trial.bounding_ns
         self._landed += 1
         self._deliver(trial)
         self._weigh(trial)

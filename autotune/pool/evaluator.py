@@ -309,8 +309,8 @@ class DeviceEvaluator:
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
-        if self._stops_slow and trial.outcome is Outcome.OK and not trial.paced_ns > (self.best_ns or math.inf):
-            self.best_ns = trial.paced_ns
+        if self._stops_slow and trial.outcome is Outcome.OK and not trial.bounding_ns > (self.best_ns or math.inf):
+            self.best_ns = trial.bounding_ns
         self._done.put((task, report, trial))
 
     def _fail_builder(self, error: AutotuneError) -> None:

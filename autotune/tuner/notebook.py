@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune import text
 from autotune.model import Trial
-from autotune.ranking import median_interval
+from autotune.ranking import confidence, median_interval
 
 if TYPE_CHECKING:
     from autotune.tuner.result import Result
@@ -42,9 +42,10 @@ def _safe(told: str) -> str:
 
 def _time(result: Result, best: Trial) -> str:
     measured = best.retimed or best.measurement
-    low, high = median_interval(measured.samples_ns if measured else ())
+    samples = measured.samples_ns if measured else ()
+    low, high = median_interval(samples)
     rate = text.rate(result.problem.flops(best.configuration), best.time_ns, "GFLOPS")
-    interval = f" (95 % interval {text.time(low)} to {text.time(high)})"
+    interval = f" ({confidence(len(samples))} % interval {text.time(low)} to {text.time(high)})"
     return text.time(best.time_ns) + interval + (f", {rate}" if rate else "")
 
 
@@ -57,7 +58,8 @@ def _default(result: Result, best: Trial) -> str:
     if (found := result.gain) is None:
         return f"{text.time(default.time_ns)}, not timed in turns with the best"
     ratio, low, high = found
-    return f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast (95 % interval {low:.2f} to {high:.2f})"
+    interval = f"({result.confidence} % interval {low:.2f} to {high:.2f})"
+    return f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast {interval}"
 
 
 def _course(rows: Sequence[dict[str, object]]) -> str:

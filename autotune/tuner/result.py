@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial, in_turns
-from autotune.ranking import median_interval, speedup
+from autotune.ranking import confidence, median_interval, speedup
 from autotune.study import Problem
 from autotune.tuner.finale import is_ranked, noise
 from autotune.tuner.request import Budget
@@ -175,6 +175,12 @@ class Result:
         assert best.retimed is not None
         assert default.retimed is not None
         return speedup(default.retimed.samples_ns, best.retimed.samples_ns)
+
+    @property
+    def confidence(self) -> int:
+        """The per cent of cases in which an interval like that of `gain` holds the truth: few samples tell less."""
+        taken = [one.retimed for one in (self.best, self.default) if one is not None and one.retimed is not None]
+        return min((confidence(len(one.samples_ns)) for one in taken), default=0)
 
     @property
     def why_no_default(self) -> str:

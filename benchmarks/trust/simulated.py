@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
+from autotune.bench.finals import LEAST_TAKEN, MANY, TURN
 from autotune.bench.pace import Pace
-from autotune.bench.timing import Precise, Rules, Timed, measure
+from autotune.bench.timing import Precise, Rules, Timed, measure, relative_width
 from autotune.bench.tour import LEAST_S
 from autotune.ranking import FINALISTS, median_interval, speedup
 from autotune.tuner.loop import RETIME_S
@@ -83,16 +84,29 @@ class Search:
         return measure(lambda count: self._samples(index, count), rules, bound, runs=RUNS)
 
     def _turns(self, chosen: set[int]) -> dict[int, list[float]]:
-        rules, deadline = replace(self.rules, least_s=LEAST_S), self.device.now + RETIME_S * 2 / 3
+        rules = replace(self.rules, least_s=LEAST_S / TURN, maximum=self.rules.most)
+        deadline = self.device.now + RETIME_S * 2 / 3
         finalists = {index: Precise(rules) for index in chosen}
-        while not all(one.finished for one in finalists.values()):
+        aside: dict[int, list[int]] = {index: [] for index in chosen}
+        while not all(map(self._is_precise, finalists.values())):
             order = self.device.random.sample(list(finalists), len(finalists))
-            turns = {index: self._samples(index, 4)[1:] for index in order}
-            slow = self.anchor in turns and self.pace.is_slow([ns / RUNS for ns in turns[self.anchor]])
-            for index, turn in turns.items() if not slow or self.device.now >= deadline else ():
-                for ns in turn:
+            turns = {index: round(median(self._samples(index, 1 + TURN)[1:])) for index in order}
+            slow = self.anchor in turns and self.pace.is_slow([turns[self.anchor] / RUNS])
+            for index, ns in turns.items():
+                if slow:
+                    aside[index].append(ns)
+                else:
                     finalists[index].add(ns)
+            if self.device.now >= deadline:
+                break
+        for index, finalist in finalists.items():
+            for ns in aside[index] if len(finalist.samples) < LEAST_TAKEN else ():
+                finalist.add(ns)
         return {index: [ns / RUNS for ns in one.samples] for index, one in finalists.items()}
+
+    def _is_precise(self, finalist: Precise) -> bool:
+        many = len(finalist.samples) >= MANY
+        return finalist.finished or (many and relative_width(finalist.samples) <= self.rules.trial_target)
 
     def _samples(self, index: int, count: int) -> list[int]:
         return [self.device.run(self.times[index], RUNS) for _ in range(count)]
