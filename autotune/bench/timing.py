@@ -40,9 +40,9 @@ FIRST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor`.
+    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor_s`.
 
-    `first` holds for a run while no best is known.
+    `first_s` holds for a run while no best is known.
     """
 
     build_s: float = BUILD_S
