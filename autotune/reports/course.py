@@ -47,9 +47,9 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
             counts[outcome.value] += count
     sample = survey.sampled(store, numbers, most, sum(counts.values()))
     clock = _Clock(searches)
-    dots = [row for row in sample.rows if row.outcome.value not in survey.UNFINISHED]
+    dots = [row for row in sample.rows if row.outcome.ended]
     places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
-    finished = sum(count for outcome, count in counts.items() if outcome not in survey.UNFINISHED)
+    finished = sum(count for outcome, count in counts.items() if Outcome(outcome).ended)
     elapsed = clock.elapsed()
     return {
         "trials": finished,

@@ -227,7 +227,7 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
     recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
     chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
     again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
-    return [distribution(number, rows[number], again[number]["samples_ns"]) for number in chosen if number in again]
+    return [distribution(number, rows[number], again[number]) for number in chosen if number in again]
 
 
 def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
     again = survey.retimings(store, (own.trial, best.trial))
     if len(again) < 2:
         return told | {"why": "they were not timed in turns"}
-    ratio, low, high = speedup(again[own.trial]["samples_ns"], again[best.trial]["samples_ns"])
+    ratio, low, high = speedup(again[own.trial], again[best.trial])
     return told | {"speedup": ratio, "interval": (low, high), "why": ""}
 
 

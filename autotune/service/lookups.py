@@ -39,6 +39,9 @@ LABEL = "the server's database"
 MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
 """Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
 
+_MAX_AGE_S = 60
+"""How long whoever asked may keep an exact answer."""
+
 _KEPT = 4096
 _UNCHANGED_S = 30.0
 """How long an answer stands at most while database and study are as they were: drivers may be others by then."""
@@ -141,7 +144,7 @@ class Lookups:
         headers = {
             "Content-Type": kind,
             "ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"',
-            "Cache-Control": f"private, max-age={self._config.max_age_s if best.match is Match.EXACT else 5}",
+            "Cache-Control": f"private, max-age={_MAX_AGE_S if best.match is Match.EXACT else 5}",
             "Vary": "Authorization, Cookie",
             MATCH: best.match.value,
             NOTES: json.dumps(said),
