@@ -125,7 +125,6 @@ def test_what_was_wrong_once_and_other_drivers_teach_nothing(store: Store) -> No
     put(store, [ok({"A": 1}, 1), Trial({"A": 1}, Outcome.WRONG_RESULT), ok({"A": 2}, 5)])
     put(store, [ok({"A": 3}, 7)], device=newer_driver("600"))
     assert [one.configuration for one in lessons(store)[0].measured] == [{"A": 3}]
-    assert [one.configuration for one in learned.sample(store, 1, "550.1").measured] == [{"A": 2}]
 
 
 def test_what_was_stopped_was_tried_and_did_not_fail(store: Store) -> None:

@@ -73,8 +73,8 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
 class _Clock:
     """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
 
-    def __init__(self, searches: Sequence[listing.Search], now: datetime | None = None) -> None:
-        self._now = now or datetime.now(UTC)
+    def __init__(self, searches: Sequence[listing.Search]) -> None:
+        self._now = datetime.now(UTC)
         self._begun: dict[int, datetime] = {}
         self._before: dict[int, float] = {}
         self._whole = 0.0

@@ -56,14 +56,14 @@ class Sample(NamedTuple):
         return self.ranked[0] if self.ranked else None
 
 
-def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
-    """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
+def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
+    """Return what there is to learn from of a problem, under the driver of its latest trial."""
     searches = [search.number for search in listing.latest_generation(store, problem)]
     total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
     database = records.Database(store.rows)
-    ranking = database.ranking(problem, driver, whole=found.stride == 1)
-    driver = ranking.entries[0].driver if ranking.entries else driver
+    ranking = database.ranking(problem, "", whole=found.stride == 1)
+    driver = ranking.entries[0].driver if ranking.entries else ""
     rows = {row.number: row for row in found.rows}
     times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
@@ -80,7 +80,7 @@ def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) ->
     return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
 
 
-def learned(store: Store, problem: int, known: Sample, default: Configuration | None = None) -> dict[str, Any]:
+def learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
     """Return what a problem's sample teaches; `default` is the study's default configuration, where known."""
     parameters = parameters_of(known)
     return {

@@ -11,7 +11,8 @@ from autotune.errors import UsageError
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.callers import forget, remember, signed_in
-from autotune.service.pages.common import Admin, Opened, go, show, wants_json
+from autotune.service.depends import Admin, Opened
+from autotune.service.pages.common import go, show, wants_json
 from autotune.service.state import Service
 from autotune.store import ROLES
 from autotune.text import parse_duration
@@ -22,9 +23,7 @@ Token = Annotated[str, Query(max_length=200)]
 
 
 @router.get("/login")
-def login(
-    request: Request, service: Opened, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/"
-) -> Response:
+def login(request: Request, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/") -> Response:
     """Ask for a token; the address that `autotune serve` prints brings one along."""
     if token:
         return _sign_in(request, token, "/")
@@ -34,7 +33,6 @@ def login(
 @router.post("/login")
 def sign_in(
     request: Request,
-    service: Opened,
     token: Annotated[str, Form(max_length=200)] = "",
     to: Annotated[str, Form(max_length=300)] = "/",
 ) -> Response:

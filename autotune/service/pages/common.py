@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from jinja2 import Environment
@@ -17,8 +17,9 @@ from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
 from autotune.service.answers import Refused, problem_of, status_of
-from autotune.service.callers import Caller, allowed, caller_of, csrf_token
-from autotune.service.state import Service, service_of
+from autotune.service.callers import caller_of, csrf_token
+from autotune.service.pages.lessons import Lessons
+from autotune.service.state import Service
 from autotune.text import plain
 
 FOLDER = Path(__file__).parent.parent
@@ -26,12 +27,7 @@ STATIC = (FOLDER / "static", page.STATIC)
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-Opened = Annotated[Service, Depends(service_of)]
-Reader = Annotated[Caller, Depends(allowed("read"))]
-Submitter = Annotated[Caller, Depends(allowed("run"))]
-Admin = Annotated[Caller, Depends(allowed("admin"))]
 Word = Annotated[str, Query(max_length=200)]
-Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 NAVIGATION = (
     ("/", "Home"),
@@ -122,7 +118,8 @@ def go(address: str) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have errors of pages answered by pages; those of the API and of programs stay as they are."""
+    """Have errors of pages answered by pages (those of the API and of programs stay as they are), and lessons kept."""
+    app.state.lessons = Lessons()
     handlers = dict(app.exception_handlers)
 
     def paged(kind: Any) -> None:
