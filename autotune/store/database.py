@@ -24,6 +24,7 @@ from autotune.store.location import (
     is_ours,
     require_place,
 )
+from autotune.text import installing
 
 CONNECT_S = 5
 """How long a server may take to answer, for each of its addresses."""
@@ -171,7 +172,7 @@ def _server_url(text: str) -> URL:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise StoreError("needs a driver for PostgreSQL", where="--db", hint="pip install 'psycopg[binary]'") from None
+        raise StoreError("needs a driver for PostgreSQL", where="--db", hint=installing("postgres")) from None
     return url.set(drivername="postgresql+psycopg")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response
@@ -14,8 +13,7 @@ from autotune.service.callers import forget, remember, signed_in
 from autotune.service.depends import Admin, Opened
 from autotune.service.pages.common import go, show, wants_json
 from autotune.service.state import Service
-from autotune.store import ROLES
-from autotune.text import parse_duration
+from autotune.store import ROLES, lasting
 
 router = APIRouter()
 
@@ -80,7 +78,7 @@ def add_token(
 ) -> Response:
     """Make a token, and show it this once."""
     try:
-        lasts = _days(expires)
+        lasts = lasting(expires, "expires") if expires.strip() else None
         made = {"name": name.strip(), "token": service.store.add_token(name.strip(), role, lasts)}
     except UsageError as error:
         return show(request, "admin.html", _told(service), 422, made=None, error=str(error), roles=ROLES)
@@ -99,16 +97,6 @@ def revoke(request: Request, service: Opened, caller: Admin, name: Annotated[str
     """End a token for good."""
     submitting.revoke(service, name)
     return go("/admin")
-
-
-def _days(told: str) -> timedelta | None:
-    """Return how long a token lasts: `90d`, or nothing for good."""
-    told = told.strip().lower()
-    if not told:
-        return None
-    if told.endswith("d") and told[:-1].isdecimal() and 0 < int(told[:-1]) <= 36500:
-        return timedelta(days=int(told[:-1]))
-    return timedelta(seconds=parse_duration(told, where="expires"))
 
 
 def _told(service: Service) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from autotune.service.callers import caller_of, csrf_token
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
 from autotune.text import plain
+from autotune.tuner import DEFAULT_SECONDS
 
 FOLDER = Path(__file__).parent.parent
 STATIC = (FOLDER / "static", page.STATIC)
@@ -43,7 +44,12 @@ NAVIGATION = (
 def templates() -> Environment:
     """Return the templates of the pages, with those of reports behind them."""
     made = page.environment(FOLDER / "templates")
-    made.globals |= {"static": static_url, "version": __version__, "navigation": NAVIGATION}
+    made.globals |= {
+        "static": static_url,
+        "version": __version__,
+        "navigation": NAVIGATION,
+        "default_seconds": DEFAULT_SECONDS,
+    }
     return made
 
 
