@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
-from autotune import cli
+from autotune import cli, pool
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
@@ -666,7 +666,7 @@ def test_what_runs_kernels_begins_its_prepared_process_first(
     monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
 ) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(cli.pool, "prepare", lambda: begun.append("prepared"))
+    monkeypatch.setattr(pool, "prepare", lambda: begun.append("prepared"))
     monkeypatch.setattr(cli, "_app", lambda names: begun.append)
     cli.run(typed.split())
     assert begun[:-1] == ["prepared"] * begins

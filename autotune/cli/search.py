@@ -257,7 +257,9 @@ def _gain(text: str | None, sampler: str) -> float | None:
         raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
     gain = percent(text, "--until-gain", "1%")
     if not 0 < gain < 1:
-        raise UsageError(f"{text!r} is no gain", where="--until-gain", hint="write --until-gain 1%")
+        raise UsageError(
+            f"{text!r} is no percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
+        )
     return gain
 
 

@@ -44,12 +44,8 @@ NAVIGATION = (
 def templates() -> Environment:
     """Return the templates of the pages, with those of reports behind them."""
     made = page.environment(FOLDER / "templates")
-    made.globals |= {
-        "static": static_url,
-        "version": __version__,
-        "navigation": NAVIGATION,
-        "default_seconds": DEFAULT_SECONDS,
-    }
+    made.globals |= {"static": static_url, "version": __version__, "navigation": NAVIGATION}
+    made.globals["default_seconds"] = DEFAULT_SECONDS
     return made
 
 
