@@ -78,10 +78,10 @@ def search(
     server = server_at(url, database)
     asked = {
         **typed,
-        "size": size_of(server, study, typed["size"] or ()),
-        "choices": values_of(typed["choices"], "--choice"),
-        "fix": lists_of(typed["fix"], "--fix"),
-        "start": [values_of([one], "--start") for one in typed["start"] or ()],
+        "size": _size_of(server, study, typed["size"] or ()),
+        "choices": _values_of(typed["choices"], "--choice"),
+        "fix": _lists_of(typed["fix"], "--fix"),
+        "start": [_values_of([one], "--start") for one in typed["start"] or ()],
     }
     queued = server.submit(study, **asked)
     name = str(queued["id"])
@@ -187,7 +187,7 @@ def row(told: Mapping[str, Any]) -> Row:
     return Row(key, trial, str(told["device_name"]), str(told["sampler"]), 0)
 
 
-def size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
+def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
     """Return the sizes that --size sets. What a plain number sets is the study's to say, here or on the server."""
     if any(word.strip().isdecimal() for one in texts for word in one.split(",")):
         return text.parse_size(texts, server.sizes(study))
@@ -199,7 +199,7 @@ def size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
+def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """Return one value for each name that an option sets."""
     found = {}
     for name, values in assignments(texts, option):
@@ -209,7 +209,7 @@ def values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     return found
 
 
-def lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
+def _lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
     """Return the values for each name that an option sets."""
     found: dict[str, list[Any]] = {}
     for name, values in assignments(texts, option):
