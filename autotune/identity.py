@@ -10,6 +10,7 @@ much to import as sqlite3.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -52,6 +53,11 @@ class ProblemKey(NamedTuple):
     device: str  # fingerprint
     size: Size
     choices: Choices
+
+
+def apart(here: Size, there: Size) -> float:
+    """Return how far two sizes are apart: the doublings in each dimension added up."""
+    return sum(abs(math.log2(here[name] / there[name])) for name in here)
 
 
 def key_columns(key: ProblemKey) -> dict[str, str]:

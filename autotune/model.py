@@ -47,9 +47,14 @@ class Outcome(StrEnum):
     CRASH = "crash"
 
     @property
+    def ended(self) -> bool:
+        """True where the trial came to an end that is told."""
+        return self not in (Outcome.PENDING, Outcome.LOST)
+
+    @property
     def failed(self) -> bool:
         """True where the trial gave no usable time."""
-        return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING, Outcome.LOST)
+        return self.ended and self not in (Outcome.OK, Outcome.STOPPED)
 
     @property
     def retriable(self) -> bool:

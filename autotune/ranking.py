@@ -28,8 +28,8 @@ FINALIST_MARGIN = 1.05
 
 
 CONFIDENCE = 0.98
-"""Of the interval of one configuration alone. That of the one that is named, for being the fastest of several and sampled
-until its interval was narrow, holds the truth less often: in 95 % of cases then (benchmarks/trust/simulated.py)."""
+"""Of the interval of one configuration alone. The interval of the one that is named, for being the fastest of several,
+and sampled until it was narrow, holds the truth less often: in 95 % of cases then (benchmarks/trust/simulated.py)."""
 
 
 class Event(NamedTuple):

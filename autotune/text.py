@@ -14,20 +14,20 @@ from typing import Any
 
 from autotune.errors import UsageError
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
-def parse_duration(text: str, *, where: str = "--timeout") -> float:
-    """Seconds in `90s`, `5m`, `1h30m` or `45` (seconds); UsageError for anything else."""
+def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90s, 5m or 1h30m") -> float:
+    """Seconds in `90s`, `5m`, `1h30m`, `8w`, `90d` or `45` (seconds); UsageError for anything else."""
     words = text.replace(" ", "").lower()
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", words)
+    parts = re.findall(r"(\d+(?:\.\d+)?)([wdhms]?)", words)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    ordered = [unit or "s" for _, unit in parts]
-    if "".join(number + unit for number, unit in parts) != words or ordered != sorted(set(ordered)) or not parts:
-        raise UsageError(f"{text!r} is no duration", where=where, hint="write 90s, 5m or 1h30m")
+    units = ["wdhms".index(unit or "s") for _, unit in parts]
+    if "".join(number + unit for number, unit in parts) != words or units != sorted(set(units)) or not parts:
+        raise UsageError(f"{text!r} is no duration", where=where, hint=hint)
     if seconds <= 0:
-        raise UsageError(f"{text!r} leaves no time", where=where, hint="write 90s, 5m or 1h30m")
+        raise UsageError(f"{text!r} leaves no time", where=where, hint=hint)
     return seconds
 
 
@@ -187,11 +187,47 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise UsageError for the first name that is none of those known: no `what` is named so."""
+def require_known(what: str, names: Iterable[str], known: Collection[str], *, where: str = "", hint: str = "") -> None:
+    """Raise UsageError for the first name that is none of those known: no `what` is named so.
+
+    `hint` stands for the list of those known.
+    """
     for name in names:
         if name not in known:
-            raise UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {_listing(known)}")
+            said = f"no {what} named {name!r}{did_you_mean(name, known)}"
+            raise UsageError(said, where=where, hint=hint or f"known: {_listing(known)}")
+
+
+def command(
+    name: str,
+    study: str,
+    *,
+    device: str | None = None,
+    size: Mapping[str, int] | None = None,
+    choices: Mapping[str, object] | None = None,
+    database: str | None = None,
+) -> str:
+    """Return the start of a command line that asks about a problem, ready for more options.
+
+    `database` is shown as it is: a URL without its passwords.
+    """
+    import shlex  # a look-up that is answered needs none
+
+    words = ["autotune", name, study]
+    if device is not None:
+        words += ["-d", device]
+    if size:
+        words += ["--size", pairs(size, ",")]
+    for choice, value in (choices or {}).items():
+        words += ["--choice", f"{choice}={value}"]
+    if database is not None:
+        words += ["--db", database]
+    return shlex.join(words)
+
+
+def installing(extra: str) -> str:
+    """Return the hint of how an extra of this package is installed."""
+    return f"pip install '.[{extra}]' in a checkout, or pip install 'opencl-autotune[{extra}]'"
 
 
 _MAX_SIZE = 2**31 - 1

@@ -41,7 +41,7 @@ def trials_ms(path: Path, begun: str, ended: str, count: int) -> list[float]:
         for number in range(count):
             began = time.perf_counter()
             trial = Trial({"A": number}, Outcome.OK, measurement=Measurement(SAMPLES))
-            store.finish(store.begin(search, trial.configuration), trial)
+            store.finish([(store.begin(search, [trial.configuration])[0], trial)])
             taken.append(1e3 * (time.perf_counter() - began))
     return taken
 

@@ -3,7 +3,7 @@
     python benchmarks/early_stop.py [DIRECTORY] [--seeds N]
 
 Each recorded space is searched at random (all its configurations, in a seeded order) by the rules of
-`autotune/timing.py`, once with and once without the early stop; both see the same runs of each configuration.
+`autotune/bench/timing.py`, once with and once without the early stop; both see the same runs of each configuration.
 The final pick is what ranks first after the search. Printed per space: the share of seeds with the same pick,
 the worst loss (recorded time of the pick against that without early stop), and the device time saved.
 """

@@ -27,12 +27,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import autotune
 from autotune.devices import find_device
+from autotune.identity import apart
 from autotune.model import Configuration, DeviceInfo, Outcome, Trial, identity
 from autotune.samplers.features import Features
 from autotune.samplers.transfer import Donor
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import apart, fastest
+from autotune.tuner import fastest
 from benchmarks.tables import save
 
 STUDIES: Mapping[str, tuple[int, Sequence[str]]] = {

@@ -12,20 +12,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import wait_until
+
 ROOT = Path(__file__).parent.parent
 
-WAIT_S = 60.0
-"""How long a process may take to come to what it is waited for."""
-
 _LEAVE_S = 10.0
-"""And to end in order."""
+"""How long a process may take to end in order."""
 
 
 def may_have_networks() -> bool:
@@ -126,7 +124,7 @@ class Machines:
     def search(self, *words: str, database: Path, **options: Any) -> subprocess.Popen[str]:
         """Start a search on the first machine."""
         command = ["-m", "autotune", "search", *words, "--db", str(database), "--on", self.address]
-        return self.start(0, *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        return self.start(0, *command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options})
 
     def said(self, machine: int) -> str:
         """What the worker of a machine has said."""
@@ -162,11 +160,12 @@ class Machines:
 
     def wait_for(self, condition: Any, process: subprocess.Popen[str] | None = None) -> None:
         """Wait until a condition holds, while a process lives."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
+
+        def holds() -> bool:
             assert process is None or process.poll() is None, f"ended with {process.returncode}"
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.05)
+            return bool(condition())
+
+        wait_until(holds)
 
     def close(self) -> None:
         """End every process and network."""

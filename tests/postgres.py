@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
+
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
@@ -66,10 +68,11 @@ def _ordinary_user(folder: Path) -> dict[str, Any]:
 def _wait(folder: Path) -> None:
     import psycopg
 
-    for _ in range(1000):
+    def answers() -> bool:
         try:
             psycopg.connect(f"postgresql://tester@/postgres?host={folder}").close()
-            return
         except psycopg.OperationalError:
-            subprocess.run(["sleep", "0.01"], check=True)
-    raise TimeoutError("PostgreSQL did not start")
+            return False
+        return True
+
+    wait_until(answers, lambda: "PostgreSQL did not start")

@@ -55,7 +55,7 @@ def put(
     """Store trials as one search that ended; return its number."""
     search = store.start_search(key, device, sampler="random", seed=1, environment=environment, fresh=fresh)
     for trial in trials:
-        store.finish(store.begin(search, trial.configuration), trial)
+        store.finish([(store.begin(search, [trial.configuration])[0], trial)])
     store.end_search(search, "done")
     return search
 

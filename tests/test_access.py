@@ -45,10 +45,10 @@ def test_a_file_that_is_removed_is_written_anew(
     path = tmp_path / "a.db"
     with Store.open(str(path)) as store:
         search = put(store, [ok({"A": 1}, 5)])
-        begun = store.begin(search, {"A": 2})
+        begun = store.begin(search, [{"A": 2}])[0]
         for end in ("", *rest):
             (tmp_path / f"a.db{end}").unlink()
-        store.finish(begun, ok({"A": 2}, 6))
+        store.finish([(begun, ok({"A": 2}, 6))])
         path.unlink()
         store.end_search(search, "done")
         assert configurations(path) == [1, 2]
@@ -79,7 +79,7 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
             shutil.rmtree(path.parent)
         for _ in range(2):  # the search that is stopped by it says also that it ended
             with pytest.raises(StoreError, match="what was stored is in") as raised:
-                store.begin(search, {"A": 2})
+                store.begin(search, [{"A": 2}])
             assert raised.value.exit_code == 2
     (kept,) = tmp_path.rglob("a-kept-*.db")
     assert str(kept) in str(raised.value)
@@ -112,8 +112,8 @@ def test_what_ends_outlasts_the_machine_and_what_begins_the_process(
     with Store.open(str(tmp_path / "a.db")) as store:
         search = put(store, [])
         event.listen(store._engine, "before_cursor_execute", lambda *given: said.append(given[2]))
-        begun = store.begin(search, {"A": 1})
-        store.finish(begun, ok({"A": 1}, 5))
+        begun = store.begin(search, [{"A": 1}])[0]
+        store.finish([(begun, ok({"A": 1}, 5))])
     told = ("PRAGMA synchronous=", "INSERT INTO trials", "UPDATE trials")
     seen = [line if line.startswith("PRAGMA") else line.split()[0] for line in said if line.startswith(told)]
     assert seen == ["PRAGMA synchronous=NORMAL", "INSERT", "PRAGMA synchronous=FULL", "UPDATE"]
@@ -127,7 +127,7 @@ from autotune.store import Store
 from tests.stored import DEVICE, KEY
 store = Store.open(sys.argv[1])
 search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
-store.begin(search, {"A": 2})
+store.begin(search, [{"A": 2}])
 os.kill(os.getpid(), 9)
 """
 
@@ -146,13 +146,13 @@ def outcomes(store: Store) -> dict[object, Outcome]:
 def test_what_a_killed_search_left_is_lost_and_what_a_live_one_is_at_is_not(place: str) -> None:
     with Store.open(place) as live:
         search = put(live, [ok({"A": 1}, 5)])
-        at_work = live.begin(live.start_search(KEY, DEVICE, sampler="random", seed=1), {"A": 3})
+        at_work = live.begin(live.start_search(KEY, DEVICE, sampler="random", seed=1), [{"A": 3}])[0]
         assert subprocess.run([sys.executable, "-c", KILLED, place], cwd=Path(__file__).parent.parent).returncode == -9
         with Store.open(place) as store:
             assert outcomes(store) == {1: Outcome.OK, 2: Outcome.LOST, 3: Outcome.PENDING}
             assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1]
             assert store.counts() == {"scale": 1}
-        live.finish(at_work, ok({"A": 3}, 5))
+        live.finish([(at_work, ok({"A": 3}, 5))])
         live.end_search(search, "done")
         assert not Outcome.LOST.failed
 
@@ -160,11 +160,11 @@ def test_what_a_killed_search_left_is_lost_and_what_a_live_one_is_at_is_not(plac
 def test_a_search_that_was_taken_for_dead_loses_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(place) as store:
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
-        begun = store.begin(search, {"A": 1})
+        begun = store.begin(search, [{"A": 1}])[0]
         monkeypatch.setattr("autotune.store.queries.is_dead", lambda *_: True)
         with Store.open(place) as other:
             assert outcomes(other) == {1: Outcome.LOST}
-        store.finish(begun, ok({"A": 1}, 5))
+        store.finish([(begun, ok({"A": 1}, 5))])
         store.end_search(search, "done")
         assert [trial.outcome for trial in store.trials(KEY)] == [Outcome.OK]
 
@@ -208,16 +208,16 @@ def test_a_transaction_whose_answer_was_lost_is_done_once(place: str, monkeypatc
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1, fresh=True)
         for number in (1, 2):
             store.finish(
-                store.begin(search, {"A": number}), Trial({"A": number}, Outcome.OK, retimed=Measurement((4,)))
+                [(store.begin(search, [{"A": number}])[0], Trial({"A": number}, Outcome.OK, retimed=Measurement((4,))))]
             )
         store.retime(search, [({"A": 1}, Measurement((6,)))])
-        store.withdraw(store.begin(search, {"A": 3}))
+        store.withdraw(store.begin(search, [{"A": 3}])[0])
         store.end_search(search, "done")
         assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]
         assert [row.generation for row in store.history()] == [1, 1]
         assert [line.count('"taken"') for line in store.export_lines()] == [2, 1]
         with pytest.raises(ValueError, match="finished before"):
-            store.finish(1, ok({"A": 1}, 5))
+            store.finish([(1, ok({"A": 1}, 5))])
 
 
 def drop_connections(url: str) -> None:
@@ -235,7 +235,7 @@ def test_a_dropped_connection_is_made_again(
         search = put(store, [])
         for number in range(3):
             drop_connections(postgres_url)
-            store.finish(store.begin(search, {"A": number}), ok({"A": number}, 5))
+            store.finish([(store.begin(search, [{"A": number}])[0], ok({"A": number}, 5))])
         drop_connections(postgres_url)
         assert [trial.configuration["A"] for trial in store.trials(KEY)] == [0, 1, 2]
         turn = iter((drop_connections, drop_connections, str))

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
+from autotune import cli, pool
 from autotune.cli import app, interrupt
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
@@ -571,7 +572,7 @@ BAD_WORDS = {
     "search ./saxpy.toml --timeout soon": "5m",
     "search ./saxpy.toml --at-most 2": "name it with --on",
     "best nosuch": "no study named",
-    "best ./saxpy.toml --format yaml": "formats: .*json",
+    "best ./saxpy.toml --format yaml": "known: .*json",
     "best ./saxpy.toml --size N=x": "not a size",
     "best ./saxpy.toml --size ,": "no size given",
     "search ./saxpy.toml --size=": "no size given",
@@ -651,3 +652,21 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "begins"),
+    [
+        ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
+        ("verify sgemm", True), ("check sgemm --no-run", False), ("compare sgemm --no-search", False),
+        ("cover sgemm --no-search", False), ("search sgemm --on=tcp://head:8786", False), ("history", False),
+    ],
+)  # fmt: skip
+def test_what_runs_kernels_begins_its_prepared_process_first(
+    monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(pool, "prepare", lambda: begun.append("prepared"))
+    monkeypatch.setattr(cli, "_app", lambda names: begun.append)
+    cli.run(typed.split())
+    assert begun[:-1] == ["prepared"] * begins

@@ -11,7 +11,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +23,8 @@ from autotune.errors import DeviceError, SetupError
 from autotune.model import Configuration, Outcome
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
-from tests.machines import ROOT, WAIT_S, Machines, kill, may_have_networks
+from tests.machines import ROOT, Machines, kill, may_have_networks
+from tests.waiting import WAIT_S
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
@@ -181,13 +181,16 @@ def test_a_scheduler_that_is_gone_is_waited_for(machines: Machines, tmp_path: Pa
     scheduler = machines.scheduler()
     serve(machines, 1)
     database = tmp_path / "a.db"
-    search = machines.search(str(study), "--trials", "100", *RANDOM, database=database)
+    said = tmp_path / "said.log"
+    with said.open("w") as errors:
+        search = machines.search(str(study), "--trials", "100", *RANDOM, database=database, stderr=errors)
     machines.wait_for(lambda: counted(database) > 10, search)
     kill(scheduler)
-    time.sleep(1)
+    machines.wait_for(lambda: "the scheduler has gone" in said.read_text(), search)
     machines.scheduler()
-    output, errors = finish(search)
-    assert errors.count("the scheduler has gone; waiting for it") == 1
+    output, _ = search.communicate(timeout=300)
+    assert search.returncode == 0, said.read_text()
+    assert said.read_text().count("the scheduler has gone; waiting for it") == 1
     assert re.search(r"best +A=7 B=3", output), output
     require_whole(database, 100)
 

@@ -93,8 +93,8 @@ def test_a_search_at_work_tells_what_is_in_flight(store: Store) -> None:
     from tests.stored import DEVICE
 
     search = store.start_search(KEY, DEVICE, sampler="random", seed=1)
-    store.finish(store.begin(search, {"A": 1}), ok({"A": 1}, 7))
-    store.begin(search, {"A": 2})
+    store.finish([(store.begin(search, [{"A": 1}])[0], ok({"A": 1}, 7))])
+    store.begin(search, [{"A": 2}])
     found = told(store)
     assert (found["trials"], found["running"], found["ended"]) == (1, 1, False)
     assert found["dots"]["trial"] == [1]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from autotune.cli import app
 from autotune.errors import StoreError
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store
+from autotune.store import Store, listing
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key
 from tests.stored import DEVICE, ok, put
 
@@ -50,7 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         search = put(store, [ok(default, 5, 6, 7), Trial(default, Outcome.CRASH, reason="it fell")], key=key)
         store.retime(search, [(default, Measurement((5, 6), (9,)))])
         put(store, [ok({"A": number}, number + 1) for number in range(12)])
-        store.begin(search, default)
+        store.begin(search, [default])
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.close()
@@ -152,7 +152,7 @@ def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE trials SET time_ns = 'x'")
     with Store.open(str(path)) as store:
-        store.finish(store.begin(search, default), ok(default, 8))
+        store.finish([(store.begin(search, [default])[0], ok(default, 8))])
         store.retime(search, [(default, Measurement((9,)))])
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("SELECT time_ns FROM standings").fetchall() == [(9.0,)]
@@ -162,3 +162,12 @@ def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(
         )
     with Store.open(str(path)) as store, pytest.raises(StoreError, match="damaged"):
         store.counts()
+
+
+def test_a_number_beyond_the_integers_is_damage_to_reports_too(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "seed.db"
+    path.write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE searches SET seed = 9e999")
+    with Store.open(str(path)) as store, pytest.raises(StoreError, match="is damaged"):
+        listing.search(store, 1)

@@ -233,7 +233,7 @@ def test_the_size_is_the_files_where_it_names_it(folder: Path) -> None:
         ([*HERE, "--fix", "A=3"], "--fix: no parameter named 'A'"),
         ([*HERE, "--size", "M=3"], "--size: no size named 'M'"),
         (["--study", "./saxpy.toml", "-d", "nobody-1cu-1g", "--choice", "T=int"], "--choice: T cannot be 'int'"),
-        ([*HERE, "--from", "kernel_tuner"], "--from: no format 'kernel_tuner' (did you mean 'kernel-tuner'?)"),
+        ([*HERE, "--from", "kernel_tuner"], "--from: no format named 'kernel_tuner' (did you mean 'kernel-tuner'?)"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_changes_nothing(folder: Path, words: list[str], said: str) -> None:
@@ -448,7 +448,7 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
     missing = typed("export", "--format", "csv", *HERE, "--size", "9").stderr
     assert f"nothing is stored of saxpy at N=9 on {FINGERPRINT};" in missing
     assert "say --study STUDY" in typed("export", "--format", "csv").stderr
-    assert "no format 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
+    assert "no format named 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
     assert "leave the options out" in typed("export", "--study", "./saxpy.toml").stderr
 
 

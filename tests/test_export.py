@@ -53,6 +53,14 @@ DEFAULT = Best(
 CASES = {"exact": EXACT, "default": DEFAULT}
 
 
+def test_an_option_without_a_value_defines_1_as_for_the_compiler() -> None:
+    best = DEFAULT._replace(options=("-DWG=64", "-DFAST", "-DEMPTY="))
+    assert best.defines == {"WG": "64", "FAST": "1", "EMPTY": ""}
+    assert re.search(r"^#define FAST +1$", render(best, "header"), re.MULTILINE)
+    assert re.search(r"^#define EMPTY +$", render(best, "header"), re.MULTILINE)
+    assert "TUNED_FAST=1\n" in render(best, "shell")
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("case", CASES)
 def test_golden(case: str, format: str) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import Settings
 from autotune.study import Problem, Study, data_place, input_data, python_place, toml
 from tests.studies import SOURCE, study, table
+from tests.waiting import wait_until
 
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
@@ -45,10 +45,7 @@ class Said(list[str]):
     """What was said."""
 
     def wait_for(self, text: str) -> str:
-        deadline = time.monotonic() + 30
-        while not any(text in line for line in self):
-            assert time.monotonic() < deadline, self
-            time.sleep(0.01)
+        wait_until(lambda: any(text in line for line in self), lambda: self)
         return next(line for line in self if text in line)
 
 
@@ -118,8 +115,7 @@ def test_only_devices_of_the_model_and_driver_serve(problem: Problem, said: Said
 
 def test_at_most_so_many_devices_are_taken(problem: Problem, said: Said) -> None:
     with Playing(5).evaluator(problem, said, most=2) as evaluator:
-        while evaluator.capacity < 6:
-            time.sleep(0.01)
+        wait_until(lambda: evaluator.capacity >= 6)
         run_all(evaluator)
         assert (evaluator.devices, evaluator.capacity) == (2, 6)
 
@@ -195,14 +191,12 @@ def test_a_scheduler_that_comes_back_gets_what_was_in_flight_again(problem: Prob
 def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) -> None:
     playing = Playing(2)
     with playing.evaluator(problem, said) as evaluator:
-        while evaluator.devices < 2:
-            time.sleep(0.01)
+        wait_until(lambda: evaluator.devices >= 2)
         gone = playing.workers.pop("sim://1")
         said.wait_for("Simulated 0 of simulated has left; 1 device left")
         assert evaluator.capacity == 3
         playing.workers["sim://9"] = gone
-        while evaluator.devices < 2:
-            time.sleep(0.01)
+        wait_until(lambda: evaluator.devices >= 2)
         run_all(evaluator)
 
 

@@ -132,6 +132,19 @@ def test_a_worker_reads_plans_and_no_studies() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_an_index_of_files_names_all_of_them(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+    files = {one.name for one in path.parent.glob("*.py")} - {"__init__.py", "__main__.py", path.name}
+    named = {name for name in files if re.search(rf"(?<![\w/]){re.escape(name)}\b", doc)}
+    assert len(named) < 4 or named == files
+
+
+def test_no_file_is_longer_than_325_lines() -> None:
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in FILES}
+    assert not {name: length for name, length in lengths.items() if length > 325}
+
+
 def test_the_source_distribution_holds_what_its_tests_import() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     left_out = set(settings["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"])

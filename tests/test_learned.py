@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,7 +125,6 @@ def test_what_was_wrong_once_and_other_drivers_teach_nothing(store: Store) -> No
     put(store, [ok({"A": 1}, 1), Trial({"A": 1}, Outcome.WRONG_RESULT), ok({"A": 2}, 5)])
     put(store, [ok({"A": 3}, 7)], device=newer_driver("600"))
     assert [one.configuration for one in lessons(store)[0].measured] == [{"A": 3}]
-    assert [one.configuration for one in learned.sample(store, 1, "550.1").measured] == [{"A": 2}]
 
 
 def test_what_was_stopped_was_tried_and_did_not_fail(store: Store) -> None:
@@ -165,6 +167,16 @@ def test_retimings_stand_before_first_medians(store: Store) -> None:
         store,
         [Trial({"A": 1}, Outcome.OK, measurement=Measurement((9,)), retimed=Measurement((4, 4, 4))), ok({"A": 2}, 8)],
     )
-    assert survey.retimings(store, [1, 2])[1]["samples_ns"] == [4, 4, 4]
+    assert survey.retimings(store, [1, 2]) == {1: Measurement((4, 4, 4))}
     assert survey.retimed(store, 1, 5) == [1]
     assert lessons(store)[0].measured[0].time_ns == 4
+
+
+def test_a_retiming_under_another_driver_than_its_trial_is_none(store: Store, tmp_path: Path) -> None:
+    put(
+        store,
+        [Trial({"A": 1}, Outcome.OK, measurement=Measurement((9,)), retimed=Measurement((4, 4, 4))), ok({"A": 2}, 8)],
+    )
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+        connection.execute("UPDATE retimings SET driver = 'another'")
+    assert survey.retimings(store, [1, 2]) == {}

@@ -268,16 +268,16 @@ def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_fai
     problem: Problem, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches, told = list[int](), list[tuple[int, int]]()
-    finish_all = Store.finish_all
+    finish = Store.finish
 
     def counting(self: Store, ended: Sequence[tuple[int, Trial]]) -> None:
         batches.append(len(ended))
-        finish_all(self, ended)
+        finish(self, ended)
 
     class Together(Dying):
         ready = property(lambda self: len(self._submitted))
 
-    monkeypatch.setattr(Store, "finish_all", counting)
+    monkeypatch.setattr(Store, "finish", counting)
     evaluator = Together(recorded(problem), WorkerError("no worker"), 6)
     evaluator.capacity = 4
     result = run(

@@ -221,7 +221,7 @@ def test_defines_say_which_build_options_belong_to_them(capsys: pytest.CaptureFi
     ("words", "message"),
     [
         ("nosuch", "error: no study named 'nosuch'"),
-        ("matmul --format xml", "error: --format: no format 'xml'"),
+        ("matmul --format xml", "error: --format: no format named 'xml'"),
         ("matmul --size Q=1", "error: --size: no size named 'Q'"),
         ("matmul --choice T=half", "error: --choice: T cannot be 'half'"),
         ("matmul -d x-1cu --db :memory:", "keeps nothing"),

@@ -134,6 +134,16 @@ def test_a_default_that_is_moved_on_the_device_is_compared_with_the_best(tmp_pat
             assert "× as fast" in client.ask(None, "GET", path, headers=HTML).text, path
 
 
+def test_two_servers_in_one_process_keep_lessons_apart(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with serving(tmp_path) as first, serving(tmp_path / "other") as second:
+        for client, value in ((first, 11), (second, 22)):
+            put(client.service.store, [ok({"WPT": value}, 5)], key=KEY)
+        for client, value in ((first, 11), (second, 22)):
+            told = client.ask(None, "GET", "/problems/1/learned", headers={"Accept": "application/json"}).json()
+            assert told["learned"]["parameters"] == {"WPT": [value]}
+
+
 def test_the_default_of_an_uploaded_study_is_compared_with_the_best(tmp_path: Path) -> None:
     moved = "values = [32, 64, 128]\ndefault = 128\n[[constraints]]\nrequire = 'WG <= compute_units * 32'\n"
     upload = UPLOAD | {"study": OWN.replace("values = [32, 64]\n", moved)}

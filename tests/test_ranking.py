@@ -219,7 +219,7 @@ def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int
                 connection.execute(f"UPDATE retimings SET taken = ? WHERE id = {last}", (instant.isoformat(),))
         else:
             trial = Trial(at(wpt), Outcome(kind), measurement=Measurement((time,)), started=instant, finished=instant)
-            store.finish(store.begin(number, at(wpt)), trial)
+            store.finish([(store.begin(number, [at(wpt)])[0], trial)])
 
 
 @pytest.fixture(name="shared", scope="module")

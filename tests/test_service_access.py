@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.errors import UsageError
-from autotune.store import ROLES, ServerStore
+from autotune.store import ROLES, ServerStore, lasting
 from tests.serving import SMALL, UPLOAD, Client, serving
 
 from autotune.service import Config  # isort: skip  after tests.serving, which skips where it cannot be imported
@@ -113,6 +113,32 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(client: Client) -> None:
     assert client.ask("admin", "DELETE", "/v1/tokens/bob").status_code == 200
     assert client.ask("read", "GET", "/v1/me", name="bob").status_code == 401
     assert "hash" not in client.ask("admin", "GET", "/v1/tokens").text
+
+
+@pytest.mark.parametrize(
+    ("told", "lasts"),
+    [
+        ("90d", timedelta(days=90)),
+        ("8w", timedelta(weeks=8)),
+        ("12h", timedelta(hours=12)),
+        ("1h30m", timedelta(hours=1.5)),
+    ],
+)
+def test_how_long_a_token_lasts_is_said_in_one_way(client: Client, told: str, lasts: timedelta) -> None:
+    assert lasting(told, "--expires") == lasts
+    token = client.headers("admin")
+    made = {"name": f"for-{told}", "role": "read", "expires": told}
+    found = client.http.post("/admin/tokens", data=made, headers=token | {"Accept": "application/json"})
+    assert found.status_code == 200, found.text
+    (stored,) = [one for one in client.service.store.tokens() if one.name == f"for-{told}"]
+    until = datetime.fromisoformat(str(stored.expires)) - datetime.fromisoformat(stored.created)
+    assert abs(until - lasts) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("told", ["90", "soon", "0d", "99999w", ""])
+def test_what_no_token_lasts_is_one_line(told: str) -> None:
+    with pytest.raises(UsageError, match=r"--expires: .*write 90d, 8w or 12h"):
+        lasting(told, "--expires")
 
 
 def test_a_new_token_is_told_once_and_kept_as_a_hash(client: Client) -> None:

@@ -105,4 +105,6 @@ def test_without_jinja_the_cure_is_one_line(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = typed("scale", "--db", str(tmp_path / "a.db"))
     assert done.exit_code == 3
-    assert done.stderr.strip() == "error: pages need Jinja2; pip install jinja2"
+    assert done.stderr.strip() == (
+        "error: pages need Jinja2; pip install '.[serve]' in a checkout, or pip install 'opencl-autotune[serve]'"
+    )

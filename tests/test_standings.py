@@ -95,13 +95,15 @@ def happen(store: Store, other: Store, key: ProblemKey, steps: list[tuple[str, d
             assert store.import_lines(back) == 0
             assert sorted(store.export_lines()) == sorted(back)
         else:
-            number = store.begin(search, configuration)
+            number = store.begin(search, [configuration])[0]
             if kind == "withdrawn":
                 store.withdraw(number)
             elif kind == "finalist":
-                store.finish(number, Trial(configuration, Outcome.OK, measurement=Measurement((9,)), retimed=measured))
+                store.finish(
+                    [(number, Trial(configuration, Outcome.OK, measurement=Measurement((9,)), retimed=measured))]
+                )
             elif kind != "pending":
-                store.finish(number, Trial(configuration, Outcome(kind), measurement=measured))
+                store.finish([(number, Trial(configuration, Outcome(kind), measurement=measured))])
 
 
 @pytest.fixture(name="stores", scope="module")
@@ -125,14 +127,14 @@ def test_whatever_happens_the_summary_follows(
 
 def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     search = put(store, [ok({"A": 1}, 50)])
-    number = store.begin(search, {"A": 2})
+    number = store.begin(search, [{"A": 2}])[0]
 
     def killed(*_: object, **__: object) -> None:
         raise InterruptedError
 
     monkeypatch.setattr("autotune.store.standings._add", killed)
     for step in (
-        lambda: store.finish(number, ok({"A": 2}, 40)),
+        lambda: store.finish([(number, ok({"A": 2}, 40))]),
         lambda: store.retime(search, [({"A": 1}, Measurement((60,)))]),
         lambda: store.import_lines([line.replace('"uuid":"', '"uuid":"x') for line in store.export_lines()]),
     ):
@@ -140,7 +142,7 @@ def test_a_step_that_fails_leaves_the_summary_as_it_was(store: Store, monkeypatc
             step()
         require_the_slow_rule(store, KEY)
     monkeypatch.undo()
-    store.finish(number, ok({"A": 2}, 40))
+    store.finish([(number, ok({"A": 2}, 40))])
     require_the_slow_rule(store, KEY)
 
 

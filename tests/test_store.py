@@ -136,7 +136,7 @@ def test_each_trial_knows_the_device_it_ran_on(store: Store) -> None:
     other = replace(DEVICE, index=1, uuid="u1", driver="551")
     search = store.start_search(KEY, [DEVICE, other], sampler="random", seed=None)
     for index in (0, 1):
-        store.finish(store.begin(search, {"A": index}), Trial({"A": index}, Outcome.OK, device_index=index))
+        store.finish([(store.begin(search, [{"A": index}])[0], Trial({"A": index}, Outcome.OK, device_index=index))])
     assert [trial.driver for trial in store.trials(KEY)] == ["550.1", "551"]
 
 
@@ -184,8 +184,8 @@ def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
 
 def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(store: Store) -> None:
     search = put(store, [])
-    waiting, done = store.begin(search, {"A": 1}), store.begin(search, {"A": 2})
-    store.finish(done, ok({"A": 2}, 50))
+    waiting, done = store.begin(search, [{"A": 1}])[0], store.begin(search, [{"A": 2}])[0]
+    store.finish([(done, ok({"A": 2}, 50))])
     store.withdraw(waiting)
     store.withdraw(done)
     assert [row.trial.configuration for row in store.history()] == [{"A": 2}]
@@ -193,11 +193,11 @@ def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(stor
 
 def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> None:
     search = put(store, [])
-    first, second = store.begin_all(search, [{"A": 1}, {"A": 2}])
+    first, second = store.begin(search, [{"A": 1}, {"A": 2}])
     with pytest.raises(ValueError, match="trial 77 was not begun"):
-        store.finish_all([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
+        store.finish([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
     assert store.trials(KEY) == []
-    store.finish_all([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
+    store.finish([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
     assert [(trial.configuration["A"], trial.outcome) for trial in store.trials(KEY)] == [
         (1, Outcome.CRASH), (2, Outcome.OK),
     ]  # fmt: skip
@@ -206,10 +206,10 @@ def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> Non
 
 def test_a_trial_is_finished_once(store: Store) -> None:
     search = put(store, [])
-    number = store.begin(search, {"A": 1})
-    store.finish(number, ok({"A": 1}, 5))
+    number = store.begin(search, [{"A": 1}])[0]
+    store.finish([(number, ok({"A": 1}, 5))])
     with pytest.raises(ValueError, match="finished before"):
-        store.finish(number, ok({"A": 1}, 6))
+        store.finish([(number, ok({"A": 1}, 6))])
     assert store.trials(KEY)[0].time_ns == 5
 
 
@@ -225,7 +225,7 @@ def test_related_is_the_same_kernel_elsewhere(store: Store) -> None:
 
 def test_history_is_newest_first_with_what_is_pending(store: Store) -> None:
     search = put(store, [ok({"A": 1}, 5), ok({"A": 2}, 5)])
-    store.begin(search, {"A": 3})
+    store.begin(search, [{"A": 3}])
     put(store, [ok({"A": 4}, 5)], key=KEY._replace(study="other"))
     assert [row.trial.configuration["A"] for row in store.history("scale")] == [3, 2, 1]
     assert [row.trial.configuration["A"] for row in store.history(None, 2)] == [4, 3]
@@ -244,10 +244,10 @@ first, count, kill = map(int, sys.argv[2:])
 with Store.open(sys.argv[1]) as store:
     search = store.start_search(KEY, DEVICE, sampler="random", seed=first)
     for number in range(first, first + count):
-        trial = store.begin(search, {"A": number})
-        store.finish(trial, ok({"A": number}, number + 1))
+        trial = store.begin(search, [{"A": number}])[0]
+        store.finish([(trial, ok({"A": number}, number + 1))])
     if kill:
-        store.begin(search, {"A": -1})
+        store.begin(search, [{"A": -1}])
         os.kill(os.getpid(), signal.SIGKILL)
     store.end_search(search, "done")
 """
@@ -681,6 +681,6 @@ def test_looking_up_gives_up_no_lock_of_an_open_store(tmp_path: Path) -> None:
         code = f"from autotune.store import Store; Store.open({path!r}).close()"
         subprocess.run([sys.executable, "-c", code], check=True)
         assert (tmp_path / "a.db-wal").exists()
-        store.finish(store.begin(number, {"A": 2}), ok({"A": 2}, 4))
+        store.finish([(store.begin(number, [{"A": 2}])[0], ok({"A": 2}, 4))])
     with Store.open(path) as store:
         assert len(store.history()) == 2

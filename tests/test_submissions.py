@@ -162,7 +162,7 @@ def test_what_comes_on_is_begun_as_often_as_it_takes(store: ServerStore) -> None
     for number in range(5):
         claimed(store)
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=sent.uuid)
-        store.finish(store.begin(search, {"A": number}), ok({"A": number}, 10, 11, 12))
+        store.finish([(store.begin(search, [{"A": number}])[0], ok({"A": number}, 10, 11, 12))])
         assert store.recover("here", 2) == []
     assert len(store.searches_of(sent.uuid)) == 5
     assert len(store.points(store.searches_of(sent.uuid))) == 5

@@ -65,13 +65,17 @@ def test_what_would_leave_its_define(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("5m", 300), ("1h30m", 5400), ("45", 45), ("1.5h", 5400), ("1h 2m 3s", 3723)]
-)
+    ("text", "seconds"),
+    [
+        ("90s", 90), ("5m", 300), ("1h30m", 5400), ("45", 45), ("1.5h", 5400), ("1h 2m 3s", 3723),
+        ("90d", 90 * 86400), ("8w", 56 * 86400), ("1w2d3h", 9 * 86400 + 3 * 3600),
+    ],
+)  # fmt: skip
 def test_durations(text, seconds):
     assert words.parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "5 apples", "5m5m", "30m1h", "-5s", "0s", "1d"])
+@pytest.mark.parametrize("text", ["", "m", "5 apples", "5m5m", "30m1h", "-5s", "0s", "2d1w", "1y"])
 def test_durations_that_are_none(text):
     with pytest.raises(UsageError, match="write 90s, 5m or 1h30m"):
         words.parse_duration(text)
@@ -138,3 +142,9 @@ def test_what_json_holds() -> None:
     given = {1: (math.nan, 2.5, True, None), "t\ud800": [Path("x")]}
     assert words.plain(given) == {"1": ["nan", 2.5, True, None], "t?": [Path("x")]}
     assert words.plain(given["t\ud800"] + [math.inf], not_finite=lambda _: None) == [Path("x"), None]
+
+
+def test_a_command_to_type_again_is_quoted_for_a_shell() -> None:
+    typed = words.command("best", "a b", device="d-1cu", size={"M": 2, "N": 3}, choices={"T": "float"}, database="x.db")
+    assert typed == "autotune best 'a b' -d d-1cu --size M=2,N=3 --choice T=float --db x.db"
+    assert words.command("search", "sgemm") == "autotune search sgemm"

@@ -7,7 +7,7 @@ kernel.py      TunedKernel: what a program holds and calls; the configuration be
 ready.py       one configuration on one queue: built, its arguments set, its scratch memory there
 arguments.py   what a caller gives, checked by name, type and extent
 binaries.py    built programs, kept on disk
-tuning.py      a search in the foreground or the background of a program
+tuning.py      a search beside a program, in a thread
 """
 
 from autotune.api.calls import best, search

@@ -11,7 +11,7 @@ from autotune import cluster, devices, tuner
 from autotune.api import asked
 from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
-from autotune.lookup import Best, warm
+from autotune.lookup import DEFAULT_STUDY, Best, warm
 from autotune.model import Choices, Configuration, Size, Value
 from autotune.pool import Settings
 from autotune.samplers import DEFAULT_SAMPLER
@@ -20,7 +20,7 @@ from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, R
 
 
 def search(
-    study: str | Path | Study = "sgemm",
+    study: str | Path | Study = DEFAULT_STUDY,
     *,
     device: str | None = None,
     size: Size | None = None,
@@ -47,8 +47,8 @@ def search(
     `study` is a name, a path or a `Study`; `device` an index, a part of a name, a fingerprint, several
     indices (`"0,1"`) or `"all"`, by default the best one here; `size` and `choices` override the study's
     defaults; `fix` keeps one value of a parameter, or several. Without `trials`, `seconds` or a `budget` it
-    runs about 40 seconds. `run_limit` is how many seconds a run may take while no best is known, `build_limit`
-    how many a build may take: both by default 60.
+    runs for about `tuner.DEFAULT_SECONDS`. `run_limit` is how many seconds a run may take while no best is known,
+    `build_limit` how many a build may take: by default `bench.FIRST_S` and `bench.BUILD_S`.
     `allow_python` lets a reference run that is Python code of the study's author; a function given to `Study`
     needs no permission. `on` is the scheduler of a cluster, such as `"tcp://head:8786"`: all its devices of the model
     that `device` names, by default its best, run the trials. `database` is a path or a URL.
@@ -109,7 +109,7 @@ def _require_whole(name: str, value: object) -> None:
 
 
 def best(
-    study: str | Path | Study = "sgemm",
+    study: str | Path | Study = DEFAULT_STUDY,
     *,
     device: str | None = None,
     size: Size | None = None,

@@ -14,6 +14,7 @@ from autotune import devices, text
 from autotune.api import asked
 from autotune.api.kernel import TunedKernel, warn_of_default
 from autotune.errors import UsageError
+from autotune.lookup import DEFAULT_STUDY
 from autotune.model import Choices, DeviceInfo, Size
 from autotune.study import Study
 from autotune.tuner import Budget
@@ -23,7 +24,7 @@ _MOST_KERNELS = 512
 
 
 def tuned(
-    study: str | Path | Study = "sgemm",
+    study: str | Path | Study = DEFAULT_STUDY,
     /,
     *,
     device: object = None,

@@ -129,11 +129,11 @@ def _compiled(guest: Guest, plan: Plan, study: str) -> Compiled:
         try:
             if program is not None:
                 try:
-                    compiled = compile_plan(cast("Session", guest), plan, program)
+                    compiled = compile_plan(guest, plan, program)
                 except Fault:
                     program = None
             if program is None:
-                compiled = compile_plan(cast("Session", guest), plan)
+                compiled = compile_plan(guest, plan)
                 binaries.keep(compiled.program, key)
         except Fault as fault:
             raise DeviceError(f"{fault}", where=f"{study} on {guest.info.name}", detail=fault.detail) from None

@@ -1,4 +1,4 @@
-"""A search within a program: in the foreground, or beside it in a thread that ends with the program."""
+"""A search beside a program, in a thread that ends with it."""
 
 from __future__ import annotations
 

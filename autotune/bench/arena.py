@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.devices import Memory, Session
-from autotune.study import Buffer, Image, Plan, numpy_type
+from autotune.study import Buffer, Image, Plan, numpy_type, round_up
 
 POISON = 0x7FFFA5A5
 """Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
@@ -21,11 +21,6 @@ again, so that a kernel that runs over the ends of both would leave such a guard
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
-
-
-def round_up(value: int, multiple: int) -> int:
-    """Return the least multiple that is not below the value."""
-    return -(-value // multiple) * multiple
 
 
 @dataclass(slots=True)

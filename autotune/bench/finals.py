@@ -52,10 +52,10 @@ class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
     `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work.
-    `first_ns` is the time of its first run; `turn` the median of its last turn, `turn_throttled` what slowed the
-    device down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile;
-    `aside` are samples of rounds that count where there are no others, `aside_throttled` what slowed those down; `run_s` what a verified run takes,
-    launches and checks included; 0 while that is not known.
+    `first_ns` is the time of its first run; `turn` the median of its last turn, `turn_throttled` what slowed the device
+    down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile; `aside`
+    are samples of rounds that count where there are no others, `aside_throttled` what slowed those down; `run_s` what a
+    verified run takes, launches and checks included; 0 while that is not known.
     """
 
     place: int

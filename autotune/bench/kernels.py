@@ -1,4 +1,8 @@
-"""The bench's own kernels, in OpenCL C: the checks of verify.py, and one that clears the caches between runs."""
+"""The bench's own kernels, in OpenCL C.
+
+The checks of verify.py; one that clears the caches between runs; one that holds the device while a batch is queued; an
+empty one, which shows what a launch takes.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.bench.arena import Arena, Guarded, round_up
+from autotune.bench.arena import Arena, Guarded
 from autotune.bench.report import Fault, first_error, located, too_large
 from autotune.bench.signature import check_signatures
 from autotune.bench.verify import Checker
@@ -25,7 +25,7 @@ from autotune.devices import (
     Session,
 )
 from autotune.model import Outcome
-from autotune.study import Launch, Plan, is_builtin, struct_name
+from autotune.study import Launch, Plan, is_builtin, round_up, struct_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ _LEAST_NS = 1_000_000
 _BATCH_NS = 50_000_000
 """Device time of the runs asked for at once: enough to hide the launches, and soon over where one would do."""
 
+_DRIFT = 0.02
+"""Share by which the later half of the samples of a steady device may be off the earlier one."""
 
 BUILD_S = 60.0
 """Seconds that a build may take, where nothing else is asked for."""
@@ -40,9 +42,9 @@ FIRST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor`.
+    """How long things may take, in seconds: a build; a run is allowed `multiple` times the best, at least `floor_s`.
 
-    `first` holds for a run while no best is known.
+    `first_s` holds for a run while no best is known.
     """
 
     build_s: float = BUILD_S
@@ -86,10 +88,10 @@ def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     return (high - low) / median(samples)
 
 
-def is_drifting(samples: Sequence[float], confidence: float = 0.95, least: float = 0.02) -> bool:
+def is_drifting(samples: Sequence[float], confidence: float = 0.95) -> bool:
     """Say whether the later half of the samples is another distribution: a throttled or disturbed device.
 
-    True where the halves' intervals do not meet and their medians are more than `least` apart.
+    True where the halves' intervals do not meet and their medians more than 2 % apart.
     """
     half = len(samples) // 2
     if half < 5:
@@ -97,7 +99,7 @@ def is_drifting(samples: Sequence[float], confidence: float = 0.95, least: float
     early, late = samples[:half], samples[-half:]
     (low, high), (late_low, late_high) = median_interval(early, confidence), median_interval(late, confidence)
     apart = abs(median(late) - median(early))
-    return (late_low > high or late_high < low) and apart > least * median(early)
+    return (late_low > high or late_high < low) and apart > _DRIFT * median(early)
 
 
 class Steady:

@@ -87,10 +87,10 @@ _COMMANDS = {
 """Where each command is: file and name, a function or a group of commands."""
 
 
-_RUNNING = ("search", "cover", "verify")
+_RUNNING = ("search", "check", "compare", "cover", "verify")
 """Commands that run kernels."""
 
-_NOT_HERE = ("--help", "--on", "--server")
+_NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
 

@@ -30,7 +30,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
-from autotune.model import DeviceInfo
+from autotune.model import DeviceInfo, Trial
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
 from autotune.samplers import DEFAULT_SAMPLER
@@ -209,16 +209,17 @@ def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
         *place,
         cell.value,
         text.time(cell.best.time_ns),
-        *_rates(cell.problem, cell.problem.flops(cell.best.configuration), cell.best.time_ns, cell),
+        *_rates(cell.problem, cell.best),
         text.share(least, cell.best.time_ns),
         tried,
         text.pairs(chosen),
     )
 
 
-def _rates(problem: Problem, flops: float | None, ns: float, cell: compare.Cell) -> tuple[str, str]:
-    chosen = cell.best.configuration if cell.best is not None else problem.default
-    rates = (text.giga_rate(flops, ns), text.giga_rate(problem.bytes(chosen), ns))
+def _rates(problem: Problem, best: Trial) -> tuple[str, str]:
+    """GFLOPS and GB/s; `-` where the study does not say."""
+    amounts = (problem.flops(best.configuration), problem.bytes(best.configuration))
+    rates = (text.giga_rate(amount, best.time_ns) for amount in amounts)
     gflops, moved = ("-" if rate is None else text.number(rate) for rate in rates)
     return gflops, moved
 

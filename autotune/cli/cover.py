@@ -23,7 +23,7 @@ from autotune.cli.options import (
     settings_of,
 )
 from autotune.cli.output import announce, facts, say, table, warn, write_json
-from autotune.pool import Stopped
+from autotune.lookup import DEFAULT_STUDY
 from autotune.reports import cover as covering
 from autotune.study import Problem
 from autotune.text import parse_choices
@@ -31,7 +31,7 @@ from autotune.tuner import Request
 
 
 def cover(
-    study: StudyArgument = "sgemm",
+    study: StudyArgument = DEFAULT_STUDY,
     sizes: Annotated[
         list[str] | None,
         typer.Option("--sizes", metavar="SIZES", help="The sizes to serve, as for compare. Repeatable."),
@@ -79,14 +79,8 @@ def cover(
         typed, named = tuned.chosen(problem.choices), None if device is None else chosen
         return command("search", study, named, problem.size, typed, database)
 
-    try:
-        with interrupt.stopping() as stop:
-            found = covering.cover(
-                requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching
-            )
-    except Stopped:
-        say("interrupted; what had ended by then is stored")
-        raise typer.Exit(130) from None
+    with interrupt.stopping() as stop:
+        found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching)
     if found.missing:
         why = "leave out --no-search to measure them" if no_search else "they did not pass"
         warn(f"{text.count(found.missing, 'pair')} of configuration and size not known; {why}")

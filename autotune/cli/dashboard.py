@@ -9,6 +9,7 @@ import typer
 from autotune.cli.options import DatabaseOption
 from autotune.cli.output import say
 from autotune.errors import SetupError
+from autotune.text import installing
 
 
 def dashboard(
@@ -28,7 +29,7 @@ def dashboard(
     try:
         from autotune.service import Config, Service, serve
     except ImportError as error:
-        raise SetupError(f"pages take {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
+        raise SetupError(f"pages take {error.name}", hint=installing("serve")) from None
 
     def begun(url: str, service: Service) -> None:
         say(f"{service.store.where} is shown at {url}")

@@ -17,7 +17,7 @@ from autotune.exchange import WRITERS, gather, one
 from autotune.lookup import ARTEFACTS, collect, device_meant
 from autotune.store import Store
 from autotune.study import offered_choices
-from autotune.text import did_you_mean, in_quotes, parse_choices, parse_size
+from autotune.text import in_quotes, parse_choices, parse_size, require_known
 
 LINES = "jsonl"
 """Our own format: the only one that keeps everything."""
@@ -26,9 +26,7 @@ FORMATS = (LINES, *ARTEFACTS, *WRITERS)
 
 
 def _known_format(name: str) -> str:
-    if name not in FORMATS:
-        hint = f"known: {', '.join(FORMATS)}"
-        raise UsageError(f"no format {name!r}{did_you_mean(name, FORMATS)}", where="--format", hint=hint)
+    require_known("format", [name], FORMATS, where="--format")
     return name
 
 

@@ -26,7 +26,7 @@ from autotune.errors import UsageError
 from autotune.exchange import HEADER, READERS, Document, adopt, device_of, is_foreign, read, size_of
 from autotune.store import Store
 from autotune.study import offered_choices, problem_key
-from autotune.text import did_you_mean, parse_choices
+from autotune.text import parse_choices, require_known
 
 _BEGINNING = 2**16
 MOST_HEADER = 2**20
@@ -34,9 +34,7 @@ MOST_HEADER = 2**20
 
 
 def _known_format(name: str | None) -> str | None:
-    if name is not None and name not in READERS:
-        hint = f"known: {', '.join(READERS)}"
-        raise UsageError(f"no format {name!r}{did_you_mean(name, READERS)}", where="--from", hint=hint)
+    require_known("format", () if name is None else [name], READERS, where="--from")
     return name
 
 

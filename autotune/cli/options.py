@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
+from autotune import text as words
 from autotune.bench import BUILD_S, Limits
 from autotune.cli.output import say, warn
 from autotune.errors import UsageError
@@ -17,7 +17,7 @@ from autotune.pool import Settings
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
-from autotune.text import did_you_mean, pairs, parse_duration, parse_size
+from autotune.text import parse_duration, parse_size, require_known
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -71,12 +71,7 @@ FixOption = Annotated[
 
 
 def _known_sampler(name: str) -> str:
-    if name not in SAMPLERS:
-        raise UsageError(
-            f"no sampler named {name!r}{did_you_mean(name, SAMPLERS)}",
-            where="--sampler",
-            hint=f"known: {', '.join(SAMPLERS)}",
-        )
+    require_known("sampler", [name], SAMPLERS, where="--sampler")
     return name
 
 
@@ -162,12 +157,8 @@ def warn_of_idle(problem: Problem) -> None:
 
 def parameter(study: Study, name: str, option: str) -> Parameter:
     """Return a parameter by name. Raises UsageError with the known names."""
-    if name not in study.parameters:
-        raise UsageError(
-            f"no parameter named {name!r}{did_you_mean(name, study.parameters)}",
-            where=option,
-            hint=f"parameters of {study.name}: {', '.join(study.parameters)}",
-        )
+    hint = f"parameters of {study.name}: {', '.join(study.parameters)}"
+    require_known("parameter", [name], study.parameters, where=option, hint=hint)
     return study.parameters[name]
 
 
@@ -204,12 +195,8 @@ def _sizes(item: str, study: Study) -> list[dict[str, int]]:
         except UsageError as error:
             error.where = "--sizes"
             raise
-    if item not in study.size_lists:
-        raise UsageError(
-            f"no list of sizes named {item!r}{did_you_mean(item, study.size_lists)}",
-            where="--sizes",
-            hint=f"lists of {study.name}: {', '.join(study.size_lists) or 'none'}; or write numbers, or M=1600,N=1600",
-        )
+    hint = f"lists of {study.name}: {', '.join(study.size_lists) or 'none'}; or write numbers, or M=1600,N=1600"
+    require_known("list of sizes", [item], study.size_lists, where="--sizes", hint=hint)
     return [{**study.sizes, **size} for size in study.size_lists[item]]
 
 
@@ -222,13 +209,14 @@ def command(
     database: str | None,
 ) -> str:
     """The start of a command line that asks about this problem, ready for more options."""
-    words = ["autotune", name, study]
-    if device is not None:
-        words += ["-d", device.fingerprint]
-    if size:
-        words += ["--size", pairs(size, ",")]
-    for choice, value in choices.items():
-        words += ["--choice", f"{choice}={value}"]
-    if database is not None:
-        words += ["--db", shown(database)]
-    return shlex.join(words)
+    named = None if device is None else device.fingerprint
+    place = None if database is None else shown(database)
+    return words.command(name, study, device=named, size=size, choices=choices, database=place)
+
+
+def percent(told: str, option: str, example: str) -> float:
+    """The share in `5%` or `5`. Raises UsageError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", told.strip())
+    if found is None:
+        raise UsageError(f"{told!r} is no percentage", where=option, hint=f"write {option} {example}")
+    return float(found[1]) / 100

@@ -41,9 +41,7 @@ def print_best(
     server: Server, study: str, device: str | None, sizes: Sequence[str], choices: Sequence[str], shown: str
 ) -> None:
     """Print the best that a server knows, as `autotune best` does: rendered here, of values that are checked."""
-    if shown not in FORMATS:
-        hint = f"formats: {', '.join(FORMATS)}"
-        raise UsageError(f"no format {shown!r}{text.did_you_mean(shown, FORMATS)}", where="--format", hint=hint)
+    text.require_known("format", [shown], FORMATS, where="--format")
     best, notes = server.best_and_notes(study, device=device, size=sizes, choices=choices)
     write(render(best, shown))
     for note in notes:
@@ -54,8 +52,38 @@ def print_best(
         say(f"to measure it: autotune search {study} --server {server.url}")
 
 
-def search(server: Server, study: str, asked: Mapping[str, Any], as_json: bool) -> None:
-    """Have a server search, show how it goes and print what it found. Ctrl-C stops the search there, in order."""
+_AT_THE_SERVER = "leave it out; it is said when the server is started: autotune serve"
+_INSTEAD = {
+    "--sizes": "send a search for each size: --size",
+    "--on": f"{_AT_THE_SERVER} --on",
+    "--at-most": "leave it out",
+    "--allow-python": f"{_AT_THE_SERVER} --allow-python",
+}
+
+
+def search(
+    url: str,
+    database: str | None,
+    study: str,
+    typed: Mapping[str, Any],
+    kept_here: Mapping[str, object],
+    as_json: bool,
+) -> None:
+    """Have a server search, show how it goes and print what it found. Ctrl-C stops the search there, in order.
+
+    `typed` is what is asked, as a server takes it but for size, choices and values, which are texts. Raises UsageError
+    where an option of `kept_here` is given: those are for searches here.
+    """
+    for option in (name for name, given in kept_here.items() if given):
+        raise UsageError(f"--server and {option} exclude each other", hint=_INSTEAD[option])
+    server = server_at(url, database)
+    asked = {
+        **typed,
+        "size": _size_of(server, study, typed["size"] or ()),
+        "choices": _values_of(typed["choices"], "--choice"),
+        "fix": _lists_of(typed["fix"], "--fix"),
+        "start": [_values_of([one], "--start") for one in typed["start"] or ()],
+    }
     queued = server.submit(study, **asked)
     name = str(queued["id"])
     place = f"; {queued['place']} before it" if queued.get("place") else ""
@@ -161,7 +189,7 @@ def row(told: Mapping[str, Any]) -> Row:
     return Row(key, trial, str(told["device_name"]), str(told["sampler"]), 0)
 
 
-def size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
+def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
     """Return the sizes that --size sets. What a plain number sets is the study's to say, here or on the server."""
     if any(word.strip().isdecimal() for one in texts for word in one.split(",")):
         return text.parse_size(texts, server.sizes(study))
@@ -173,7 +201,7 @@ def size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
+def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """Return one value for each name that an option sets."""
     found = {}
     for name, values in assignments(texts, option):
@@ -183,7 +211,7 @@ def values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     return found
 
 
-def lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
+def _lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
     """Return the values for each name that an option sets."""
     found: dict[str, list[Any]] = {}
     for name, values in assignments(texts, option):

@@ -25,7 +25,7 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
         )
 
 
-def print_result(result: Result, study: str, database: str | None, on: str = "") -> None:
+def print_result(result: Result, study: str, database: str | None, on: str) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next (with `on`)."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -32,25 +31,51 @@ from autotune.cli.options import (
     parse_configuration,
     parse_fix,
     parse_sizes,
+    percent,
     settings_of,
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import print_result, warn_of_throttling
 from autotune.errors import AutotuneError, StudyError, UsageError
+from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import shown
 from autotune.study import Problem, Study
 from autotune.text import parse_choices, parse_size
-from autotune.tuner import DEFAULT_SECONDS, Budget, Request, Result
+from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request, Result
+
+HELP = f"""
+Search the parameters of a study on a device, store every trial, and print the best.
+
+A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
+best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
+about {DEFAULT_SECONDS:g} seconds where none is given.
+
+With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
+together ({DEFAULT_SECONDS:g} seconds for each where nothing is given), and every size has a second turn where they
+allow it. SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
+
+Several studies are searched one after another within one budget. With --on and -d all, all models of the cluster
+are searched at the same time, each in searches of its own with a budget of its own.
+
+\b
+Examples:
+  autotune search
+  autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
+  autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
+  autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
+  autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
+  autotune search sgemm matmul --sizes ladder --on tcp://head:8786 -d all
+"""
 
 
 def search(
     studies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STUDY...", help="Names of studies, or paths of their files; sgemm by default."),
+        typer.Argument(metavar="STUDY...", help=f"Names, or paths of files; {DEFAULT_STUDY} by default."),
     ] = None,
     device: DeviceOption = None,
     size: SizeOption = None,
@@ -66,7 +91,7 @@ def search(
     ] = None,
     until_gain: Annotated[
         str | None,
-        typer.Option(metavar="1%", help="Stop once less is expected from the next 20 trials: the sampler's estimate."),
+        typer.Option(metavar="1%", help=f"Stop once less is expected from the next {GAIN_TRIALS} trials: an estimate."),
     ] = None,
     sampler: SamplerOption = DEFAULT_SAMPLER,
     seed: SeedOption = None,
@@ -91,29 +116,8 @@ def search(
     server: ServerOption = None,
     as_json_: JsonOption = False,
 ) -> None:
-    """Search the parameters of a study on a device, store every trial, and print the best.
-
-    A search goes on from what is stored: type it again to search longer. Ctrl-C ends it in order and prints the
-    best so far. It stops by whichever of --trials, --timeout, --until-stale and --until-gain comes first, and after
-    about 40 seconds where none is given.
-
-    With --sizes it searches several, each helped by what the others found: --trials and --timeout are for all of them
-    together (40 seconds for each where nothing is given), and every size has a second turn where they allow it.
-    SIZES as for compare: 1024,2048; M=64,N=64;M=128,N=128; or the name of one of the study's size lists.
-
-    Several studies are searched one after another within one budget. With --on and -d all, all models of the cluster
-    are searched at the same time, each in searches of its own with a budget of its own.
-
-    \b
-    Examples:
-      autotune search
-      autotune search sgemm -d 0 --size M=4096,N=4096,K=4096 --trials 100
-      autotune search ./blur.toml --timeout 5m --fix WG=64,128 --start WG=64,VW=4
-      autotune search sgemm --sizes 1024,2048,4096 --timeout 10m
-      autotune search sgemm --size 4096 --on tcp://head:8786 -d h200
-      autotune search sgemm matmul --sizes ladder --on tcp://head:8786 -d all
-    """
-    studies = list(dict.fromkeys(studies or ["sgemm"]))
+    """Search here, on a cluster or at a server."""
+    studies = list(dict.fromkeys(studies or [DEFAULT_STUDY]))
     study = studies[0]
     if size and sizes_:
         raise UsageError("--size and --sizes exclude each other", hint="leave one of them out")
@@ -122,27 +126,24 @@ def search(
         if len(studies) > 1:
             raise UsageError("a server takes one study at a time", where="STUDY", hint=f"search {study} first")
         kept_here = {"--sizes": sizes_, "--on": on, "--at-most": at_most, "--allow-python": allow_python}
-        for option in (name for name, given in kept_here.items() if given):
-            raise UsageError(f"--server and {option} exclude each other", hint=_INSTEAD[option])
-        from autotune.cli import remote
-
-        at = remote.server_at(server, database)
         asked = {
             "device": device,
-            "size": remote.size_of(at, study, size or ()),
-            "choices": remote.values_of(choice, "--choice"),
+            "size": size,
+            "choices": choice,
             "budget": {name: value for name, value in asdict(budget).items() if value is not None},
             "sampler": sampler,
             "seed": seed,
-            "fix": remote.lists_of(fix, "--fix"),
-            "start": [remote.values_of([one], "--start") for one in start or ()],
+            "fix": fix,
+            "start": start,
             "retry_failed": retry_failed,
             "fresh": fresh,
             "cold": cold,
             "run_limit": text.parse_duration(run_limit, where="--run-limit"),
             "build_limit": text.parse_duration(build_limit, where="--build-limit"),
         }
-        remote.search(at, study, asked, as_json_)
+        from autotune.cli import remote
+
+        remote.search(server, database, study, asked, kept_here, as_json_)
         return
     settings = settings_of(run_limit, allow_python, build_limit)
     tuned = [load_study(one) for one in studies]
@@ -209,15 +210,6 @@ def search(
         raise _nothing_passed(result, study)
 
 
-_AT_THE_SERVER = "leave it out; it is said when the server is started: autotune serve"
-_INSTEAD = {
-    "--sizes": "send a search for each size: --size",
-    "--on": f"{_AT_THE_SERVER} --on",
-    "--at-most": "leave it out",
-    "--allow-python": f"{_AT_THE_SERVER} --allow-python",
-}
-
-
 def _nothing_passed(result: Result, study: str) -> AutotuneError:
     """The error of a search without a verified configuration: where nothing builds, the kernel is wrong."""
     hint = f"autotune check {study} builds one and shows its log"
@@ -263,10 +255,12 @@ def _gain(text: str | None, sampler: str) -> float | None:
         return None
     if not SAMPLERS[sampler].has_model:
         raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", text.strip())
-    if found is None or not 0 < float(found[1]) < 100:
-        raise UsageError(f"{text!r} is no percentage", where="--until-gain", hint="write --until-gain 1%")
-    return float(found[1]) / 100
+    gain = percent(text, "--until-gain", "1%")
+    if not 0 < gain < 1:
+        raise UsageError(
+            f"{text!r} is no percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
+        )
+    return gain
 
 
 def _announce(problem: Problem, count: int) -> None:

@@ -56,7 +56,7 @@ def serve(
         from autotune.service import Config, Limits, Service
         from autotune.service import serve as listen
     except ImportError as error:
-        raise SetupError(f"serving takes {error.name}", hint="pip install 'opencl-autotune[serve]'") from None
+        raise SetupError(f"serving takes {error.name}", hint=text.installing("serve")) from None
     limits = Limits(seconds=text.parse_duration(longest, where="--longest"))
     config = Config(
         database, host, port, certificate, key, behind_proxy, tuple(host_name or ()), allow_python, limits=limits

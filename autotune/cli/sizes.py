@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import typer
 
-from autotune import text, tuner
+from autotune import text
 from autotune.cli import interrupt, progress
 from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
@@ -56,9 +56,9 @@ def search(
     database: str | None,
     *,
     as_json: bool,
-    run: Callable[..., Result] = tuner.run,
-    on: str = "",
-    again: str = "",
+    run: Callable[..., Result],
+    on: str,
+    again: str,
 ) -> None:
     """Search all parts within a budget for each model, print what was found, and set the exit code.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -11,9 +9,7 @@ import typer
 from autotune.cli.options import DatabaseOption, JsonOption
 from autotune.cli.output import say, table, write, write_json
 from autotune.errors import UsageError
-from autotune.store import ServerStore, Token
-
-_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+from autotune.store import ROLES, ServerStore, Token, lasting
 
 tokens = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +21,7 @@ tokens = typer.Typer(
 @tokens.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: searches name who asked for them.")],
-    role: Annotated[str, typer.Option(metavar="ROLE", help="One of read, write, run, admin.")] = "read",
+    role: Annotated[str, typer.Option(metavar="ROLE", help=f"One of {', '.join(ROLES)}.")] = ROLES[0],
     expires: Annotated[str | None, typer.Option(metavar="90d", help="How long it is good. Default: for good.")] = None,
     database: DatabaseOption = None,
 ) -> None:
@@ -37,14 +33,20 @@ def add(
       export AUTOTUNE_TOKEN=$(autotune token add ci)
     """
     with ServerStore.open(database) as store:
-        token = store.add_token(name, role, None if expires is None else _lasts(expires))
+        token = store.add_token(name, role, None if expires is None else lasting(expires, "--expires"))
     write(token)
     say(f"{name} may {role}; send it as Authorization: Bearer, or set AUTOTUNE_TOKEN to it")
 
 
 @tokens.command("list")
 def list_tokens(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List the tokens: name, role, since when, until when."""
+    """List the tokens: name, role, since when, until when.
+
+    \b
+    Examples:
+      autotune token list
+      autotune token list --db team.db --json
+    """
     with ServerStore.open(database) as store:
         found = store.tokens()
     if as_json:
@@ -59,7 +61,12 @@ def list_tokens(database: DatabaseOption = None, as_json: JsonOption = False) ->
 def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token.")], database: DatabaseOption = None
 ) -> None:
-    """End a token for good; a server knows within a second."""
+    """End a token for good; a server knows within a second.
+
+    \b
+    Examples:
+      autotune token revoke ann
+    """
     with ServerStore.open(database) as store:
         if not store.revoke_token(name):
             raise UsageError(f"no token named {name!r}", where="NAME", hint="autotune token list names them")
@@ -69,10 +76,3 @@ def revoke(
 def _row(one: Token) -> tuple[str, ...]:
     state = "revoked" if one.revoked else "good" if one.valid else "expired"
     return one.name, one.role, one.created[:10], (one.expires or "")[:16].replace("T", " "), state
-
-
-def _lasts(text: str) -> timedelta:
-    found = re.fullmatch(r"([0-9]{1,5})([mhdw])", text.strip())
-    if found is None or not int(found[1]):
-        raise UsageError(f"{text!r} is no time", where="--expires", hint="write 90d, 12h or 8w")
-    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])

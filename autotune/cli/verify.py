@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import typer
@@ -20,13 +19,14 @@ from autotune.cli.options import (
     SizeOption,
     StudyArgument,
     load_study,
+    percent,
     settings_of,
 )
-from autotune.cli.output import announce, facts, say, write_json
+from autotune.cli.output import announce, facts, write_json
 from autotune.cli.result import timing_text
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import AutotuneError
+from autotune.lookup import DEFAULT_STUDY
 from autotune.model import Trial
-from autotune.pool import Stopped
 from autotune.reports import trial_json
 from autotune.reports import verify as verifying
 from autotune.study import Problem
@@ -35,7 +35,7 @@ from autotune.tuner import Request
 
 
 def verify(
-    study: StudyArgument = "sgemm",
+    study: StudyArgument = DEFAULT_STUDY,
     device: DeviceOption = None,
     size: SizeOption = None,
     choice: ChoiceOption = None,
@@ -61,7 +61,7 @@ def verify(
       autotune verify sgemm --size 4096
       autotune verify ./blur.toml -d 0 --max-slowdown 5%
     """
-    most = None if max_slowdown is None else _share(max_slowdown)
+    most = None if max_slowdown is None else percent(max_slowdown, "--max-slowdown", "5%")
     tuned = load_study(study)
     sizes = parse_size(size or [], tuned.sizes)
     chosen = devices.find_device(device)
@@ -69,25 +69,13 @@ def verify(
     problem = Problem(tuned, sizes, parse_choices(choice or [], tuned.choices), chosen)
     settings = settings_of(run_limit, allow_python)
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
-    try:
-        with interrupt.stopping() as stop:
-            found = verifying.verify(Request(problem, database=database, settings=settings), stop)
-    except Stopped:
-        say("interrupted; what had ended by then is stored")
-        raise typer.Exit(130) from None
+    with interrupt.stopping() as stop:
+        found = verifying.verify(Request(problem, database=database, settings=settings), stop)
     if as_json:
         write_json(_json(found))
     else:
         facts(_rows(found))
     _require(found, most)
-
-
-def _share(told: str) -> float:
-    """The share in `5%` or `5`. Raises UsageError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", told.strip())
-    if found is None:
-        raise UsageError(f"{told!r} is no percentage", where="--max-slowdown", hint="write --max-slowdown 5%")
-    return float(found[1]) / 100
 
 
 def _require(found: verifying.Verified, most: float | None) -> None:

@@ -6,6 +6,7 @@
     roster.py      which devices a cluster has, and which of them may serve a search
     fleet.py       the search's side: stays connected, and sees who is there
     claims.py      the devices that it has; flights.py: what they run for it, and what comes back
+    anchor.py      whether devices of one model are alike
     lost.py        what Dask raises where a connection is gone
     evaluator.py   ClusterEvaluator: the Evaluator over a fleet; `run` starts a search on it
     tasks.py       what Dask runs on its workers

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.cluster.lost import close
 from autotune.errors import SetupError, UsageError
+from autotune.text import installing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -99,7 +100,7 @@ def require_distributed() -> None:
     if find_spec("distributed") is None:
         raise SetupError(
             "a cluster needs dask.distributed, which is not installed",
-            hint="pip install '.[cluster]' in a checkout, or pip install 'opencl-autotune[cluster]'",
+            hint=installing("cluster"),
         )
     import distributed.versions
 

@@ -256,7 +256,7 @@ def found(
         asked.key.study,
         configuration,
         match,
-        (*notes, *(left_out(asked) if asked.left_out else ())),
+        (*notes, *left_out(asked)),
         asked.key.device,
         asked.key.size,
         asked.key.choices,

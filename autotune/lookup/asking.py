@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
+from autotune.errors import AutotuneError, DeviceError, SetupError
 from autotune.lookup.answer import Best, Match, best_in, stored_devices
-from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
+from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
-from autotune.text import did_you_mean, line, parse_choices, parse_size
+from autotune.text import command, line, parse_choices, parse_size, require_known
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -105,16 +105,9 @@ def run(asked: Asked) -> int:
 
 def answer(asked: Asked) -> tuple[str, list[str]]:
     """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
-    if asked.format not in FORMATS:
-        raise UsageError(
-            f"no format {asked.format!r}{did_you_mean(asked.format, FORMATS)}",
-            where="--format",
-            hint=f"formats: {', '.join(FORMATS)}",
-        )
+    require_known("format", [asked.format], FORMATS, where="--format")
     found, said = best_of(asked, find_study(asked.study))
-    # Not by `render`: a look-up pays for every call and module on its way.
-    shown: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
-    return shown, said
+    return render(found, asked.format), said
 
 
 def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:
@@ -148,18 +141,14 @@ def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
 
 
 def _search_command(asked: Asked, found: Best) -> str:
-    import shlex
-
-    words = ["autotune", "search", asked.study]
-    if asked.device is not None:
-        words += ["-d", asked.device]
-    if asked.sizes:
-        words += ["--size", ",".join(f"{name}={value}" for name, value in found.size.items())]
-    for choice in asked.choices:
-        words += ["--choice", choice]
-    if asked.database is not None:
-        words += ["--db", shown(asked.database)]
-    return shlex.join(words)
+    return command(
+        "search",
+        asked.study,
+        device=asked.device,
+        size=found.size if asked.sizes else None,
+        choices=found.choices if asked.choices else None,
+        database=None if asked.database is None else shown(asked.database),
+    )
 
 
 def device_meant(selector: str | None, database: str | None, ask: Ask | None = None) -> Meant:

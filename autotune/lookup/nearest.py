@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
-from autotune.identity import ProblemKey, Size, Value, misfit
+from autotune.identity import ProblemKey, Size, Value, apart, misfit
 from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.records import Told
@@ -208,7 +208,7 @@ class _Nearest:
             key = ProblemKey(self.key.study, kernel, study, device, table(size), self.key.choices)
             match = self._match(key)
             if key != self.key and match is not None and _is_size(key.size, self.key.size):
-                found.append(_Candidate(number, key, match, _distance(key.size, self.key.size)))
+                found.append(_Candidate(number, key, match, apart(key.size, self.key.size)))
         return sorted(found, key=self._nearness)
 
     def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float]:
@@ -266,20 +266,15 @@ def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
     return set(size) == set(asked) and all(type(value) is int and value >= 1 for value in size.values())
 
 
-def _distance(here: Size, asked: Size) -> float:
-    """Return how far two sizes are apart: the sum of the doublings in each dimension."""
-    return sum(abs(math.log2(here[name] / asked[name])) for name in asked)
-
-
 def _ordered(known: list[_Known], asked: Size) -> list[_Known]:
     """Return stored sizes by the log loss that their bests are expected to have at another size, the least first.
 
     It is the mean of what is lost at the stored sizes, the nearer the more: benchmarks/sizes.py compares the rules.
     """
-    weights = [(0.5 + _distance(one.candidate.key.size, asked)) ** -2 for one in known]
+    weights = [(0.5 + apart(one.candidate.key.size, asked)) ** -2 for one in known]
 
     def loss(name: str) -> float:
         lost = [math.log(at.times[name] / at.times[at.best]) if name in at.times else _UNKNOWN for at in known]
         return sum(weight * one for weight, one in zip(weights, lost, strict=True))
 
-    return sorted(known, key=lambda one: (loss(one.best), _distance(one.candidate.key.size, asked)))
+    return sorted(known, key=lambda one: (loss(one.best), apart(one.candidate.key.size, asked)))

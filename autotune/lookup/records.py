@@ -17,8 +17,11 @@ from typing import Any, NamedTuple, Protocol
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import MEASURED, RETIMED, Event, median, merged
 from autotune.store import (
+    BUSY_S,
     CAME_IN,
     SCHEMA_VERSION,
+    TABLE_NAMES,
+    UNSOUND,
     Location,
     damaged_database,
     database_error,
@@ -27,7 +30,6 @@ from autotune.store import (
     version_in,
 )
 
-BUSY_S = 30.0
 FEW = 64
 """How many of the fastest configurations are read first."""
 
@@ -206,7 +208,7 @@ def open_records(location: Location) -> Iterator[Records]:
             yield Database(_reader(connection) if _is_filled(connection, location.path) else lambda query, values: ())
     except sqlite3.DatabaseError as error:
         raise database_error(location.path, error) from error
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+    except UNSOUND as error:
         # Values that a look-up cannot make sense of: only what is damaged holds such.
         raise damaged_database(location.path, error) from error
 
@@ -252,8 +254,7 @@ def _connected(path: str) -> sqlite3.Connection:
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     """True where the database holds this program's tables, brought up to date; False where it is empty."""
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-    if not is_ours({name for (name,) in connection.execute(query)}, path):
+    if not is_ours({name for (name,) in connection.execute(TABLE_NAMES)}, path):
         return False
     version = version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
     if version < SCHEMA_VERSION:

@@ -3,16 +3,17 @@
     contract.py    Evaluator and its Settings: what a search needs
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     builders.py    those that build ahead: how many begin
+    runners.py     which device's worker is at which task, and how many are left
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
-    tasks.py       what travels through the threads, what waits for a device, and what trials took
+    tasks.py       what travels through the threads, what waits for a device, and how many are in flight
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
     caller.py      a reference in Python, in a process of its own;  alone.py: that process
-    sizing.py      whether the data has room; how many builders, how many configurations in flight
+    sizing.py      whether the data has room; how many builders
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
 

@@ -29,6 +29,7 @@ from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import LONGEST_WAIT_S
+from autotune.pool.runners import AtWork
 from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
@@ -76,8 +77,7 @@ class DeviceEvaluator:
         self._way = MakingWay(self._waiting, settings.limits)
         self._first: Task | None = None
         self._usage = Usage()
-        self._turns = threading.Lock()
-        self._at_work: dict[Keeper, Task] = {}
+        self._at_work = AtWork(len(devices), self._waiting)
         self._failure: AutotuneError | None = None
         self._pause = Pause()
         self._forks = Forkserver() if can_hold() else None
@@ -88,7 +88,6 @@ class DeviceEvaluator:
         self._builders = Builders(
             [self._builder(devices[number % len(devices)]) for number in range(builders)], FIRST * len(devices)
         )
-        self._sound = len(devices)
         self._runners = [self._runner(device) for device in devices]
         for keeper in self._runners:
             keeper.start()
@@ -159,14 +158,7 @@ class DeviceEvaluator:
 
         With `building`, the device's worker is ended too where it has not come to run the kernel.
         """
-        found = self._waiting.withdraw(leave)
-        with self._turns:
-            for keeper, task in list(self._at_work.items()) if building else ():
-                if keeper.building:
-                    del self._at_work[keeper]
-                    keeper.cancel()
-                    found.append(task.configuration)
-        return found
+        return self._waiting.withdraw(leave) + (self._at_work.withdraw_building() if building else [])
 
     def usage(self) -> Mapping[str, float]:
         """Return seconds of wall time of the device workers: build, verify, time, idle.
@@ -200,7 +192,7 @@ class DeviceEvaluator:
             try:
                 if isinstance(task, Finalists):
                     self._retime(keeper, task, device)
-                elif self._begin(keeper, task):
+                elif self._at_work.begin(keeper, task):
                     with suppress(Cancelled):
                         self._run(keeper, task, device)
             except WorkerError:  # no worker can be started any more: another device's does it
@@ -257,7 +249,7 @@ class DeviceEvaluator:
         best_ns = self.best_ns
         known = self._way.verdict(task, best_ns)
         report = known or self._attempt(keeper, task, best_ns)
-        if not self._stop(keeper, task):
+        if not self._at_work.stop(keeper, task):
             return
         if known is None and self._way.made(task, report):
             self._waiting.add(task, ready=True)
@@ -293,19 +285,6 @@ class DeviceEvaluator:
             for one, answer in zip(request.tasks, found, strict=True)
         ])  # fmt: skip
 
-    def _begin(self, keeper: Keeper, task: Task) -> bool:
-        """Note that a device's worker turns to a task; False where that was withdrawn."""
-        with self._turns:
-            if not self._waiting.claim(task):
-                return False
-            self._at_work[keeper] = task
-            return True
-
-    def _stop(self, keeper: Keeper, task: Task) -> bool:
-        """Note that a device's worker is done with a task; False where that was withdrawn meanwhile."""
-        with self._turns:
-            return self._at_work.pop(keeper, None) is task
-
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
@@ -323,16 +302,13 @@ class DeviceEvaluator:
         """Leave to the other devices what one was at when it was lost."""
         if isinstance(task, Finalists):
             self._to_run.put(task)
-        elif self._stop(keeper, task):
+        elif self._at_work.stop(keeper, task):
             self._waiting.add(task, ready=True)
             self._to_run.put(task)
 
     def _fail_runner(self, error: AutotuneError) -> None:
         """A search goes on with the devices that are left, as long as there are any and the machine is sound."""
-        with self._turns:
-            self._sound -= 1
-            last = self._sound == 0
-        if last or not isinstance(error, WorkerError):
+        if self._at_work.lose() or not isinstance(error, WorkerError):
             self._fail(error)
         else:
             log.warning("a device is lost, the search goes on with the others: %s", error)

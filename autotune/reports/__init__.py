@@ -5,6 +5,8 @@
     cover.py               few configurations for many sizes
     verify.py              is the stored best still what it was
     course.py, learned.py  how a search went, and what it taught
+    told.py                what was found and what is stored, as programs read it
+    fresh.py               a worker with empty build caches: one use end to end, a build kept, a text inspected
     single.py, page.py     a report in one file, and what pages of a server share with it
 
 The functions below are imported when first used.

@@ -47,9 +47,9 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
             counts[outcome.value] += count
     sample = survey.sampled(store, numbers, most, sum(counts.values()))
     clock = _Clock(searches)
-    dots = [row for row in sample.rows if row.outcome.value not in survey.UNFINISHED]
+    dots = [row for row in sample.rows if row.outcome.ended]
     places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
-    finished = sum(count for outcome, count in counts.items() if outcome not in survey.UNFINISHED)
+    finished = sum(count for outcome, count in counts.items() if Outcome(outcome).ended)
     elapsed = clock.elapsed()
     return {
         "trials": finished,
@@ -73,8 +73,8 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
 class _Clock:
     """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
 
-    def __init__(self, searches: Sequence[listing.Search], now: datetime | None = None) -> None:
-        self._now = now or datetime.now(UTC)
+    def __init__(self, searches: Sequence[listing.Search]) -> None:
+        self._now = datetime.now(UTC)
         self._begun: dict[int, datetime] = {}
         self._before: dict[int, float] = {}
         self._whole = 0.0

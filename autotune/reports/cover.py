@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from autotune.model import Configuration, Identity, Size, Trial, identity
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.text import pairs
-from autotune.tuner import Request, apart, fastest, measure, ours, ranked
+from autotune.tuner import Request, measure, ours, ranked
 
 PER_SIZE = 2
 """The fastest so many of each size are candidates, and the default."""
@@ -88,10 +87,10 @@ def cover(
     requests: Sequence[Request],
     most: int | None = None,
     *,
+    searching: Callable[[Problem], str],
     search: bool = True,
     stop: threading.Event | None = None,
     on_size: Callable[[int, int], None] | None = None,
-    searching: Callable[[Problem], str] | None = None,
 ) -> Cover:
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
 
@@ -105,9 +104,8 @@ def cover(
         stored = [_passed(store, problem) for problem in problems]
     for problem, known in zip(problems, stored, strict=True):
         if not known:
-            again = (searching or _searching)(problem)
-            at = pairs(problem.size, ",")
-            raise AutotuneError(f"no best is stored at {at}", where=problem.study.name, hint=f"{again} finds one")
+            what, hint = f"no best is stored at {pairs(problem.size, ',')}", f"{searching(problem)} finds one"
+            raise AutotuneError(what, where=problem.study.name, hint=hint)
     candidates = _candidates(problems, stored)
     times = []
     for place, request in enumerate(requests):
@@ -178,11 +176,6 @@ def rule(sizes: Sequence[Size], takes: Sequence[int]) -> Rule:
     return Rule()
 
 
-def nearest(sizes: Sequence[Size], size: Size) -> int:
-    """Return the place of the size that is nearest: the doublings in each dimension added up."""
-    return min(range(len(sizes)), key=lambda place: apart(sizes[place], size))
-
-
 def _cost(losses: Losses, places: Sequence[int]) -> tuple[float, float]:
     least = losses[list(places)].min(axis=0)
     return float(least.mean()), float(least.max())
@@ -202,14 +195,9 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
                 yield (*places[:at], one, *places[at + 1 :])
 
 
-def _searching(problem: Problem) -> str:
-    return f"autotune search {shlex.quote(problem.study.name)} --size {pairs(problem.size, ',')}"
-
-
 def _passed(store: Store, problem: Problem) -> list[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
-    trials = ours(problem, store.trials(problem.key))
-    return [] if fastest(trials, problem.device.driver) is None else ranked(trials, problem.device.driver)
+    return ranked(ours(problem, store.trials(problem.key)), problem.device.driver)
 
 
 def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:

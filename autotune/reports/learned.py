@@ -56,14 +56,14 @@ class Sample(NamedTuple):
         return self.ranked[0] if self.ranked else None
 
 
-def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) -> Sample:
-    """Return what there is to learn from of a problem, under a driver (by default that of its latest trial)."""
+def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
+    """Return what there is to learn from of a problem, under the driver of its latest trial."""
     searches = [search.number for search in listing.latest_generation(store, problem)]
     total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
     database = records.Database(store.rows)
-    ranking = database.ranking(problem, driver, whole=found.stride == 1)
-    driver = ranking.entries[0].driver if ranking.entries else driver
+    ranking = database.ranking(problem, "", whole=found.stride == 1)
+    driver = ranking.entries[0].driver if ranking.entries else ""
     rows = {row.number: row for row in found.rows}
     times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
@@ -80,7 +80,7 @@ def sample(store: Store, problem: int, driver: str = "", *, most: int = MOST) ->
     return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
 
 
-def learned(store: Store, problem: int, known: Sample, default: Configuration | None = None) -> dict[str, Any]:
+def learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
     """Return what a problem's sample teaches; `default` is the study's default configuration, where known."""
     parameters = parameters_of(known)
     return {
@@ -227,9 +227,9 @@ def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]
     recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
     chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
     again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
-    latest = max((entry["taken"] for entry in again.values()), default="")
-    together = [number for number in chosen if number in again and again[number]["taken"] == latest]
-    return [distribution(number, rows[number], again[number]["samples_ns"]) for number in together]
+    latest = max((one.taken for one in again.values()), default="")
+    together = [number for number in chosen if number in again and again[number].taken == latest]
+    return [distribution(number, rows[number], again[number].samples_ns) for number in together]
 
 
 def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
@@ -276,9 +276,9 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
     if own.trial == best.trial:
         return told | {"why": "the best is the default configuration"}
     again = survey.retimings(store, (own.trial, best.trial))
-    if len({entry["taken"] for entry in again.values()}) != 1 or len(again) < 2:
+    if len({one.taken for one in again.values()}) != 1 or len(again) < 2:
         return told | {"why": "they were not timed in turns"}
-    ratio, low, high = speedup(again[own.trial]["samples_ns"], again[best.trial]["samples_ns"])
+    ratio, low, high = speedup(again[own.trial].samples_ns, again[best.trial].samples_ns)
     return told | {"speedup": ratio, "interval": (low, high), "why": ""}
 
 

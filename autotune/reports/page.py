@@ -37,7 +37,7 @@ def environment(*folders: Path) -> Environment:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError:
-        raise SetupError("pages need Jinja2", hint="pip install jinja2") from None
+        raise SetupError("pages need Jinja2", hint=text.installing("serve")) from None
 
     def visible(value: Any) -> Any:
         return text.lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,7 +1,8 @@
 """Choosing the next configuration: Optuna samplers over the rows of a space, behind one door, the `Proposer`.
 
-This is the only room that imports Optuna. The names of the samplers cost nothing; the proposer is imported when
-it is first asked for, and Optuna with it, so that a search loads them while its workers start.
+This is the only room that imports Optuna, but for its databases in exchange/. The names of the samplers cost nothing;
+the proposer is imported when it is first asked for, and Optuna with it, so that a search loads them while its workers
+start.
 
     registry.py    the samplers by name, and their traits
     proposer.py    Proposer: what the other rooms use

@@ -80,7 +80,7 @@ class Proposer:
         """Know these finished trials, in this order. One that is not valid here, or known, is passed over."""
         for trial in trials:
             row = self._space.row(trial.configuration)
-            if row is None or row in self._seen or trial.outcome in (Outcome.PENDING, Outcome.LOST):
+            if row is None or row in self._seen or not trial.outcome.ended:
                 continue
             self._seen.add(row)
             self._study.add_trial(self._frozen(row, trial))

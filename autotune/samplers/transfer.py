@@ -114,7 +114,7 @@ def _usable(space: Space, trials: Sequence[Trial]) -> list[Trial]:
     return [
         trial
         for trial in trials
-        if trial.outcome not in (Outcome.PENDING, Outcome.LOST)
+        if trial.outcome.ended
         and (trial.outcome.failed or 0 < trial.standing_ns < math.inf)  # may have been imported without
         and all(
             name in trial.configuration and isinstance(trial.configuration[name], str) == text for name, text in kinds

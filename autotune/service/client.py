@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from autotune.errors import AutotuneError
 from autotune.identity import Choices, Size
-from autotune.lookup import Best
+from autotune.lookup import DEFAULT_STUDY, Best
 from autotune.service.kept import Kept, KeptAnswers
 from autotune.service.sending import is_path, question_of, upload_of
 from autotune.service.transport import Reply, Transport
@@ -58,7 +58,7 @@ class Server:
 
     def best(
         self,
-        study: str | Path = "sgemm",
+        study: str | Path = DEFAULT_STUDY,
         *,
         device: str | None = None,
         size: Size | Sequence[str] | None = None,
@@ -73,7 +73,7 @@ class Server:
 
     def best_and_notes(
         self,
-        study: str | Path = "sgemm",
+        study: str | Path = DEFAULT_STUDY,
         *,
         device: str | None = None,
         size: Size | Sequence[str] | None = None,
@@ -116,7 +116,7 @@ class Server:
 
     # Searches ---------------------------------------------------------------------------------------------
 
-    def submit(self, study: str | Path = "sgemm", *, once: str | None = None, **asked: Any) -> dict[str, Any]:
+    def submit(self, study: str | Path = DEFAULT_STUDY, *, once: str | None = None, **asked: Any) -> dict[str, Any]:
         """Have a search queued and return it, with its `id`; what may be asked stands in the server's document.
 
         A path takes the study along with its files. `once`, an idempotency key, makes sending it again harmless.
@@ -132,7 +132,7 @@ class Server:
 
     def search(
         self,
-        study: str | Path = "sgemm",
+        study: str | Path = DEFAULT_STUDY,
         *,
         device: str | None = None,
         size: Size | None = None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 import ssl
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 
 from autotune.errors import UsageError
+from autotune.service.transport import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,11 @@ class Limits:
 class Config:
     """A server. `name` is what its queue is stored under: several servers may share a database.
 
-    `on` is the scheduler of the cluster that its searches run on; None: this machine.
-    `names` are the host names by which it may be called, besides those of loopback. `read_only` serves what is stored
-    and takes nothing. `best_age_s` is for how long a look-up may be answered as before.
+    `database` is a path or a URL, `host` and `port` where it listens, `certificate` and `key` the PEM files of its TLS.
+    `behind_proxy`: a reverse proxy encrypts, and says who asks. `names` are the host names by which it may be called,
+    besides those of loopback. `allow_python` runs references in Python of whoever may have searches run. `read_only`
+    serves what is stored and takes nothing. `limits` bound what is asked. `on` is the scheduler of the cluster that its
+    searches run on; None: this machine. `best_age_s` is for how long a look-up may be answered as before.
     """
 
     database: str | None = None
@@ -52,7 +54,6 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     on: str | None = None
     best_age_s: float = 1.0
-    max_age_s: int = 60
 
     @property
     def is_local(self) -> bool:
@@ -63,16 +64,6 @@ class Config:
     def is_secure(self) -> bool:
         """Whether browsers reach it by HTTPS only."""
         return self.certificate is not None or self.behind_proxy
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def require_safe(config: Config, has_tokens: bool) -> None:

@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-_HEADERS = ("etag", "autotune-match", "autotune-notes", "autotune-flops")
+from autotune.service.trust import FLOPS, MATCH, NOTES
+
+_HEADERS = ("etag", MATCH, NOTES, FLOPS)
 _MOST = 2**20
 
 

@@ -29,15 +29,16 @@ from autotune.service.callers import Caller
 from autotune.service.config import Config
 from autotune.service.machine import Machine
 from autotune.service.studies import Studies, stamp
+from autotune.service.trust import FLOPS, MATCH, NOTES
 from autotune.store import locate
 from autotune.study import StudyText
-from autotune.text import did_you_mean
+from autotune.text import require_known
 
 LABEL = "the server's database"
 """What answers call the database: its path is nobody else's business."""
 
-MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
-"""Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
+_MAX_AGE_S = 60
+"""How long whoever asked may keep an exact answer."""
 
 _KEPT = 4096
 _UNCHANGED_S = 30.0
@@ -119,13 +120,7 @@ class Lookups:
         asked, stamps = time.monotonic(), self._stamps()
         given = _parsed(query)
         format = given["format"][-1] if given["format"] else "json"
-        if format not in FORMATS:
-            raise Refused(
-                422,
-                f"no format {format!r:.60}{did_you_mean(format[:60], FORMATS)}",
-                where="format",
-                hint=f"formats: {', '.join(FORMATS)}",
-            )
+        require_known("format", [format[:60]], FORMATS, where="format")
         study = [DEFAULT_STUDY, *given["study"]][-1]
         own = self._studies.own(study)
         best, said = self.ask(
@@ -141,7 +136,7 @@ class Lookups:
         headers = {
             "Content-Type": kind,
             "ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"',
-            "Cache-Control": f"private, max-age={self._config.max_age_s if best.match is Match.EXACT else 5}",
+            "Cache-Control": f"private, max-age={_MAX_AGE_S if best.match is Match.EXACT else 5}",
             "Vary": "Authorization, Cookie",
             MATCH: best.match.value,
             NOTES: json.dumps(said),
@@ -178,8 +173,7 @@ def _parsed(query: str) -> Mapping[str, list[str]]:
     except ValueError:
         raise Refused(400, "the question cannot be read", hint="write ?study=NAME&size=M=1024") from None
     for name, value in pairs:
-        if name not in given:
-            raise Refused(422, f"no {name!r:.60} can be asked{did_you_mean(name[:60], _KEYS)}", hint=f"known: {_KEYS}")
+        require_known("question", [name[:60]], _KEYS)
         if not value.strip(", ") or not value.isprintable():
             raise Refused(422, "holds nothing to ask for", where=name)
         given[name].append(value)

@@ -18,25 +18,17 @@ from autotune.reports import row_json
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import NothingNew, documented
-from autotune.service.callers import Caller, allowed
+from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
-from autotune.service.state import Service, service_of
 from autotune.text import in_quotes, plain
 
 router = APIRouter(prefix="/v1")
 
 Json = dict[str, Any]
-Opened = Annotated[Service, Depends(service_of)]
-Reader = Annotated[Caller, Depends(allowed("read"))]
-Writer = Annotated[Caller, Depends(allowed("write"))]
-Submitter = Annotated[Caller, Depends(allowed("run"))]
-Admin = Annotated[Caller, Depends(allowed("admin"))]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 Word = Annotated[str | None, Query(max_length=200)]
 Words = Annotated[list[Annotated[str, Query(max_length=400)]], Query(max_length=64)]
-SearchId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 READ = documented()
 FOUND = documented(404)
 

@@ -1,4 +1,4 @@
-"""What a child process does: one search, or one check of a study."""
+"""What a child process does for one search; its checks of studies stand in asked.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotune.pool import Settings, lock_key
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
-from autotune.store import ServerStore
+from autotune.store import UNFINISHED, ServerStore
 from autotune.tuner import Budget, Progress, Request
 
 LEAST_S = 5.0
@@ -101,7 +101,7 @@ def _spent(asked: Mapping[str, Any]) -> tuple[int, float]:
         points = store.points(numbers, limit=10**6) if numbers else []
         begun = {one.number: one.started for one in store.stored_searches(names=[asked["submission"]], limit=1000)}
         ends = [point.finished for point in points if point.finished]
-    done = len([point for point in points if point.outcome not in ("pending", "lost")])
+    done = len([point for point in points if point.outcome not in UNFINISHED])
     if not begun or not ends:
         return done, 0.0
     first, last = datetime.fromisoformat(min(begun.values())), datetime.fromisoformat(max(ends))

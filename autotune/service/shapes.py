@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from autotune.identity import STUDY_NAME
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
+from autotune.store import ROLES
+from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS
 
 Name = Annotated[StrictStr, Field(max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 StudyName = Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
@@ -29,13 +31,16 @@ class Upload(_Shape):
 
 
 class Budget(_Shape):
-    """When to stop, whichever comes first. Without any, after about 40 seconds; the server has limits of its own."""
+    __doc__ = f"""When to stop, whichever comes first.
+
+    Without any, after about {DEFAULT_SECONDS:g} seconds; the server has limits of its own.
+    """
 
     trials: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
     seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
     until_stale: Annotated[StrictInt, Field(ge=1, le=10**9)] | None = None
     least_gain: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Stop once the sampler expects less from the next 20 trials: 0.01 is 1 %."
+        default=None, description=f"Stop once the sampler expects less from the next {GAIN_TRIALS} trials: 0.01 is 1 %."
     )
 
 
@@ -70,5 +75,5 @@ class NewToken(_Shape):
     """A token to be made."""
 
     name: Annotated[StrictStr, Field(max_length=64)]
-    role: Literal["read", "write", "run", "admin"]
+    role: Literal[ROLES]  # type: ignore[valid-type]
     days: Annotated[float, Field(gt=0, le=36500)] | None = None

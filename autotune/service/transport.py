@@ -60,7 +60,7 @@ class Transport:
         self.token = token if token is not None else os.environ.get("AUTOTUNE_TOKEN") or None
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise UsageError("holds what no token does", where="AUTOTUNE_TOKEN", hint="autotune token add makes one")
-        if self.token is not None and not self._secure and not _is_here(self._host):
+        if self.token is not None and not self._secure and not is_loopback(self._host):
             raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
 
     def json(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
@@ -174,9 +174,10 @@ def _has_problem(reply: Reply) -> bool:
     return b'"error"' in reply.body[:100]
 
 
-def _is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 

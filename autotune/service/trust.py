@@ -13,6 +13,9 @@ from autotune.identity import STUDY_NAME, name_fault, value_fault
 from autotune.lookup import Best, Match
 from autotune.text import line
 
+MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
+"""Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
+
 
 def line_of(text: object) -> str:
     """Return what a server said as one line of visible characters, and not too long a one."""
@@ -26,8 +29,8 @@ def best_from(body: bytes, headers: Mapping[str, str], where: str) -> tuple[Best
     """
     try:
         told = json.loads(body)
-        best = _best(told, headers.get("autotune-flops"))
-        notes = [line_of(note) for note in json.loads(headers.get("autotune-notes", "[]"))][:100]
+        best = _best(told, headers.get(FLOPS))
+        notes = [line_of(note) for note in json.loads(headers.get(NOTES, "[]"))][:100]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"answers what cannot be believed: {line(str(error))[:200]}"
         raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None

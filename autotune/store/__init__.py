@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from autotune import lazily
 from autotune.store.location import (
+    BUSY_S,
     CAME_IN,
     SCHEMA_VERSION,
+    TABLE_NAMES,
+    UNSOUND,
     Location,
     damaged_database,
     database_error,
@@ -23,17 +26,18 @@ from autotune.store.location import (
 if TYPE_CHECKING:
     from autotune.store.fields import origin_fault
     from autotune.store.overview import StoredSearch, StoredTrial
-    from autotune.store.records import device_of, ordered
+    from autotune.store.records import UNFINISHED, device_of, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Row, Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission
-    from autotune.store.tokens import CONSOLE, ROLES, Token, new_token
+    from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, new_token
 
 __all__ = [
-    "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION", "STOPPED",
-    "STOPPING", "Location", "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token",
-    "damaged_database", "database_error", "device_of", "is_ours", "locate", "new_token", "ordered", "origin_fault",
-    "require_database_file", "require_place", "shown", "version_in",
+    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION",
+    "STOPPED", "STOPPING", "TABLE_NAMES", "UNFINISHED", "UNSOUND", "Location", "Row", "ServerStore", "Store",
+    "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of", "is_ours",
+    "lasting", "locate", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
+    "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -41,10 +45,10 @@ __getattr__ = lazily(
     {
         "fields": "origin_fault",
         "overview": "StoredSearch StoredTrial",
-        "records": "device_of ordered",
+        "records": "UNFINISHED device_of ordered",
         "server": "ServerStore",
         "store": "Row Store",
         "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission",
-        "tokens": "CONSOLE ROLES Token new_token",
+        "tokens": "CONSOLE ROLES Token lasting new_token",
     },
 )

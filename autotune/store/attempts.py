@@ -22,15 +22,11 @@ from autotune.store.schema import trials
 class Attempts(Access):
     """The trials of searches. Every method is one transaction and may raise StoreError."""
 
-    def begin(self, search_id: int, configuration: Configuration) -> int:
-        """Put an attempt on record before anything can go wrong; return the trial's number.
+    def begin(self, search_id: int, configurations: Sequence[Configuration]) -> list[int]:
+        """Put attempts on record before anything can go wrong; return the trials' numbers.
 
-        It outlasts this process, and the machine once the trial or a later one is finished.
+        They outlast this process, and the machine once one of them or a later one is finished.
         """
-        return self.begin_all(search_id, [configuration])[0]
-
-    def begin_all(self, search_id: int, configurations: Sequence[Configuration]) -> list[int]:
-        """Put several attempts on record, as `begin` does one; return their numbers."""
         rows = [
             trial_columns(Trial(configuration, Outcome.PENDING))
             | {"uuid": uuid.uuid4().hex, "search_id": search_id, "started": now()}
@@ -52,15 +48,12 @@ class Attempts(Access):
         if trial_ids:
             self._written(step)
 
-    def finish(self, trial_id: int, trial: Trial) -> None:
-        """Record how a trial ended. Driver and instants that the trial does not tell are filled in here.
+    def finish(self, ended: Sequence[tuple[int, Trial]]) -> None:
+        """Record how trials ended, by their numbers; all of them, or none.
 
-        Raises ValueError where the trial was not begun or has been finished before.
+        Driver and instants that a trial does not tell are filled in here. Raises ValueError where one was not begun or
+        has been finished before.
         """
-        self.finish_all([(trial_id, trial)])
-
-    def finish_all(self, ended: Sequence[tuple[int, Trial]]) -> None:
-        """Record how several trials ended, as `finish` does one; all of them, or none."""
         rows = {number: _columns(trial) for number, trial in ended}
         names = {number: uuid.uuid4().hex for number in rows}
 

@@ -14,6 +14,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from autotune.errors import StoreError
 from autotune.store.location import (
+    BUSY_S,
+    TABLE_NAMES,
+    UNSOUND,
     Location,
     damaged_database,
     database_error,
@@ -21,9 +24,7 @@ from autotune.store.location import (
     is_ours,
     require_place,
 )
-
-BUSY_S = 30.0
-"""How long a transaction waits for those of other processes. Ours last milliseconds."""
+from autotune.text import installing
 
 CONNECT_S = 5
 """How long a server may take to answer, for each of its addresses."""
@@ -94,7 +95,7 @@ def clear_values(location: Location) -> Iterator[None]:
     """Turn the failure to make sense of stored values into one StoreError: only what is damaged holds such."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+    except UNSOUND as error:
         raise damaged_database(str(location), error) from error
 
 
@@ -120,14 +121,11 @@ def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
     connection.execute("PRAGMA trusted_schema=OFF")
     try:
         # Looked at before anything is changed: the switch to WAL stays in the file.
-        is_ours({name for (name,) in connection.execute(_TABLE_NAMES)}, where)
+        is_ours({name for (name,) in connection.execute(TABLE_NAMES)}, where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
         raise damaged_database(where, "its schema is no text") from None
     connection.execute("PRAGMA foreign_keys=ON")
     _use_wal(connection)
-
-
-_TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -174,7 +172,7 @@ def _server_url(text: str) -> URL:
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise StoreError("needs a driver for PostgreSQL", where="--db", hint="pip install 'psycopg[binary]'") from None
+        raise StoreError("needs a driver for PostgreSQL", where="--db", hint=installing("postgres")) from None
     return url.set(drivername="postgresql+psycopg")
 
 

@@ -23,6 +23,7 @@ from autotune.identity import digest, name_fault, value_fault
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import median
 from autotune.store.records import Columns, instant, mapping, number, ordered, text
+from autotune.study import refusing
 from autotune.text import clean
 
 # Entries of a line of JSON, as pydantic checks them --------------------------------------------------------
@@ -40,17 +41,6 @@ def _samples(values: list[int]) -> list[int]:
     if median(values) == 0:
         raise ValueError("no kernel runs in no time")
     return values
-
-
-def _without(fault: Callable[[Any], str]) -> AfterValidator:
-    """Return a validator that refuses what `fault` finds fault with."""
-
-    def check(entry: Any) -> Any:
-        if found := fault(entry):
-            raise ValueError(found)
-        return entry
-
-    return AfterValidator(check)
 
 
 MOST_WORK = 1e300
@@ -102,8 +92,8 @@ def origin_fault(entry: object) -> str:
 
 
 Text = Annotated[StrictStr, AfterValidator(clean)]
-Name = Annotated[StrictStr, _without(name_fault)]
-Value = Annotated[StrictInt | StrictFloat | StrictStr, _without(value_fault)]
+Name = Annotated[StrictStr, refusing(name_fault)]
+Value = Annotated[StrictInt | StrictFloat | StrictStr, refusing(value_fault)]
 Number = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
 Nanoseconds = list[Annotated[StrictInt, Field(ge=0, lt=2**63)]]
@@ -146,7 +136,7 @@ def _table(fault: Callable[[object], str]) -> Kind:
             raise ValueError(what)
         return dict(found)
 
-    return Kind(TextColumn, Annotated[dict[str, Any], _without(fault)], ordered, take, is_json=True)
+    return Kind(TextColumn, Annotated[dict[str, Any], refusing(fault)], ordered, take, is_json=True)
 
 
 def _integers(values: Iterable[int]) -> str:

@@ -21,7 +21,7 @@ from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED
-from autotune.store.records import Columns, device_of, mapping, now, ordered, pages
+from autotune.store.records import UNFINISHED, Columns, device_of, mapping, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
 
 
@@ -204,7 +204,7 @@ def _store_page(
             changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
     for columns in ended:
         if problem := problem_of.get(columns["uuid"]):
-            changed[problem].finished += columns["outcome"] not in _TOLD
+            changed[problem].finished += columns["outcome"] not in UNFINISHED
     return len(new)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from autotune.errors import StoreError
 from autotune.identity import STUDY_NAME
-from autotune.model import Outcome, Trial
+from autotune.model import Trial
 from autotune.store import queries
 from autotune.store.fields import (
     FIELDS,
@@ -161,7 +161,7 @@ def parsed(text: str, where: str) -> tuple[Line, Trial]:
         place = f"{'.'.join(str(part) for part in first['loc']):.200}: ".removeprefix(": ")
         raise StoreError(place + first["msg"].removeprefix("Value error, "), where=where, hint=HINT) from None
     trial = trial_from({field.name: getattr(line, field.name) for field in FIELDS if field.derived is None})
-    if trial.outcome not in (Outcome.PENDING, Outcome.LOST) and trial.finished is None:
+    if trial.outcome.ended and trial.finished is None:
         raise StoreError("finished: an instant is missing", where=where, hint=HINT)
     if (trial.origin is None) != (line.search.sampler != IMPORTED) or (trial.origin is not None and line.retimings):
         raise StoreError("origin: another than that of its search", where=where, hint=HINT)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo
-from autotune.store.location import damaged_database
+from autotune.store.location import UNSOUND, damaged_database
 from autotune.store.records import device_of, key_of, mapping, pages, text
 from autotune.store.store import Store
 
@@ -146,7 +146,7 @@ def sound(store: Store) -> Iterator[None]:
     """Turn values that nobody can have stored into one StoreError."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except UNSOUND as error:
         raise damaged_database(store.where, error) from error
 
 

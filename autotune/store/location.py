@@ -16,10 +16,19 @@ from typing import NamedTuple
 from autotune.errors import StoreError
 
 SCHEMA_VERSION = 6
-"""The version this program writes: the number of migrations in schema.py."""
+"""The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
 """The tables of every version, beside `schema_version`."""
+
+BUSY_S = 30.0
+"""How long a transaction on a file waits for those of other processes. Ours last milliseconds."""
+
+TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+"""Asks an SQLite file for its tables."""
+
+UNSOUND = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What making sense of stored values raises where they are none that a version of this program has written."""
 
 IMPORTED = "import"
 """The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
@@ -181,28 +190,14 @@ def file_system(path: str) -> str:
     return found
 
 
-def newer_database(where: str, version: int) -> StoreError:
-    """Return the error for a database that a newer program has written."""
-    return StoreError(
-        f"is of version {version}, newer than this program's {SCHEMA_VERSION}",
-        where=where,
-        hint="update autotune, or give --db another path",
-    )
-
-
 def is_ours(tables: Collection[str], where: str) -> bool:
     """True where a database of these tables is this program's, False for an empty one.
 
     Raises StoreError for somebody else's.
     """
     if tables and not {"schema_version", *TABLES} <= set(tables):
-        raise foreign_database(where)
+        raise StoreError("holds tables of another program", where=where, hint="give --db another path")
     return bool(tables)
-
-
-def foreign_database(where: str) -> StoreError:
-    """Return the error for a database that holds somebody else's tables."""
-    return StoreError("holds tables of another program", where=where, hint="give --db another path")
 
 
 def damaged_database(where: str, what: object) -> StoreError:
@@ -216,7 +211,8 @@ def version_in(value: object, where: str) -> int:
     if not isinstance(value, int) or value < 1:
         raise damaged_database(where, "it does not say its version")
     if value > SCHEMA_VERSION:
-        raise newer_database(where, value)
+        what = f"is of version {value}, newer than this program's {SCHEMA_VERSION}"
+        raise StoreError(what, where=where, hint="update autotune, or give --db another path")
     return value
 
 

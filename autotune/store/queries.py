@@ -1,4 +1,4 @@
-"""The statements of store.py: each takes an open connection, within the caller's transaction."""
+"""The statements of this room's other files: each takes an open connection, within the caller's transaction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
-from autotune.store.records import Columns, device_columns, now, pages
+from autotune.store.records import UNFINISHED, Columns, device_columns, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
-"""The key in the environment of a search that names its process (process.py)."""
+"""The key in the environment of a search that names its process (presence.py)."""
 
 _LOST = "its search ended without a word"
 
@@ -111,7 +111,7 @@ def place(connection: Connection, trial_id: int) -> tuple[int, list[str]]:
 
 def unfinished() -> ColumnElement[bool]:
     """Return the condition that a trial has begun and not ended."""
-    return trials.c.outcome.in_((Outcome.PENDING.value, Outcome.LOST.value))
+    return trials.c.outcome.in_(UNFINISHED)
 
 
 _BEGUN = (

@@ -12,11 +12,14 @@ from typing import Any, TypeVar
 
 from autotune.errors import StoreError
 from autotune.identity import ProblemKey, canonical, digest
-from autotune.model import DeviceInfo
+from autotune.model import DeviceInfo, Outcome
 from autotune.text import clean, plain
 
 PAGE = 500
 """Rows per page and per IN (...): bounds the memory, and stays below SQLite's limit of parameters."""
+
+UNFINISHED = tuple(outcome.value for outcome in Outcome if not outcome.ended)
+"""What stands as the outcome of a trial that has begun and not ended."""
 
 _Item = TypeVar("_Item")
 

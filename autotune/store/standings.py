@@ -16,14 +16,15 @@ from sqlalchemy import Connection, TextClause, bindparam, text
 
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, standings
 from autotune.store.location import IMPORTED
-from autotune.store.records import pages
+from autotune.store.records import UNFINISHED, pages
 
+_UNFINISHED = ", ".join(f"'{outcome}'" for outcome in UNFINISHED)
 # The + keeps SQLite from walking through all trials of a search to find those of a few configurations: without it the
 # statements begin at the problem's searches, with it at the configurations, which other sizes and devices have as well.
 _TRIALS = f"""
 SELECT t.configuration_hash, t.outcome, t.driver, s.generation, t.id, t.time_ns
 FROM trials t JOIN searches s ON s.id = {{}}t.search_id
-WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost', 'stopped')
+WHERE s.problem_id = :problem AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ({_UNFINISHED}, 'stopped')
 """
 _RETIMINGS = f"""
 SELECT t.configuration_hash, 'retimed', t.driver, s.generation, t.id, r.time_ns, r.id
@@ -46,7 +47,7 @@ _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :probl
 _COUNT_ALL = text(f"""
 UPDATE problems SET trials = (
     SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
-    WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ('pending', 'lost')
+    WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ({_UNFINISHED})
 )
 """)
 # By the whole key: by a part of it, SQLite would walk through the summary of the problem.

@@ -1,10 +1,10 @@
 """Keeps every search and every trial: one durable transaction per step, nothing ever deleted.
 
-SQLite by default, PostgreSQL by URL. Only the search process opens the store; two searches may write to one
-database at once.
+SQLite by default, PostgreSQL by URL. Workers never open it: a search writes what they
+report. Two searches may write to one database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
-    database.py     how the database is opened; its failures as one clear line
+    location.py     where the database is, for look-ups too;  database.py: how it is opened; its failures as one line
     presence.py     whether a search is still at work, and its file still there
     schema.py       the tables as they are now;  migrations.py: how they came to be
     fields.py       what a trial is kept as, each field once
@@ -12,12 +12,14 @@ database at once.
     attempts.py     trials that begin, end and are timed again
     queries.py      the statements
     standings.py    what counts of each configuration, for look-ups
+    listing.py      which searches and problems are on record;  survey.py: what reports and pages read of their trials
     interchange.py  trials as lines of JSON
     importing.py    such lines stored, all or none
     server.py       the same database as a server has it open:
     submissions.py  the searches that a server is asked for
     tokens.py       who may ask it for what
     overview.py     pages of what is stored
+    hold.py         one server of a name at work
 """
 
 from __future__ import annotations
@@ -224,7 +226,10 @@ class Store(Attempts):
             return {study: found[study] for study in sorted(found) if found[study]}
 
     def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
-        """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""
+        """Answer a query of lookup/records.py, listing.py or survey.py, with `:name` for values.
+
+        It is written for SQLite and PostgreSQL alike.
+        """
         with self._reading() as connection:
             return [tuple(row) for row in connection.execute(text(query), dict(values))]
 

@@ -128,9 +128,9 @@ class Submissions(Access):
             return [_submission(row) for row in connection.execute(query.limit(limit)).mappings()]
 
     def unstored(
-        self, *, study: str | None = None, after: int | None = None, before: int | None = None, limit: int = 50
+        self, *, study: str | None = None, after: int | None = None, before: int | None = None
     ) -> list[Submission]:
-        """Return ended submissions of which no search is stored, newest first: they failed, or were stopped, too early.
+        """Return ended submissions of which no search is stored, the newest 50: they ended too early.
 
         `after`, `before`: numbers of stored searches, between whose beginnings they were sent.
         """
@@ -141,7 +141,7 @@ class Submissions(Access):
         for number, has_place in ((after, submissions.c.created.__gt__), (before, submissions.c.created.__le__)):
             if number is not None:
                 wanted.append(has_place(select(searches.c.started).where(searches.c.id == number).scalar_subquery()))
-        query = select(submissions).where(*wanted).order_by(submissions.c.id.desc()).limit(limit)
+        query = select(submissions).where(*wanted).order_by(submissions.c.id.desc()).limit(50)
         with self._reading() as connection:
             return [_submission(row) for row in connection.execute(query).mappings()]
 

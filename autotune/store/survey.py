@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from autotune.model import Outcome
+from autotune.model import Measurement, Outcome
 from autotune.store.fields import FIELDS
 from autotune.store.listing import placeholders, rows_of, sound
 from autotune.store.records import mapping, number, pages, text
 from autotune.store.store import Store
 
-UNFINISHED = (Outcome.PENDING.value, Outcome.LOST.value)
 _begun = attrgetter("number")
 
 
@@ -161,16 +160,21 @@ def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
         return {**shown, "search": int(rows[0][0]), "retimings": retimings}
 
 
-def retimings(store: Store, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return the latest re-timing of each of these trials that has one: `samples_ns`, `driver` and when `taken`."""
-    found: dict[int, dict[str, Any]] = {}
-    query = "SELECT trial_id, driver, samples_ns, taken FROM retimings WHERE trial_id IN"
+def retimings(store: Store, wanted: Iterable[int]) -> dict[int, Measurement]:
+    """Return the latest re-timing of each of these trials that has one: its samples, and when it was taken.
+
+    As for the ranking, one under another driver than the trial's is left out.
+    """
+    found: dict[int, Measurement] = {}
+    query = """
+    SELECT r.trial_id, r.samples_ns, r.taken FROM retimings r JOIN trials t ON t.id = r.trial_id AND t.driver = r.driver
+    WHERE r.trial_id IN"""
     with sound(store):
-        for trial, driver, samples, taken in rows_of(store, query, wanted, "ORDER BY id"):
-            entry = {"samples_ns": json.loads(text(samples)), "driver": text(driver), "taken": text(taken)}
-            if not all(type(sample) is int and sample >= 0 for sample in entry["samples_ns"]):
+        for trial, told, taken in rows_of(store, query, wanted, "ORDER BY r.id"):
+            samples = json.loads(text(told))
+            if not all(type(sample) is int and sample >= 0 for sample in samples):
                 raise ValueError("a sample is no time")
-            found[int(trial)] = entry
+            found[int(trial)] = Measurement(tuple(samples), taken=text(taken))
     return found
 
 

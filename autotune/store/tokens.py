@@ -17,9 +17,12 @@ from autotune.errors import UsageError
 from autotune.store.access import Access
 from autotune.store.records import instant, now
 from autotune.store.schema import tokens
+from autotune.text import parse_duration
 
 ROLES = ("read", "write", "run", "admin")
 """Each may do what those before it may: look and take away; import; have kernels run; see to tokens."""
+
+_LONGEST = timedelta(days=36500)
 
 CONSOLE = "console"
 """The name of whoever started a server: no token's."""
@@ -46,6 +49,17 @@ class Token:
 def token_hash(token: str) -> str:
     """Return what is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lasting(told: str, where: str) -> timedelta:
+    """Return how long a token is good that is to last `90d`, `8w` or `1h30m`. Raises UsageError, placed at `where`."""
+    hint = "write 90d, 8w or 12h"
+    if told.strip()[-1:].isdigit():
+        raise UsageError(f"{told!r} names no unit", where=where, hint=hint)
+    seconds = parse_duration(told, where=where, hint=hint)
+    if seconds > _LONGEST.total_seconds():
+        raise UsageError(f"{told!r} is longer than {_LONGEST.days} days", where=where, hint=hint)
+    return timedelta(seconds=seconds)
 
 
 def new_token() -> str:

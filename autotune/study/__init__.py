@@ -1,17 +1,19 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names of library.py are there at once; the others are imported when first used: the cold path needs none of them,
-the workers few.
+The names of library.py and defaults.py are there at once; the others are imported when first used: the cold path
+needs none of them, the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
-    schema.py      what a file may say; validation.py: what is wrong with one; scope.py: names in expressions
+    defaults.py    what a study offers and takes by default
+    schema.py      what a file may say, made of entries.py; validation.py: what is wrong with one; scope.py: names in
+                   expressions
     study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
                    tables.py: its parameters, options, reference
     access.py      what may be read for a study that others sent, and what was read
     problem.py     Problem: a study at one size, on one device; limits.py: what the device asks of it
     arguments.py   the kinds of arguments, as a study declares them and as a plan holds them: argument.py, buffers.py,
                    scalars.py
-    types.py       their types; structs.py: C's layout
+    types.py       their types; structs.py: C's layout; builtins.py: the functions of OpenCL C
     loops.py       launches and the loops around them, as a study declares them; sequence.py: one run, unrolled
     writing.py     a study as TOML; drafting/: one to start from
     plan.py        Plan: what a worker builds and runs; planning.py: a configuration made concrete as one
@@ -23,14 +25,16 @@ the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.study.library import (
-    StudyText,
+from autotune.study.defaults import (
     default_choices,
     default_configuration,
     default_size,
-    find_study,
     offered_choices,
     parameter_values,
+)
+from autotune.study.library import (
+    StudyText,
+    find_study,
     problem_key,
     read_by,
     read_study,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from autotune.study.builtins import is_builtin
     from autotune.study.checks import check_entries, effects
     from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
+    from autotune.study.entries import refusing
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
     from autotune.study.includes import inline, without_comments
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
     from autotune.study.problem import GENERIC_DEVICE, Problem
     from autotune.study.reads import Read, reads_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
-    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, struct_name, widened
+    from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, round_up, struct_name, widened
     from autotune.study.study import Study
     from autotune.study.tables import Option, Parameter
     from autotune.study.types import numpy_type
@@ -68,8 +73,9 @@ __all__ = [
     "data_place", "default_choices", "default_configuration", "default_size", "draft", "effects", "evaluate",
     "expected_data", "files_of", "filled", "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves",
     "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key",
-    "python_place", "read_by", "read_study", "reads_of", "require_numbers", "scanned", "space_hash", "struct_bodies",
-    "struct_name", "study_paths", "toml", "watched", "widened", "without_comments", "write_new",
+    "python_place", "read_by", "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned",
+    "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched", "widened", "without_comments",
+    "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -80,6 +86,7 @@ __getattr__ = lazily(
         "access": "confined watched",
         "builtins": "is_builtin",
         "checks": "check_entries effects",
+        "entries": "refusing",
         "drafting": "Sketch candidates draft scanned struct_bodies",
         "function": "call_file",
         "imports": "files_of",
@@ -93,7 +100,7 @@ __getattr__ = lazily(
         "reference": "check_reference expected_data require_numbers",
         "study": "Study",
         "tables": "Option Parameter",
-        "structs": "Leaf is_struct leaves member_of offsets struct_name widened",
+        "structs": "Leaf is_struct leaves member_of offsets round_up struct_name widened",
         "types": "numpy_type",
         "writing": "toml write_new",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -11,59 +11,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    StrictFloat,
     StrictInt,
     StrictStr,
     Tag,
     model_validator,
 )
 
-from autotune.identity import STUDY_NAME, name_fault, value_fault
-
-
-def _checked(fault: Callable[[Any], str]) -> AfterValidator:
-    """Return a validator that refuses what `fault` finds fault with."""
-
-    def check(entry: Any) -> Any:
-        if found := fault(entry):
-            raise ValueError(found)
-        return entry
-
-    return AfterValidator(check)
-
-
-Value = Annotated[StrictInt | StrictFloat | StrictStr, _checked(value_fault)]
-Text = StrictInt | StrictFloat | Annotated[StrictStr, Field(min_length=1)]
-"""An expression, or a number that stands for itself."""
-Name = Annotated[StrictStr, _checked(name_fault)]
-Values = Annotated[list[Value], Field(min_length=1, max_length=4096)]
-WholeNumber = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
-
-
-def _given(entry: Any, depth: int = 0) -> Any:
-    """Let a value pass: an expression, a list for a vector or an array, a table for a struct."""
-    inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list | tuple) else ()
-    if entry is None and depth == 0:
-        return None
-    if depth > 8 or (not isinstance(entry, int | float | str | dict | list | tuple) or isinstance(entry, bool)):
-        raise ValueError("is no expression, list or table of them")
-    if isinstance(entry, str | dict | list | tuple) and not entry:
-        raise ValueError("is empty")
-    for part in inner:
-        _given(part, depth + 1)
-    for name in entry if isinstance(entry, dict) else ():
-        if fault := name_fault(name):
-            raise ValueError(fault)
-    return entry
-
-
-Dimensions = Annotated[list[Text], Field(min_length=1, max_length=3)]
-Sources = Annotated[
-    Annotated[StrictStr, Tag("one of them")]
-    | Annotated[list[StrictStr], Field(min_length=1, max_length=100), Tag("several")],
-    Discriminator(lambda entry: "several" if isinstance(entry, list | tuple) else "one of them"),
-]
-"""Files of OpenCL C: one, or several that are compiled as one text."""
+from autotune.identity import STUDY_NAME
+from autotune.study.entries import Dimensions, Name, Sources, Text, Value, Values, WholeNumber, given
 
 
 class Table(BaseModel):
@@ -188,7 +143,7 @@ class ArgumentTable(Table):
     channels: Literal["R", "A", "RG", "RA", "RGBA", "BGRA", "ARGB", "INTENSITY", "LUMINANCE"] | None = None
     normalized: bool | None = None
     sampler: SamplerTable | None = None
-    value: Annotated[Any, AfterValidator(_given)] = None
+    value: Annotated[Any, AfterValidator(given)] = None
     local: Text | None = None
 
     @model_validator(mode="after")

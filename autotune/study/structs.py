@@ -164,7 +164,7 @@ def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
             dimensions.append(int(tokens[at + 1]))
             at += 3
         at += 1  # ;
-        start = _round_up(end, member.alignment)
+        start = round_up(end, member.alignment)
         size = member.dtype.itemsize * _count(dimensions, called)
         end, alignment = start + size, max(alignment, member.alignment)
         if end > MAX_BYTES:
@@ -173,7 +173,7 @@ def _parse(tokens: Sequence[str], at: int, depth: int) -> tuple[_Layout, int]:
         formats.append((member.dtype, tuple(dimensions)) if dimensions else member.dtype)
         starts.append(start)
         inside += _placed(member, called, start, dimensions)
-    size = _round_up(end, alignment)
+    size = round_up(end, alignment)
     dtype = np.dtype({"names": names, "formats": formats, "offsets": starts, "itemsize": size})
     return _Layout(name, dtype, alignment, tuple(inside)), at + 1
 
@@ -205,7 +205,8 @@ def _count(dimensions: Sequence[int], name: str) -> int:
     return count
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
+    """Return the least multiple that is not below the value."""
     return -(-value // multiple) * multiple
 
 

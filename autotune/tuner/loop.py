@@ -79,12 +79,12 @@ class Ledger:
 
     def begin(self, *configurations: Configuration) -> None:
         """Put attempts on record."""
-        numbers = self._store.begin_all(self.number, configurations)
+        numbers = self._store.begin(self.number, configurations)
         self.in_flight.update(zip(map(identity, configurations), numbers, strict=True))
 
     def end(self, *trials: Trial) -> None:
         """Record how attempts ended; what was known of their configurations counts no more."""
-        self._store.finish_all([(self.in_flight[identity(trial.configuration)], trial) for trial in trials])
+        self._store.finish([(self.in_flight[identity(trial.configuration)], trial) for trial in trials])
         for trial in trials:
             name = identity(trial.configuration)
             del self.in_flight[name]

@@ -46,9 +46,7 @@ ProgressCallback = Callable[[Progress], None]
 class Reporter:
     """Tells who wants to know where a search stands that began at `started`; `total` trials at most, if known."""
 
-    def __init__(
-        self, tell: ProgressCallback, budget: Budget, total: int | None, started: float, search: int = 0
-    ) -> None:
+    def __init__(self, tell: ProgressCallback, budget: Budget, total: int | None, started: float, search: int) -> None:
         self._tell = tell
         self._search = search
         self._budget = budget

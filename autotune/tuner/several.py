@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.errors import UsageError
-from autotune.model import Configuration, Size, identity
+from autotune.identity import apart
+from autotune.model import Configuration, identity
 from autotune.tuner.request import Budget, Request
 from autotune.tuner.result import ProgressCallback, Result
 from autotune.tuner.start import run
@@ -104,11 +105,6 @@ def _starts(request: Request, found: Mapping[int, Result]) -> list[Configuration
         if result.best is not None and result.best.configuration in request.problem.space:
             chosen.setdefault(identity(result.best.configuration), result.best.configuration)
     return list(chosen.values())[:MOST_STARTS]
-
-
-def apart(here: Size, there: Size) -> float:
-    """Return how far two sizes are apart: the doublings in each dimension added up."""
-    return sum(abs(math.log2(here[name] / there[name])) for name in here)
 
 
 def _joined(before: Result | None, now: Result) -> Result:

@@ -22,12 +22,6 @@ def render(best: Best, format: str) -> str:
     return rendered
 
 
-def defined(best: Best) -> dict[str, str]:
-    """Return the names and values of a best's `-D` options: choices, parameters and computed defines."""
-    pairs = (option[2:].partition("=") for option in best.options if option.startswith("-D"))
-    return {name: value for name, _, value in pairs}
-
-
 def flags(best: Best) -> tuple[str, ...]:
     """Return the build options that are no `-D`."""
     return tuple(option for option in best.options if not option.startswith("-D"))

@@ -12,7 +12,7 @@ import re
 from autotune import text
 from autotune.errors import StudyError
 from autotune.identity import is_c_value
-from autotune.lookup.formats import defined, flags
+from autotune.lookup.formats import flags
 from autotune.text import c_comment
 
 
@@ -22,7 +22,7 @@ def render(best: Best) -> str:
     Raises StudyError where a computed define is text that would not stay on its line.
     """
     guard = f"AUTOTUNE_{re.sub(r'[^A-Z0-9]', '_', best.study.upper())}_H"
-    values = defined(best)
+    values = best.defines
     for name, value in values.items():
         if not is_c_value(value):
             raise StudyError(f"{value!r:.60} cannot stand in a #define", where=f"{best.study}: {name}")

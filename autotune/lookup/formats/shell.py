@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 import shlex
 
-from autotune.lookup.formats import defined
-
 PREFIX = "TUNED_"
 OPTIONS = "AUTOTUNE_OPTIONS"
 
@@ -23,6 +21,6 @@ def render(best: Best) -> str:
 
     The options are quoted once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
     """
-    values = {**best.choices, **best.configuration, **defined(best)}
+    values = {**best.choices, **best.configuration, **best.defines}
     pairs = {**{PREFIX + name: str(value) for name, value in values.items()}, OPTIONS: shlex.join(best.options)}
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in pairs.items())

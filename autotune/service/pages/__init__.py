@@ -8,6 +8,7 @@ routes ask. Whoever asks a page for `Accept: application/json` gets its data.
     searches.py  searches, one search as it goes on; trials, one trial
     submit.py    a form for a search, checked before it runs
     admin.py     signing in; tokens and workers
+    snippets.py  a best as what somebody takes along
     lessons.py   what reports tell of stored problems, kept while nothing changes
 """
 

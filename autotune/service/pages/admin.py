@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response
@@ -11,10 +10,10 @@ from autotune.errors import UsageError
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.callers import forget, remember, signed_in
-from autotune.service.pages.common import Admin, Opened, go, show, wants_json
+from autotune.service.depends import Admin, Opened
+from autotune.service.pages.common import go, show, wants_json
 from autotune.service.state import Service
-from autotune.store import ROLES
-from autotune.text import parse_duration
+from autotune.store import ROLES, lasting
 
 router = APIRouter()
 
@@ -22,9 +21,7 @@ Token = Annotated[str, Query(max_length=200)]
 
 
 @router.get("/login")
-def login(
-    request: Request, service: Opened, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/"
-) -> Response:
+def login(request: Request, token: Token = "", to: Annotated[str, Query(max_length=300)] = "/") -> Response:
     """Ask for a token; the address that `autotune serve` prints brings one along."""
     if token:
         return _sign_in(request, token, "/")
@@ -34,7 +31,6 @@ def login(
 @router.post("/login")
 def sign_in(
     request: Request,
-    service: Opened,
     token: Annotated[str, Form(max_length=200)] = "",
     to: Annotated[str, Form(max_length=300)] = "/",
 ) -> Response:
@@ -82,7 +78,7 @@ def add_token(
 ) -> Response:
     """Make a token, and show it this once."""
     try:
-        lasts = _days(expires)
+        lasts = lasting(expires, "expires") if expires.strip() else None
         made = {"name": name.strip(), "token": service.store.add_token(name.strip(), role, lasts)}
     except UsageError as error:
         return show(request, "admin.html", _told(service), 422, made=None, error=str(error), roles=ROLES)
@@ -101,16 +97,6 @@ def revoke(request: Request, service: Opened, caller: Admin, name: Annotated[str
     """End a token for good."""
     submitting.revoke(service, name)
     return go("/admin")
-
-
-def _days(told: str) -> timedelta | None:
-    """Return how long a token lasts: `90d`, or nothing for good."""
-    told = told.strip().lower()
-    if not told:
-        return None
-    if told.endswith("d") and told[:-1].isdecimal() and 0 < int(told[:-1]) <= 36500:
-        return timedelta(days=int(told[:-1]))
-    return timedelta(seconds=parse_duration(told, where="expires"))
 
 
 def _told(service: Service) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from jinja2 import Environment
@@ -17,21 +17,18 @@ from autotune import __version__
 from autotune.errors import AutotuneError
 from autotune.reports import page
 from autotune.service.answers import Refused, problem_of, status_of
-from autotune.service.callers import Caller, allowed, caller_of, csrf_token
-from autotune.service.state import Service, service_of
+from autotune.service.callers import caller_of, csrf_token
+from autotune.service.pages.lessons import Lessons
+from autotune.service.state import Service
 from autotune.text import plain
+from autotune.tuner import DEFAULT_SECONDS
 
 FOLDER = Path(__file__).parent.parent
 STATIC = (FOLDER / "static", page.STATIC)
 
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-Opened = Annotated[Service, Depends(service_of)]
-Reader = Annotated[Caller, Depends(allowed("read"))]
-Submitter = Annotated[Caller, Depends(allowed("run"))]
-Admin = Annotated[Caller, Depends(allowed("admin"))]
 Word = Annotated[str, Query(max_length=200)]
-Before = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 NAVIGATION = (
     ("/", "Home"),
@@ -48,6 +45,7 @@ def templates() -> Environment:
     """Return the templates of the pages, with those of reports behind them."""
     made = page.environment(FOLDER / "templates")
     made.globals |= {"static": static_url, "version": __version__, "navigation": NAVIGATION}
+    made.globals["default_seconds"] = DEFAULT_SECONDS
     return made
 
 
@@ -122,7 +120,8 @@ def go(address: str) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """Have errors of pages answered by pages; those of the API and of programs stay as they are."""
+    """Have errors of pages answered by pages (those of the API and of programs stay as they are), and lessons kept."""
+    app.state.lessons = Lessons()
     handlers = dict(app.exception_handlers)
 
     def paged(kind: Any) -> None:

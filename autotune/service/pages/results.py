@@ -13,8 +13,9 @@ from autotune.lookup import Best, Records, best_in, open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused
+from autotune.service.depends import Before, Opened, Reader
 from autotune.service.pages import snippets
-from autotune.service.pages.common import Before, Opened, Reader, Word, show
+from autotune.service.pages.common import Word, show
 from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
 from autotune.store import listing, locate
@@ -26,7 +27,6 @@ router = APIRouter()
 
 PAGE = 20
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
-_LESSONS = Lessons()
 
 
 @router.get("/")
@@ -64,6 +64,11 @@ def best(
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     return show(request, "best.html", data)
+
+
+def _lessons(request: Request) -> Lessons:
+    kept: Lessons = request.app.state.lessons
+    return kept
 
 
 def _row(service: Service, records: Records, problem: listing.Problem, texts: dict[str, StudyText]) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def lessons(
 ) -> Response:
     """What was learned: importance, best per value, a heat map of any two, finalists, the default against the best."""
     found = _problem(service, number)
-    known, told, _ = _LESSONS.of(service, found, _text(service, found.key))
+    known, told, _ = _lessons(request).of(service, found, _text(service, found.key))
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "key": _key(found.key), "learned": told, "map": _map(known, varying, down, across)}
     return show(request, "lessons.html", data, picker=varying, trials_base="/trials/", maps=[], title=_title(found.key))
@@ -136,7 +141,7 @@ def heat(
 ) -> Response:
     """The heat map of two parameters, for the page above."""
     found = _problem(service, number)
-    known, told, _ = _LESSONS.of(service, found, _text(service, found.key))
+    known, told, _ = _lessons(request).of(service, found, _text(service, found.key))
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "map": _map(known, varying, down, across)}
     return show(request, "heat.html", data, picker=varying, trials_base="/trials/")
@@ -146,7 +151,7 @@ def heat(
 def report(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
     """The same as one file to keep or to send."""
     found = _problem(service, number)
-    default = _LESSONS.of(service, found, _text(service, found.key)).default
+    default = _lessons(request).of(service, found, _text(service, found.key)).default
     name = "".join(
         char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
     )

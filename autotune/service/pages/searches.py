@@ -10,7 +10,8 @@ from autotune.model import Outcome
 from autotune.reports import learned
 from autotune.service import submit as submitting
 from autotune.service import views
-from autotune.service.pages.common import Before, Opened, Reader, Submitter, Word, go, show
+from autotune.service.depends import Before, Opened, Reader, SearchId, Submitter
+from autotune.service.pages.common import Word, go, show
 from autotune.service.pages.lessons import course_of
 from autotune.service.state import Service
 from autotune.store import listing
@@ -18,7 +19,6 @@ from autotune.store import listing
 router = APIRouter()
 
 PAGE = 50
-SearchId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 
 
 @router.get("/searches")

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from autotune.errors import AutotuneError
 from autotune.lookup import Best, formats
-from autotune.text import in_quotes, pairs
+from autotune.text import command, in_quotes, pairs
 
 
 def forms(best: Best, server: str, *, uploaded: bool) -> list[dict[str, str]]:
@@ -32,15 +32,12 @@ def forms(best: Best, server: str, *, uploaded: bool) -> list[dict[str, str]]:
 
 
 def _command(best: Best, server: str) -> str:
-    words = ["autotune", "best", best.study, "-d", best.device]
-    words += ["--size", pairs(best.size, ",")] if best.size else []
-    for name, value in best.choices.items():
-        words += ["--choice", f"{name}={value}"]
+    typed = command("best", best.study, device=best.device, size=best.size, choices=best.choices)
     asked = [("study", best.study), ("device", best.device), *([("size", pairs(best.size, ","))] if best.size else [])]
     asked += [("choice", f"{name}={value}") for name, value in best.choices.items()]
     address = f"{server}/v1/best?{urlencode([*asked, ('format', 'header')])}"
     return (
-        f"# on a machine with autotune\n{shlex.join([*words, '--server', server, '--format', 'header'])}\n\n"
+        f"# on a machine with autotune\n{typed} {shlex.join(['--server', server, '--format', 'header'])}\n\n"
         f"# anywhere\ncurl -fsS {shlex.quote(address)}\n"
     )
 

@@ -15,7 +15,8 @@ from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import problem_of, status_of
-from autotune.service.pages.common import Opened, Reader, Submitter, Word, go, show
+from autotune.service.depends import Opened, Reader, Submitter
+from autotune.service.pages.common import Word, go, show
 from autotune.service.shapes import Check, Submit
 from autotune.service.state import Service
 from autotune.text import parse_choices, parse_duration, parse_size

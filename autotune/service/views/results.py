@@ -58,10 +58,10 @@ def devices(service: Service) -> Json:
     }
 
 
-def latest(service: Service, limit: int = LATEST) -> list[Json]:
+def latest(service: Service) -> list[Json]:
     """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
     found, texts = [], dict[str, StudyText]()
-    for number, key, ended in service.store.latest_problems(limit):
+    for number, key, ended in service.store.latest_problems(LATEST):
         entry: Json = {
             "problem": number,
             "study": key.study,
