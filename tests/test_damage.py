@@ -162,3 +162,20 @@ def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(
         )
     with Store.open(str(path)) as store, pytest.raises(StoreError, match="damaged"):
         store.counts()
+
+
+@pytest.mark.parametrize("words", [["export"], ["history"]])
+@pytest.mark.parametrize(
+    "change", ["UPDATE trials SET search_id = 99 WHERE id = 1", "DELETE FROM problems WHERE id = 1"]
+)
+def test_trials_of_no_search_are_not_left_out_in_silence(
+    whole: Path, tmp_path: Path, words: list[str], change: str
+) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(change)
+    result = CliRunner().invoke(app, [*words, "--db", str(tmp_path / "x.db")])
+    assert result.exit_code == 2
+    assert "trial" in result.stderr
+    assert "of no search that is stored" in result.stderr
+    assert result.stdout == ""

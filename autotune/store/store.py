@@ -38,11 +38,11 @@ from autotune.store import importing, interchange, presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_of
-from autotune.store.location import IMPORTED, locate
+from autotune.store.location import IMPORTED, damaged_database, locate
 from autotune.store.migrations import migrate
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
-from autotune.text import clean
+from autotune.text import clean, count
 
 _Found = TypeVar("_Found")
 
@@ -194,6 +194,7 @@ class Store(Attempts):
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:
+            self._require_searches(connection)
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, rows)
             names = queries.device_names(connection, [row["search_id"] for row in rows])
@@ -231,9 +232,15 @@ class Store(Attempts):
     # Moving ----------------------------------------------------------------------------------------------
 
     def export_lines(self) -> Iterator[str]:
-        """Yield every trial as one line of JSON, oldest first."""
+        """Yield every trial as one line of JSON, oldest first. Raises StoreError where one could not be told whole."""
         with self._reading() as connection:
+            self._require_searches(connection)
             yield from interchange.export_lines(connection)
+
+    def _require_searches(self, connection: Connection) -> None:
+        """Raise StoreError where some trials would be left out in silence."""
+        if lost := queries.astray(connection):
+            raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
 
     def adopt(
         self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
