@@ -307,3 +307,10 @@ def test_the_line_of_a_key_is_found() -> None:
     assert line_of(text, at | {"where": "study.toml", "error": "parameters.A.values.0: is none"}) == 3
     assert line_of(text, at | {"where": "budget.trials"}) is None
     assert line_of("", at | {"where": "study.toml"}) is None
+    assert line_of("# [B]\n[A] # B\n[[x.B]] # y\n", at | {"where": "study.toml: B"}) == 3
+
+
+@pytest.mark.parametrize("part", ["[", "[B", "[B ", "B "])
+def test_a_long_line_without_an_end_is_no_heading(part: str) -> None:
+    """What takes the square of its length would hold the server up for hours: the test's limit of time ends it."""
+    assert line_of(part * 10**6, {"where": "study.toml: parameters.B", "error": ""}) is None
