@@ -179,3 +179,33 @@ def test_trials_of_no_search_are_not_left_out_in_silence(
     assert "trial" in result.stderr
     assert "of no search that is stored" in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW mine AS SELECT 1",
+        "CREATE TRIGGER mine AFTER UPDATE ON searches BEGIN DELETE FROM trials; END",
+        "DROP TABLE standings; CREATE VIEW standings AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) "
+        "SELECT x FROM n",
+        "CREATE VIRTUAL TABLE mine USING fts5(x)",
+    ],
+)
+def test_what_would_run_in_a_database_is_refused(whole: Path, tmp_path: Path, script: str) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.executescript(script)
+    before = (tmp_path / "x.db").read_bytes()
+    for words in (["history"], ["best", STUDY, "-d", DEVICE.fingerprint], ["export"]):
+        result = CliRunner().invoke(app, [*words, "--db", str(tmp_path / "x.db")])
+        assert result.exit_code == 2
+        assert "holds a view or a trigger, '" in result.stderr
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+def test_what_sqlite_itself_keeps_is_none_of_it(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.executescript("ANALYZE; CREATE TABLE notes (x PRIMARY KEY, y UNIQUE); CREATE INDEX own ON notes (x)")
+    assert answers(tmp_path / "x.db") == []
+    assert CliRunner().invoke(app, ["history", "--db", str(tmp_path / "x.db")]).exit_code == 0

@@ -18,11 +18,12 @@ from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import MEASURED, RETIMED, Event, median, merged
 from autotune.store import (
     CAME_IN,
+    SCHEMA,
     SCHEMA_VERSION,
     Location,
     damaged_database,
     database_error,
-    is_ours,
+    is_our_file,
     require_database_file,
     version_in,
 )
@@ -252,8 +253,7 @@ def _connected(path: str) -> sqlite3.Connection:
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     """True where the database holds this program's tables, brought up to date; False where it is empty."""
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-    if not is_ours({name for (name,) in connection.execute(query)}, path):
+    if not is_our_file(connection.execute(SCHEMA), path):
         return False
     version = version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
     if version < SCHEMA_VERSION:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 from autotune.store.location import (
     CAME_IN,
+    SCHEMA,
     SCHEMA_VERSION,
     Location,
     damaged_database,
     database_error,
-    is_ours,
+    is_our_file,
     locate,
     require_database_file,
     require_place,
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from autotune.store.tokens import CONSOLE, ROLES, Token, new_token
 
 __all__ = [
-    "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION", "STOPPED",
+    "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION", "STOPPED",
     "STOPPING", "Location", "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token",
-    "damaged_database", "database_error", "device_of", "is_ours", "locate", "new_token", "ordered", "origin_fault",
+    "damaged_database", "database_error", "device_of", "is_our_file", "locate", "new_token", "ordered", "origin_fault",
     "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
 

@@ -14,11 +14,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from autotune.errors import StoreError
 from autotune.store.location import (
+    SCHEMA,
     Location,
     damaged_database,
     database_error,
     is_ambiguous,
-    is_ours,
+    is_our_file,
     require_place,
 )
 
@@ -120,14 +121,11 @@ def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
     connection.execute("PRAGMA trusted_schema=OFF")
     try:
         # Looked at before anything is changed: the switch to WAL stays in the file.
-        is_ours({name for (name,) in connection.execute(_TABLE_NAMES)}, where)
+        is_our_file(connection.execute(SCHEMA), where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
         raise damaged_database(where, "its schema is no text") from None
     connection.execute("PRAGMA foreign_keys=ON")
     _use_wal(connection)
-
-
-_TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

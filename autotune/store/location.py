@@ -9,9 +9,9 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from os import path as paths
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
 
@@ -188,6 +188,28 @@ def newer_database(where: str, version: int) -> StoreError:
         where=where,
         hint="update autotune, or give --db another path",
     )
+
+
+SCHEMA = """
+SELECT name, CASE WHEN sql GLOB 'CREATE TABLE *' THEN 'table' WHEN sql IS NULL OR sql GLOB 'CREATE INDEX *'
+OR sql GLOB 'CREATE UNIQUE INDEX *' THEN 'index' ELSE 'program' END AS kind
+FROM sqlite_master WHERE kind = 'program' OR (kind = 'table' AND name NOT LIKE 'sqlite_%')
+"""
+"""What an SQLite file holds, by what SQLite makes of it (`sql`) and not by what the file calls it (`type`)."""
+
+
+def is_our_file(found: Iterable[Sequence[Any]], where: str) -> bool:
+    """Answer `is_ours` from the rows of SCHEMA.
+
+    Raises StoreError also for views and triggers: they run where a table is read or written, and none is of ours.
+    """
+    rows = list(found)
+    ours = is_ours({name for name, kind in rows if kind == "table"}, where)
+    for name, kind in rows:
+        if kind == "program":
+            what = f"holds a view or a trigger, {name!r:.80}, as no version of this program makes them"
+            raise StoreError(what, where=where, hint="drop it with sqlite3, or give --db another path")
+    return ours
 
 
 def is_ours(tables: Collection[str], where: str) -> bool:
