@@ -209,3 +209,31 @@ def test_what_sqlite_itself_keeps_is_none_of_it(whole: Path, tmp_path: Path) -> 
         connection.executescript("ANALYZE; CREATE TABLE notes (x PRIMARY KEY, y UNIQUE); CREATE INDEX own ON notes (x)")
     assert answers(tmp_path / "x.db") == []
     assert CliRunner().invoke(app, ["history", "--db", str(tmp_path / "x.db")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("UPDATE standings SET trial_id = -9", 2),
+        ("UPDATE standings SET first_ns = 'x'", 2),
+        ("UPDATE standings SET time_ns = -1.0", 2),
+        ("UPDATE standings SET time_ns = x'00'", 2),
+        ("UPDATE retimings SET taken = '0001-01-01T00:00:00+23:59'", 0),
+        ("UPDATE trials SET finished = '9999-12-31T23:59:59-23:59'", 0),
+        ("UPDATE retimings SET samples_ns = '[0]'", 0),
+    ],
+)
+def test_a_report_of_what_nobody_stored_is_one_line(tmp_path: Path, change: str, code: int) -> None:
+    pytest.importorskip("jinja2")
+    with Store.open(str(tmp_path / "x.db")) as store:
+        search = put(store, [ok({"A": number}, number + 1) for number in range(3)])
+        store.retime(search, {"A": 1}, Measurement((5, 6), (9,)))
+        store.retime(search, {"A": 2}, Measurement((7, 6), (9,)))
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(change)
+    result = CliRunner().invoke(
+        app, ["report", "scale", "--db", str(tmp_path / "x.db"), "-o", str(tmp_path / "r.html")]
+    )
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit | None)
+    assert ("error: " in result.stderr) == bool(code)

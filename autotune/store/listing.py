@@ -146,7 +146,7 @@ def sound(store: Store) -> Iterator[None]:
     """Turn values that nobody can have stored into one StoreError."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise damaged_database(store.where, error) from error
 
 

@@ -224,10 +224,13 @@ class Store(Attempts):
                 found[row.study] += row.trials
             return {study: found[study] for study in sorted(found) if found[study]}
 
-    def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
-        """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values."""
+    def rows(self, query: str, values: Mapping[str, Any]) -> list[Any]:
+        """Answer a query of lookup.py, written for SQLite and PostgreSQL alike with `:name` for values.
+
+        Rows are tuples with their columns' names as `_fields`.
+        """
         with self._reading() as connection:
-            return [tuple(row) for row in connection.execute(text(query), dict(values))]
+            return list(connection.execute(text(query), dict(values)))
 
     # Moving ----------------------------------------------------------------------------------------------
 
