@@ -11,7 +11,7 @@ import typer
 from autotune.cli.options import DatabaseOption, JsonOption
 from autotune.cli.output import say, table, write, write_json
 from autotune.errors import UsageError
-from autotune.store import ServerStore, Token
+from autotune.store import ServerStore, Token, lifetime
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -75,4 +75,4 @@ def _lasts(text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]{1,5})([mhdw])", text.strip())
     if found is None or not int(found[1]):
         raise UsageError(f"{text!r} is no time", where="--expires", hint="write 90d, 12h or 8w")
-    return timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    return lifetime(int(found[1]) * _SECONDS[found[2]], "--expires")

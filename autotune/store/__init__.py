@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from autotune.store.server import ServerStore
     from autotune.store.store import Row, Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission
-    from autotune.store.tokens import CONSOLE, ROLES, Token, new_token
+    from autotune.store.tokens import CONSOLE, ROLES, Token, lifetime, new_token
 
 __all__ = [
     "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION", "STOPPED",
     "STOPPING", "Location", "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token",
-    "damaged_database", "database_error", "device_of", "is_our_file", "locate", "new_token", "ordered", "origin_fault",
-    "require_database_file", "require_place", "shown", "version_in",
+    "damaged_database", "database_error", "device_of", "is_our_file", "lifetime", "locate", "new_token", "ordered",
+    "origin_fault", "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -46,6 +46,6 @@ __getattr__ = lazily(
         "server": "ServerStore",
         "store": "Row Store",
         "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission",
-        "tokens": "CONSOLE ROLES Token new_token",
+        "tokens": "CONSOLE ROLES Token lifetime new_token",
     },
 )

@@ -24,6 +24,7 @@ ROLES = ("read", "write", "run", "admin")
 CONSOLE = "console"
 """The name of whoever started a server: no token's."""
 
+_LONGEST_DAYS = 36_500
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 
@@ -41,6 +42,16 @@ class Token:
     def valid(self) -> bool:
         """Whether it is good now."""
         return self.revoked is None and (self.expires is None or self.expires > now())
+
+
+def lifetime(seconds: float, where: str) -> timedelta:
+    """Return how long a token lasts: a minute to a hundred years. Raises UsageError at `where`."""
+    if not 60 <= seconds <= _LONGEST_DAYS * 86400:
+        what = (
+            "a token lasts for a minute at least" if seconds < 60 else f"a token lasts for {_LONGEST_DAYS} days at most"
+        )
+        raise UsageError(what, where=where, hint="write 90d, 12h, or nothing for good")
+    return timedelta(seconds=seconds)
 
 
 def token_hash(token: str) -> str:

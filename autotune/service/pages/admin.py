@@ -13,7 +13,7 @@ from autotune.service import views
 from autotune.service.callers import forget, remember, signed_in
 from autotune.service.pages.common import Admin, Opened, go, show, wants_json
 from autotune.service.state import Service
-from autotune.store import ROLES
+from autotune.store import ROLES, lifetime
 from autotune.text import parse_duration
 
 router = APIRouter()
@@ -108,9 +108,8 @@ def _days(told: str) -> timedelta | None:
     told = told.strip().lower()
     if not told:
         return None
-    if told.endswith("d") and told[:-1].isdecimal() and 0 < int(told[:-1]) <= 36500:
-        return timedelta(days=int(told[:-1]))
-    return timedelta(seconds=parse_duration(told, where="expires"))
+    days = told.endswith("d") and told[:-1].isdecimal()
+    return lifetime(int(told[:-1]) * 86400 if days else parse_duration(told, where="expires"), "expires")
 
 
 def _told(service: Service) -> dict[str, Any]:
