@@ -100,11 +100,15 @@ def _secrets(url: str) -> list[str]:
 
 def locate(database: str | None) -> Location:
     """Return the database that `--db`, else AUTOTUNE_DB, else the default names. Raises StoreError."""
+    if database == "":  # as a script with an unset variable gives: it does not mean the default
+        raise StoreError("is empty", where="--db", hint="give it the path of a file, or leave it out")
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
         return Location(default_path(), chosen=False)
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
+    if named == "sqlite:///":
+        raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
         return Location(paths.expanduser(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
@@ -135,6 +139,8 @@ def require_database_file(path: str) -> None:
     """
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+        raise StoreError("is no file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
 
