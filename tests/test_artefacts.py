@@ -23,7 +23,7 @@ from autotune.expression import Expression
 from autotune.lookup import artefacts, collect
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
-from autotune.lookup.artefacts.ctext import HELPERS, NoCError, lines, string, whole
+from autotune.lookup.artefacts.ctext import NoCError, helpers, lines, string, whole
 from autotune.lookup.artefacts.prefix import prefix_of
 from autotune.model import DeviceInfo, Value
 from autotune.store import Store
@@ -312,6 +312,7 @@ TREE = st.recursive(
         st.builds("(not {})".format, part), st.builds("abs({})".format, part), st.builds("({} ** 2)".format, LEAF),
         st.builds("({} in (1, 3, {}))".format, part, part), st.builds("is_power_of_two({})".format, part),
         st.builds("({} < {} <= {})".format, part, part, part),
+        st.builds("({} >= {} != {} > {})".format, part, part, part, part),
     ),
     max_leaves=8,
 )  # fmt: skip
@@ -337,11 +338,33 @@ def test_expressions_mean_in_c_what_they_mean_here(
                 rows.append(f"{{ const long long M_ = {m}, N_ = {n}; (void)M_; (void)N_; "
                             f'printf("%lld\\n", (long long)({c})); }}')  # fmt: skip
                 expected.append(str(int(value)))
-    program = f"#include <stdio.h>\n{HELPERS.format(p='P')}\nint main(void) {{\n" + "\n".join(rows) + "\nreturn 0; }\n"
+    body = "\n".join(rows)
+    program = f"#include <stdio.h>\n{helpers(body, 'P')}\nint main(void) {{\n{body}\nreturn 0; }}\n"
     (folder / "host.c").write_text(program)
     subprocess.run(["gcc", "-std=c99", "-w", "host.c", "-o", "host"], cwd=folder, check=True)
     assert len(rows) > 100
     assert printed(folder / "host") == expected
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["({} % 7)", "round_up({}, 7)", "abs({} - 1)", "is_power_of_two({} + 1)", "(0 < {} + 1 < 9)", "({} in (1, 3))"],
+)
+def test_an_operand_is_written_once_in_c(form: str) -> None:
+    deep = "M"
+    for _ in range(20):
+        deep = form.format(deep)
+    c = whole(Expression.parse(deep).tree, {"M": "M_"}, "P")
+    assert c.count("M_") == 1 or form.startswith("({} in")  # the innermost, a plain name, is compared with each
+    assert len(c) < 2000
+    assert helpers(c, "P").count("static inline") <= 2
+    assert helpers("M_", "P") == ""
+
+
+def test_c_of_any_length_is_not_written() -> None:
+    tree = Expression.parse("+".join(["N"] * 90)).tree
+    with pytest.raises(NoCError, match=r"an expression of .* characters"):
+        whole(tree, {"N": "N" * 400}, "P")
 
 
 # Host programs --------------------------------------------------------------------------------------------

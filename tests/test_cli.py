@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -604,11 +605,56 @@ def test_data_that_this_machine_cannot_hold_is_refused(monkeypatch: pytest.Monke
     assert "of host memory" in one_error(run(command, "./saxpy.toml", code=2))
 
 
-@pytest.mark.parametrize("words", ["search --no-such-option", "search --trials 0", "nosuch", "compare matmul"])
-def test_what_the_parser_refuses_ends_with_2(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("search --no-such-option", "no such option: --no-such-option; autotune search --help"),
+        (
+            "search --trails 3",
+            "no such option: --trails (did you mean --retry-failed, --trials?); autotune search --help",
+        ),
+        ("search --trials 1e9", "--trials: '1e9' is not a whole number of at least 1; autotune search --help"),
+        ("search --trials 0", "--trials: '0' is not a whole number of at least 1; autotune search --help"),
+        ("serve --port 65536", "--port: '65536' is not a whole number from 0 to 65535; autotune serve --help"),
+        ("searh", "no such command 'searh' (did you mean 'search', 'serve'?); autotune --help"),
+        ("--nosuch", "no such option: --nosuch; autotune --help"),
+        ("compare matmul", "missing option '--by'; autotune compare --help"),
+        ("token add", "missing argument 'NAME'; autotune token add --help"),
+    ],
+)
+def test_what_the_parser_refuses_is_one_line_and_ends_with_2(words: str, said: str) -> None:
     result = run(*words.split(), code=2)
-    assert "Error: " in result.stderr
+    assert result.stderr == f"error: {said}\n"
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EMFILE, "x"), "no more files may be open in this process; allow more with ulimit -n"),
+        (OSError(errno.ENOSPC, "x", "/tmp/y"), "/tmp/y: the disk is full; free some space"),
+        (MemoryError(), "there is no memory left; "),
+        (RuntimeError("can't start new thread"), "no more threads may be started; "),
+    ],
+)
+def test_what_the_machine_has_run_out_of_ends_with_3(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("autotune.cli.history.Store.open", fail)
+    assert one_error(run("history", code=3)).startswith(f"error: {said}")
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end() -> None:
+    said = one_error(run("import", "/dev/zero", code=2))
+    assert said.startswith("error: /dev/zero:1: is longer than 16,777,216 characters, so no line of autotune export; ")
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.cli.history.Store.open", lambda *_: 1 // 0)
+    assert isinstance(CliRunner().invoke(app, ["history"]).exception, ZeroDivisionError)
 
 
 DATABASE_COMMANDS = ["search ./saxpy.toml --trials 1", "best ./saxpy.toml", "history", "studies", "export"]

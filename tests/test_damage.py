@@ -171,3 +171,77 @@ def test_a_number_beyond_the_integers_is_damage_to_reports_too(whole: Path, tmp_
         connection.execute("UPDATE searches SET seed = 9e999")
     with Store.open(str(path)) as store, pytest.raises(StoreError, match="is damaged"):
         listing.search(store, 1)
+
+
+@pytest.mark.parametrize("words", [["export"], ["history"]])
+@pytest.mark.parametrize(
+    "change", ["UPDATE trials SET search_id = 99 WHERE id = 1", "DELETE FROM problems WHERE id = 1"]
+)
+def test_trials_of_no_search_are_not_left_out_in_silence(
+    whole: Path, tmp_path: Path, words: list[str], change: str
+) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(change)
+    result = CliRunner().invoke(app, [*words, "--db", str(tmp_path / "x.db")])
+    assert result.exit_code == 2
+    assert "trial" in result.stderr
+    assert "of no search that is stored" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE VIEW mine AS SELECT 1",
+        "CREATE TRIGGER mine AFTER UPDATE ON searches BEGIN DELETE FROM trials; END",
+        "DROP TABLE standings; CREATE VIEW standings AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) "
+        "SELECT x FROM n",
+        "CREATE VIRTUAL TABLE mine USING fts5(x)",
+    ],
+)
+def test_what_would_run_in_a_database_is_refused(whole: Path, tmp_path: Path, script: str) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.executescript(script)
+    before = (tmp_path / "x.db").read_bytes()
+    for words in (["history"], ["best", STUDY, "-d", DEVICE.fingerprint], ["export"]):
+        result = CliRunner().invoke(app, [*words, "--db", str(tmp_path / "x.db")])
+        assert result.exit_code == 2
+        assert "holds a view or a trigger, '" in result.stderr
+    assert (tmp_path / "x.db").read_bytes() == before
+
+
+def test_what_sqlite_itself_keeps_is_none_of_it(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.executescript("ANALYZE; CREATE TABLE notes (x PRIMARY KEY, y UNIQUE); CREATE INDEX own ON notes (x)")
+    assert answers(tmp_path / "x.db") == []
+    assert CliRunner().invoke(app, ["history", "--db", str(tmp_path / "x.db")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("UPDATE standings SET trial_id = -9", 2),
+        ("UPDATE standings SET first_ns = 'x'", 2),
+        ("UPDATE standings SET time_ns = -1.0", 2),
+        ("UPDATE standings SET time_ns = x'00'", 2),
+        ("UPDATE retimings SET taken = '0001-01-01T00:00:00+23:59'", 0),
+        ("UPDATE trials SET finished = '9999-12-31T23:59:59-23:59'", 0),
+        ("UPDATE retimings SET samples_ns = '[0]'", 0),
+    ],
+)
+def test_a_report_of_what_nobody_stored_is_one_line(tmp_path: Path, change: str, code: int) -> None:
+    pytest.importorskip("jinja2")
+    with Store.open(str(tmp_path / "x.db")) as store:
+        search = put(store, [ok({"A": number}, number + 1) for number in range(3)])
+        store.retime(search, [({"A": 1}, Measurement((5, 6), (9,))), ({"A": 2}, Measurement((7, 6), (9,)))])
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute(change)
+    result = CliRunner().invoke(
+        app, ["report", "scale", "--db", str(tmp_path / "x.db"), "-o", str(tmp_path / "r.html")]
+    )
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit | None)
+    assert ("error: " in result.stderr) == bool(code)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,3 +133,21 @@ def test_pocl_on_a_machine_that_cannot_link_is_diagnosed(monkeypatch: pytest.Mon
 )
 def test_errors_have_the_names_of_the_headers(code: int, name: str) -> None:
     assert error_name(code) == name
+
+
+def test_pocl_is_found_where_it_could_write_nothing(tmp_path: Path) -> None:
+    nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "TMPDIR": str(tmp_path)}
+    variables = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"} | nowhere
+    code = "from autotune import devices; print(len(devices.list_devices()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert done.stdout.strip() != "0"
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl.BACKEND, "devices", list)
+    monkeypatch.setattr(drivers, "_loadable", lambda library: False)
+    monkeypatch.setenv("POCL_CACHE_DIR", "/dev/null/x")
+    (line,) = diagnose()
+    assert line.startswith("PoCL cannot write to /dev/null/x: set POCL_CACHE_DIR to ")

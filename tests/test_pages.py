@@ -218,6 +218,14 @@ def test_a_form_of_another_site_changes_nothing(signed_in: Client) -> None:
         assert signed_in.http.post(path, data={"csrf": "0" * 64, "name": "x"}, headers=HTML).status_code == 403
 
 
+@pytest.mark.parametrize("expires", ["99999999999999h", "9999999999999999999d", "9" * 19 + "h", "40000d", "59s", "0d"])
+def test_a_token_lasts_a_minute_to_a_hundred_years(signed_in: Client, expires: str) -> None:
+    form = {"csrf": csrf(signed_in), "name": "lasting", "role": "read", "expires": expires}
+    refused = signed_in.http.post("/admin/tokens", data=form, headers=HTML)
+    assert refused.status_code == 422
+    assert "a token lasts for " in refused.text
+
+
 def test_tokens_are_made_shown_once_and_revoked(signed_in: Client) -> None:
     made = signed_in.http.post(
         "/admin/tokens", data={"csrf": csrf(signed_in), "name": "bo", "role": "run"}, headers=HTML
@@ -317,3 +325,10 @@ def test_the_line_of_a_key_is_found() -> None:
     assert line_of(text, at | {"where": "study.toml", "error": "parameters.A.values.0: is none"}) == 3
     assert line_of(text, at | {"where": "budget.trials"}) is None
     assert line_of("", at | {"where": "study.toml"}) is None
+    assert line_of("# [B]\n[A] # B\n[[x.B]] # y\n", at | {"where": "study.toml: B"}) == 3
+
+
+@pytest.mark.parametrize("part", ["[", "[B", "[B ", "B "])
+def test_a_long_line_without_an_end_is_no_heading(part: str) -> None:
+    """What takes the square of its length would hold the server up for hours: the test's limit of time ends it."""
+    assert line_of(part * 10**6, {"where": "study.toml: parameters.B", "error": ""}) is None

@@ -184,3 +184,18 @@ def test_a_device_without_sub_groups_is_one_line() -> None:
         Problem(study(**misspelt), device=GENERIC_DEVICE)
     with pytest.raises(DeviceError, match="lacks cl_khr_fp16; choose another device"):  # spelt as Khronos does
         Problem(study(requires={"extensions": ["cl_khr_fp16"]}), device=GENERIC_DEVICE)
+
+
+@pytest.mark.parametrize("flops", ["-N", "1e300", "2.0 ** 64 * 2.0 ** 17", "1e308 * N", "0.0 - 1"])
+def test_work_that_no_run_does_is_refused(flops: str) -> None:
+    problem = Problem(study(work={"flops": flops}))
+    with pytest.raises(UsageError, match=r"^saxpy\.toml: work\.flops: "):
+        problem.plan(problem.default)
+
+
+@pytest.mark.parametrize("tolerance", [{"relative": "-1e-6"}, {"absolute": "0 - N"}])
+def test_a_tolerance_below_nothing_is_refused(tolerance: dict[str, str]) -> None:
+    with pytest.raises(
+        StudyError, match=r"^saxpy\.toml: tolerance\.\w+: gives -.*, and has to be a number of 0 or more"
+    ):
+        Problem(study(tolerance=tolerance)).tolerance  # noqa: B018

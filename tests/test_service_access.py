@@ -150,6 +150,12 @@ def test_a_new_token_is_told_once_and_kept_as_a_hash(client: Client) -> None:
     assert not any(token.encode() in file.read_bytes() for file in files)
 
 
+@pytest.mark.parametrize("days", [1e-320, 1e-5, 36500.5, 1e300])
+def test_a_token_of_no_time_or_of_more_than_there_is_is_refused(client: Client, days: float) -> None:
+    asked = {"name": "ci", "role": "read", "days": days}
+    assert client.ask("admin", "POST", "/v1/tokens", json=asked).status_code == 422
+
+
 @pytest.mark.parametrize("header", ["Bearer x", "Bearer \xe9", "Basic eA==", "Bearer", "bearer at_" + "x" * 5000])
 def test_a_token_that_is_none_is_refused_or_not_seen(client: Client, header: str) -> None:
     answer = client.http.get("/v1/me", headers={b"Authorization": header.encode("latin-1")})

@@ -535,6 +535,27 @@ def test_a_directory(tmp_path: Path) -> None:
     assert "is a directory" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/zero"])
+def test_a_device_is_no_database(path: str) -> None:
+    assert "is no file" in refusal(Path(path))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is no file" in refusal(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(("named", "said"), [("", "--db: is empty; "), ("sqlite:///", "sqlite:///: names no file; ")])
+def test_what_names_no_database_is_not_the_default(named: str, said: str) -> None:
+    with pytest.raises(StoreError, match=f"^{said}"):
+        location.locate(named)
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_DB", "")
+    assert not location.locate(None).chosen
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert f"mkdir -p {tmp_path / 'no'}" in refusal(tmp_path / "no" / "x.db")
 

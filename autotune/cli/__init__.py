@@ -18,11 +18,20 @@ from typer.core import TyperGroup
 from autotune import __version__, pool
 from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
 from autotune.cli.output import say, write
+from autotune.cli.refusals import Refused, plain
 from autotune.errors import AutotuneError, OutputError, UsageError
 
 
 class Commands(TyperGroup):
-    """Turns the errors of this package into one line on stderr and their exit code."""
+    """Turns errors into one line on stderr and their exit code: this package's, and those that `refusals` knows."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the words before the command."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except Refused as error:
+            _end(error)
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
@@ -36,6 +45,16 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             say("interrupted")
             raise typer.Exit(130) from None
+        except Exception as error:
+            _end(error)
+            raise
+
+
+def _end(error: Exception) -> None:
+    """Tell of an error that is not of this package, and end; return where it is a fault of the program."""
+    if (known := plain(error)) is not None:
+        tell(known)
+        raise typer.Exit(known.exit_code) from None
 
 
 def _print_version(asked: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from autotune import devices, text
 from autotune.bench import FIRST_S, first_error
+from autotune.cli.files import require_spare
 from autotune.cli.options import (
     ChoiceOption,
     DeviceOption,
@@ -29,8 +30,11 @@ from autotune.errors import AutotuneError, StudyError
 from autotune.model import Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports import save_build, trial_json
-from autotune.study import Problem, check_entries, check_inputs, check_reference
+from autotune.study import Problem, check_entries, check_inputs, check_reference, watched
 from autotune.text import parse_choices, parse_size
+
+_BUILD_FILES = ("kernel.cl", "options.txt", "build.log", "kernel.ptx", "kernel.bin")
+"""What `--save-build` may write."""
 
 
 def check(
@@ -64,7 +68,11 @@ def check(
       autotune check ./blur.toml --set WG=128 --set VW=4 --save-build build
       autotune check matmul --size 65 --choice T=int
     """
-    tuned = load_study(study)
+    with watched() as read:
+        tuned = load_study(study)
+    if save_build is not None:
+        for name in _BUILD_FILES:
+            require_spare(save_build / name, read=read)
     sizes = parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)
     info = devices.find_device(device) if device is not None or not no_run else None

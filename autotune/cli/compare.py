@@ -12,6 +12,7 @@ import typer
 from autotune import devices, text, tuner
 from autotune.bench import FIRST_S, EndToEnd
 from autotune.cli import interrupt, progress
+from autotune.cli.files import replacing, require_spare
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
@@ -35,7 +36,7 @@ from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.store import Store
-from autotune.study import Problem
+from autotune.study import Problem, watched
 from autotune.text import parse_choices
 from autotune.tuner import Budget, Request
 
@@ -92,10 +93,11 @@ def compare_values(
       autotune compare matmul_rect --by ASPECT --fix TILE_ELEMENTS=1024 --sizes rect
       autotune compare sgemm --by device --no-search
     """
-    tuned = load_study(study)
+    with watched() as read:
+        tuned = load_study(study)
     compare.require_subject(tuned, by)
     if chart is not None:
-        charts.check_path(chart)
+        require_spare(charts.check_path(chart), database, read)  # before any time is spent
     if with_baselines:
         baselines.require_product(tuned)
     wanted = parse_sizes(sizes, tuned)
@@ -115,7 +117,8 @@ def compare_values(
     if chart is not None:
         words = [f"{name}={value}" for name, value in choices.items()]
         subtitle = "; ".join([f"{info.name}, driver {info.driver}" for info in chosen] + words)
-        charts.draw(chart, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
+        with replacing(chart, database, read) as place:
+            charts.draw(place, cells, extras, by=by, title=f"{tuned.name}: best per {by}", subtitle=subtitle)
         say(f"chart written to {chart}")
     if all(cell.best is None for cell in cells):
         hint = "leave out --no-search to measure some" if no_search else "the table above says why"

@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 
 from autotune import text
+from autotune.cli.files import require_spare, writing
 from autotune.cli.import_ import say_left_out
 from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, load_study
-from autotune.cli.output import say, writing
+from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
 from autotune.lookup import ARTEFACTS, collect, device_meant
 from autotune.store import Store
-from autotune.study import offered_choices
+from autotune.study import offered_choices, watched
 from autotune.text import in_quotes, parse_choices, parse_size, require_known
 
 LINES = "jsonl"
@@ -89,7 +90,9 @@ def export_trials(
 
 def _export_lines(file: Path | None, database: str | None) -> None:
     count = 0
-    with Store.open(database) as store, writing(file) as out:
+    if file is not None:
+        require_spare(file, database)  # before a database is made that is not there
+    with Store.open(database) as store, writing(file, database) as out:
         for line in store.export_lines():
             count += 1
             out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
@@ -107,15 +110,16 @@ def _export_bests(
     asked: Mapping[str, bool | str],
 ) -> None:
     """Write a study's bests in a format of ARTEFACTS, `asked` of it; each `--size` is one of its own."""
-    study = load_study(study_name)
-    devices = [device_meant(selector, database).fingerprint] if selector is not None else []
-    wanted = [parse_size(size, study.sizes) for size in sizes or ()]
-    catalogue = collect(
-        study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
-        database=database,
-    )  # fmt: skip
+    with watched() as read:
+        study = load_study(study_name)
+        devices = [device_meant(selector, database).fingerprint] if selector is not None else []
+        wanted = [parse_size(size, study.sizes) for size in sizes or ()]
+        catalogue = collect(
+            study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
+            database=database,
+        )  # fmt: skip
     written = ARTEFACTS[format](catalogue, **asked)
-    with writing(file) as out:
+    with writing(file, database, read) as out:
         out.write(written.text)
     for note in written.notes:
         say(note)
@@ -136,19 +140,20 @@ def _export(
     database: str | None,
 ) -> None:
     """Write a study's trials in a format of WRITERS."""
-    study, writer = load_study(study_name), WRITERS[format]
-    size = parse_size(sizes, study.sizes) if sizes else None
-    choices = parse_choices(choice, offered_choices(study.text)) if choice else None
-    model = None if selector is None else device_meant(selector, database).fingerprint
-    with Store.open(database) as store:
-        recordings, changed = gather(store, study, device=model, size=size, choices=choices)
+    with watched() as read:
+        study, writer = load_study(study_name), WRITERS[format]
+        size = parse_size(sizes, study.sizes) if sizes else None
+        choices = parse_choices(choice, offered_choices(study.text)) if choice else None
+        model = None if selector is None else device_meant(selector, database).fingerprint
+        with Store.open(database) as store:
+            recordings, changed = gather(store, study, device=model, size=size, choices=choices)
     if writer.single:
         one(recordings, format)
     count = sum(len(recording.own) + len(recording.imported) for recording in recordings)
     if writer.database:
         left_out = writer.write(recordings, _new(file, format))
     else:
-        with writing(file) as out:
+        with writing(file, database, read) as out:
             left_out = writer.write(recordings, out)
     left_out["of another text of the study, or none of its configurations"] += changed
     say_left_out(left_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -29,6 +29,9 @@ from autotune.study import offered_choices, problem_key
 from autotune.text import parse_choices, require_known
 
 _BEGINNING = 2**16
+MOST_LINE = 2**24
+"""Characters of a line with one trial: thousands of samples and a build log are less."""
+
 MOST_HEADER = 2**20
 """Characters that a file may say beside its trials."""
 
@@ -77,13 +80,24 @@ def import_trials(
         if origin is None and study is None and not is_foreign(beginning):
             if any(given for given in (device, size, choice, rename, fix)):
                 raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
-            _import_lines(io.TextIOWrapper(whole, encoding="utf-8"), where, database)
+            _import_lines(_lines(io.TextIOWrapper(whole, encoding="utf-8"), where), where, database)
             return
         name, document = read(whole, where, origin)
     if study is None:
         what = f"holds {READERS[name].about}{_of(document)}"
         raise UsageError(what, where=where, hint="say which study they are of: --study STUDY; nothing was imported")
     _import_foreign(name, document, where, study, device, size, choice, rename, fix, database)
+
+
+def _lines(stream: IO[str], where: str) -> Iterator[str]:
+    """Yield lines, none of them longer than a trial can be. Raises UsageError."""
+    number = 0
+    while line := stream.readline(MOST_LINE + 1):
+        number += 1
+        if len(line) > MOST_LINE:
+            what = f"is longer than {MOST_LINE:,} characters, so no line of autotune export"
+            raise UsageError(what, where=f"{where}:{number}", hint="nothing was imported")
+        yield line
 
 
 def _import_lines(lines: Iterable[str], where: str, database: str | None) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
@@ -68,19 +68,6 @@ def write_json(value: Any) -> None:
     """Print JSON on stdout; NaN becomes null."""
     known = plain(value, not_finite=lambda _: None)
     write(in_quotes(json.dumps(known, indent=2, ensure_ascii=False, allow_nan=False, default=str), pairs=True))
-
-
-@contextmanager
-def writing(file: Path | None) -> Iterator[IO[str]]:
-    """Open the FILE of a command for text; without one, or for `-`, stdout. Raises UsageError where it fails."""
-    try:
-        if file is None or str(file) == "-":
-            yield sys.stdout
-            return
-        with file.open("w", encoding="utf-8") as out:
-            yield out
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(file or "stdout")) from error
 
 
 def opened_bytes(file: Path | None) -> AbstractContextManager[IO[bytes]]:

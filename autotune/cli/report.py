@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from autotune import text
+from autotune.cli.files import writing
 from autotune.cli.options import ChoiceOption, DatabaseOption, DeviceOption, SizeOption, StudyArgument
 from autotune.cli.output import say
 from autotune.errors import UsageError
@@ -44,8 +45,6 @@ def report_searches(
     fingerprint = asking.device_meant(device, database).fingerprint if device is not None else ""
     with Store.open(database) as store:
         written = single.written(store, single.Asked(study, fingerprint, tuple(size or ()), tuple(choice or ())))
-    try:
-        output.write_text(written.html, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(output)) from None
+    with writing(output, database) as out:
+        out.write(written.html)
     say(f"{text.pairs(written.key.size, ',') or written.key.study} on {written.key.device}: written to {output}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +141,41 @@ def environment(caches: Path, *, worker: bool) -> dict[str, str]:
     return {**variables, "CUDA_DEVICE_MAX_CONNECTIONS": "1"} if worker else variables
 
 
+def give_pocl_a_cache() -> None:
+    """Name PoCL a temporary folder where it could not write to its own: it would find no device then.
+
+    Has to come before the drivers are asked for anything.
+    """
+    if os.environ.get("POCL_CACHE_DIR") or _can_hold(_pocl_cache()):
+        return
+    with suppress(OSError):
+        folder = tempfile.mkdtemp(prefix="autotune-pocl-")
+        os.environ["POCL_CACHE_DIR"] = folder
+        atexit.register(_remove, folder, os.getpid())
+
+
+def _pocl_cache() -> Path:
+    """Return where PoCL keeps what it builds, as it looks for it (pocl_cache_init_topdir)."""
+    if named := os.environ.get("POCL_CACHE_DIR"):
+        return Path(named)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "pocl" / "kcache"
+    if home := os.environ.get("HOME"):
+        return Path(home) / ".cache" / "pocl" / "kcache"
+    return Path("/tmp/pocl/kcache")
+
+
+def _can_hold(folder: Path) -> bool:
+    """Whether a folder can be written to, or be made."""
+    there = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # not as a child ends that was forked
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 FACTS = {
     "registers": re.compile(r"Used (\d+) registers"),
     "spill_stores": re.compile(r"(\d+) bytes spill stores"),
@@ -148,6 +187,8 @@ FACTS = {
 def diagnose(devices: Sequence[DeviceInfo]) -> list[str]:
     """Return what is amiss where OpenCL finds these devices, one line each, with the command that mends it."""
     lines = _nvidia(devices)
+    if not devices and not _can_hold(_pocl_cache()):
+        lines.append(f"PoCL cannot write to {_pocl_cache()}: set POCL_CACHE_DIR to a folder that can be written to")
     if not devices and not lines:
         lines.append(
             "no OpenCL driver is installed: install the GPU vendor's, or PoCL for the CPU with "

@@ -41,6 +41,7 @@ are half of what is above the largest L2 of today's GPUs and the shared cache of
 
 def _devices() -> list[cl.Device]:
     devices: list[cl.Device] = []
+    drivers.give_pocl_a_cache()
     # A driver may be installed and find no device, or fail to start: the others still count.
     with suppress(cl.Error):
         for platform in cl.get_platforms():

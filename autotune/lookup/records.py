@@ -12,24 +12,26 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import MEASURED, RETIMED, Event, median, merged
 from autotune.store import (
     BUSY_S,
     CAME_IN,
+    SCHEMA,
     SCHEMA_VERSION,
-    TABLE_NAMES,
     UNSOUND,
     Location,
     damaged_database,
     database_error,
-    is_ours,
+    is_our_file,
     require_database_file,
     version_in,
 )
 
+if TYPE_CHECKING:
+    from autotune.store import Store
 FEW = 64
 """How many of the fastest configurations are read first."""
 
@@ -197,7 +199,7 @@ def open_records(location: Location) -> Iterator[Records]:
         from autotune.store import Store
 
         with Store.open(location.url) as store:
-            yield Database(store.rows)
+            yield of_store(store)
         return
     if not os.path.exists(location.path):
         yield Database(lambda query, values: ())
@@ -225,13 +227,28 @@ def _reader(connection: sqlite3.Connection) -> Callable[[str, Mapping[str, Any]]
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         cursor = connection.execute(query, values)
         found = cursor.fetchall()
-        for place, column in enumerate(cursor.description):
-            kinds = _COLUMNS.get(column[0], _TEXT)
-            if not all(type(row[place]) in kinds for row in found):
-                raise ValueError(f"{column[0]} holds what it cannot")
+        _require_kinds([column[0] for column in cursor.description], found)
         return found
 
     return rows
+
+
+def of_store(store: Store) -> Database:
+    """Return the five questions put to an open store. They raise ValueError for what no column can hold."""
+
+    def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        found: Sequence[Any] = store.rows(query, values)
+        _require_kinds(found[0]._fields if found else (), found)
+        return found
+
+    return Database(rows)
+
+
+def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> None:
+    for place, column in enumerate(columns):
+        kinds = _COLUMNS.get(column, _TEXT)
+        if not all(type(row[place]) in kinds for row in found):
+            raise ValueError(f"{column} holds what it cannot")
 
 
 def _connected(path: str) -> sqlite3.Connection:
@@ -254,7 +271,7 @@ def _connected(path: str) -> sqlite3.Connection:
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     """True where the database holds this program's tables, brought up to date; False where it is empty."""
-    if not is_ours({name for (name,) in connection.execute(TABLE_NAMES)}, path):
+    if not is_our_file(connection.execute(SCHEMA), path):
         return False
     version = version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
     if version < SCHEMA_VERSION:

@@ -222,4 +222,4 @@ def _save(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}", where="--chart") from error
+        raise UsageError(f"cannot write the chart: {error.strerror}", where="--chart") from error

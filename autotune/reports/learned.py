@@ -57,16 +57,26 @@ class Sample(NamedTuple):
 
 
 def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
-    """Return what there is to learn from of a problem, under the driver of its latest trial."""
-    searches = [search.number for search in listing.latest_generation(store, problem)]
+    """Return what there is to learn from of a problem, under the driver of its latest trial.
+
+    Raises StoreError for a database that holds what none can.
+    """
+    with listing.sound(store):
+        return _sample(store, problem, most)
+
+
+def _sample(store: Store, problem: int, most: int) -> Sample:
+    searches = [one.number for one in listing.latest_generation(store, problem)]
     total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
-    database = records.Database(store.rows)
+    database = records.of_store(store)
     ranking = database.ranking(problem, "", whole=found.stride == 1)
     driver = ranking.entries[0].driver if ranking.entries else ""
     rows = {row.number: row for row in found.rows}
     times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
+    if not times.keys() <= rows.keys() or not all(time > 0 for time in times.values()):
+        raise ValueError("a time is of no trial, or none")
     if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
         passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
         known = {rows[number].name for number in times}
@@ -81,7 +91,15 @@ def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
 
 
 def learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
-    """Return what a problem's sample teaches; `default` is the study's default configuration, where known."""
+    """Return what a problem's sample teaches; `default` is the study's default configuration, where known.
+
+    Raises StoreError as `sample` does.
+    """
+    with listing.sound(store):
+        return _learned(store, problem, known, default)
+
+
+def _learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
     parameters = parameters_of(known)
     return {
         "trials": known.trials,
@@ -261,7 +279,8 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
         return {"why": "no configuration has passed"}
     if default is None:
         return {"why": "the study is not here, so that its default configuration is not known"}
-    best = known.measured[0] if not known.ranked else _first(known)
+    # By the ranking, whose first has not the lowest time where finalists were timed again.
+    best = next((one for one in known.measured if one.trial == known.best), known.measured[0])
     named = canonical(default)
     own = next((one for one in known.measured if canonical(one.configuration) == named), None)
     if own is None:
@@ -280,8 +299,3 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
         return told | {"why": "they were not timed in turns"}
     ratio, low, high = speedup(again[own.trial].samples_ns, again[best.trial].samples_ns)
     return told | {"speedup": ratio, "interval": (low, high), "why": ""}
-
-
-def _first(known: Sample) -> Measured:
-    """The best by the ranking, which is not the one with the lowest time where finalists were timed again."""
-    return next(one for one in known.measured if one.trial == known.ranked[0])

@@ -90,9 +90,9 @@ def _instant(told: str | datetime | None) -> str:
         return "–"
     try:
         moment = told if isinstance(told, datetime) else datetime.fromisoformat(told)
-    except ValueError:
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment
+    except (ValueError, OverflowError):  # no instant, or one that is in no year
         return str(told)
-    moment = moment.astimezone(UTC) if moment.tzinfo else moment
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 

@@ -67,7 +67,8 @@ def _sizes(problems: Sequence[listing.Problem], most: int) -> list[dict[str, int
 def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:
     key = problem.key
     if by in (BY_SIZE, BY_DEVICE):
-        ranking = records.Database(store.rows).ranking(problem.number, "")
+        with listing.sound(store):
+            ranking = records.of_store(store).ranking(problem.number, "")
         best = learned.summary(store, ranking.entries[0].order[0] if ranking.entries else None)
         label = text.size(key.size) if by == BY_SIZE else key.device
         return [_cell(problem, key.size, key.device, label, best, ranking.trials)]

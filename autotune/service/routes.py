@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -21,6 +20,7 @@ from autotune.service.answers import NothingNew, documented
 from autotune.service.depends import Admin, Before, Opened, Reader, SearchId, Submitter, Writer
 from autotune.service.feeds import BEAT
 from autotune.service.shapes import Check, NewToken, StudyName, Submit
+from autotune.store import lifetime
 from autotune.text import in_quotes, plain
 
 router = APIRouter(prefix="/v1")
@@ -265,7 +265,7 @@ def tokens(service: Opened, caller: Admin) -> list[Json]:
 @router.post("/tokens", status_code=201, responses=READ, tags=["tokens"])
 def add_token(service: Opened, caller: Admin, asked: NewToken) -> dict[str, str]:
     """Make a token. It is told this once."""
-    lasts = None if asked.days is None else timedelta(days=asked.days)
+    lasts = None if asked.days is None else lifetime(asked.days * 86400, "days")
     return {"name": asked.name, "token": service.store.add_token(asked.name, asked.role, lasts)}
 
 

@@ -9,13 +9,13 @@ from autotune import lazily
 from autotune.store.location import (
     BUSY_S,
     CAME_IN,
+    SCHEMA,
     SCHEMA_VERSION,
-    TABLE_NAMES,
     UNSOUND,
     Location,
     damaged_database,
     database_error,
-    is_ours,
+    is_our_file,
     locate,
     require_database_file,
     require_place,
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from autotune.store.server import ServerStore
     from autotune.store.store import Row, Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission
-    from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, new_token
+    from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
 
 __all__ = [
-    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION",
-    "STOPPED", "STOPPING", "TABLE_NAMES", "UNFINISHED", "UNSOUND", "Location", "Row", "ServerStore", "Store",
-    "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of", "is_ours",
-    "lasting", "locate", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
-    "version_in",
+    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
+    "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "Location", "Row", "ServerStore", "Store",
+    "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of",
+    "is_our_file", "lasting", "lifetime", "locate", "new_token", "ordered", "origin_fault", "require_database_file",
+    "require_place", "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -49,6 +49,6 @@ __getattr__ = lazily(
         "server": "ServerStore",
         "store": "Row Store",
         "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission",
-        "tokens": "CONSOLE ROLES Token lasting new_token",
+        "tokens": "CONSOLE ROLES Token lasting lifetime new_token",
     },
 )

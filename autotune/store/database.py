@@ -15,13 +15,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from autotune.errors import StoreError
 from autotune.store.location import (
     BUSY_S,
-    TABLE_NAMES,
+    SCHEMA,
     UNSOUND,
     Location,
     damaged_database,
     database_error,
     is_ambiguous,
-    is_ours,
+    is_our_file,
     require_place,
 )
 from autotune.text import installing
@@ -121,7 +121,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
     connection.execute("PRAGMA trusted_schema=OFF")
     try:
         # Looked at before anything is changed: the switch to WAL stays in the file.
-        is_ours({name for (name,) in connection.execute(TABLE_NAMES)}, where)
+        is_our_file(connection.execute(SCHEMA), where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
         raise damaged_database(where, "its schema is no text") from None
     connection.execute("PRAGMA foreign_keys=ON")

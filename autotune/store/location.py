@@ -9,9 +9,9 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from os import path as paths
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
 
@@ -23,9 +23,6 @@ TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimi
 
 BUSY_S = 30.0
 """How long a transaction on a file waits for those of other processes. Ours last milliseconds."""
-
-TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-"""Asks an SQLite file for its tables."""
 
 UNSOUND = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What making sense of stored values raises where they are none that a version of this program has written."""
@@ -109,11 +106,15 @@ def _secrets(url: str) -> list[str]:
 
 def locate(database: str | None) -> Location:
     """Return the database that `--db`, else AUTOTUNE_DB, else the default names. Raises StoreError."""
+    if database == "":  # as a script with an unset variable gives: it does not mean the default
+        raise StoreError("is empty", where="--db", hint="give it the path of a file, or leave it out")
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
         return Location(default_path(), chosen=False)
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
+    if named == "sqlite:///":
+        raise StoreError("names no file", where=named, hint="write sqlite:///PATH, or the path alone")
     if named.startswith("sqlite:///"):
         return Location(paths.expanduser(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
@@ -144,6 +145,8 @@ def require_database_file(path: str) -> None:
     """
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
+        raise StoreError("is no file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
 
@@ -188,6 +191,28 @@ def file_system(path: str) -> str:
         if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
             found, longest = kind, len(folder)
     return found
+
+
+SCHEMA = """
+SELECT name, CASE WHEN sql GLOB 'CREATE TABLE *' THEN 'table' WHEN sql IS NULL OR sql GLOB 'CREATE INDEX *'
+OR sql GLOB 'CREATE UNIQUE INDEX *' THEN 'index' ELSE 'program' END AS kind
+FROM sqlite_master WHERE kind = 'program' OR (kind = 'table' AND name NOT LIKE 'sqlite_%')
+"""
+"""What an SQLite file holds, by what SQLite makes of it (`sql`) and not by what the file calls it (`type`)."""
+
+
+def is_our_file(found: Iterable[Sequence[Any]], where: str) -> bool:
+    """Answer `is_ours` from the rows of SCHEMA.
+
+    Raises StoreError also for views and triggers: they run where a table is read or written, and none is of ours.
+    """
+    rows = list(found)
+    ours = is_ours({name for name, kind in rows if kind == "table"}, where)
+    for name, kind in rows:
+        if kind == "program":
+            what = f"holds a view or a trigger, {name!r:.80}, as no version of this program makes them"
+            raise StoreError(what, where=where, hint="drop it with sqlite3, or give --db another path")
+    return ours
 
 
 def is_ours(tables: Collection[str], where: str) -> bool:

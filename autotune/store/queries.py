@@ -233,6 +233,13 @@ def everything() -> Select[Any]:
     )
 
 
+def astray(connection: Connection) -> int:
+    """Return how many trials `everything` leaves out: those of no search, or of one of no problem, as damage makes."""
+    known = select(searches.c.id).join(problems, problems.c.id == searches.c.problem_id)
+    query = select(func.count()).select_from(trials).where(trials.c.search_id.not_in(known))
+    return int(connection.execute(query).scalar_one())
+
+
 def device_names(connection: Connection, search_ids: Iterable[int]) -> dict[int, str]:
     """Return the name of the first device of each search."""
     names: dict[int, str] = {}

@@ -40,11 +40,11 @@ from autotune.store import importing, interchange, presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, open_engine
 from autotune.store.fields import trial_of
-from autotune.store.location import IMPORTED, locate
+from autotune.store.location import IMPORTED, damaged_database, locate
 from autotune.store.migrations import migrate
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
-from autotune.text import clean
+from autotune.text import clean, count
 
 _Found = TypeVar("_Found")
 
@@ -196,6 +196,7 @@ class Store(Attempts):
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:
+            self._require_searches(connection)
             rows = connection.execute(query).mappings().all()
             retimed = queries.latest_retimings(connection, rows)
             names = queries.device_names(connection, [row["search_id"] for row in rows])
@@ -225,20 +226,26 @@ class Store(Attempts):
                 found[row.study] += row.trials
             return {study: found[study] for study in sorted(found) if found[study]}
 
-    def rows(self, query: str, values: Mapping[str, Any]) -> list[Sequence[Any]]:
+    def rows(self, query: str, values: Mapping[str, Any]) -> list[Any]:
         """Answer a query of lookup/records.py, listing.py or survey.py, with `:name` for values.
 
-        It is written for SQLite and PostgreSQL alike.
+        It is written for SQLite and PostgreSQL alike. Rows are tuples with their columns' names as `_fields`.
         """
         with self._reading() as connection:
-            return [tuple(row) for row in connection.execute(text(query), dict(values))]
+            return list(connection.execute(text(query), dict(values)))
 
     # Moving ----------------------------------------------------------------------------------------------
 
     def export_lines(self) -> Iterator[str]:
-        """Yield every trial as one line of JSON, oldest first."""
+        """Yield every trial as one line of JSON, oldest first. Raises StoreError where one could not be told whole."""
         with self._reading() as connection:
+            self._require_searches(connection)
             yield from interchange.export_lines(connection)
+
+    def _require_searches(self, connection: Connection) -> None:
+        """Raise StoreError where some trials would be left out in silence."""
+        if lost := queries.astray(connection):
+            raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
 
     def adopt(
         self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]

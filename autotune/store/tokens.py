@@ -22,11 +22,10 @@ from autotune.text import parse_duration
 ROLES = ("read", "write", "run", "admin")
 """Each may do what those before it may: look and take away; import; have kernels run; see to tokens."""
 
-_LONGEST = timedelta(days=36500)
-
 CONSOLE = "console"
 """The name of whoever started a server: no token's."""
 
+_LONGEST_DAYS = 36_500
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}"
 
 
@@ -46,6 +45,16 @@ class Token:
         return self.revoked is None and (self.expires is None or self.expires > now())
 
 
+def lifetime(seconds: float, where: str) -> timedelta:
+    """Return how long a token lasts: a minute to a hundred years. Raises UsageError at `where`."""
+    if not 60 <= seconds <= _LONGEST_DAYS * 86400:
+        what = (
+            "a token lasts for a minute at least" if seconds < 60 else f"a token lasts for {_LONGEST_DAYS} days at most"
+        )
+        raise UsageError(what, where=where, hint="write 90d, 8w or 12h, or nothing for good")
+    return timedelta(seconds=seconds)
+
+
 def token_hash(token: str) -> str:
     """Return what is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
@@ -56,10 +65,7 @@ def lasting(told: str, where: str) -> timedelta:
     hint = "write 90d, 8w or 12h"
     if told.strip()[-1:].isdigit():
         raise UsageError(f"{told!r} names no unit", where=where, hint=hint)
-    seconds = parse_duration(told, where=where, hint=hint)
-    if seconds > _LONGEST.total_seconds():
-        raise UsageError(f"{told!r} is longer than {_LONGEST.days} days", where=where, hint=hint)
-    return timedelta(seconds=seconds)
+    return lifetime(parse_duration(told, where=where, hint=hint), where)
 
 
 def new_token() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -27,6 +28,10 @@ GENERIC_DEVICE = DeviceInfo(
     max_work_item_sizes=(1024, 1024, 64), clock=1000, extensions=("cl_khr_fp64",),
 )  # fmt: skip
 """Stands in where a study is checked without a device: the least that common GPUs offer."""
+
+
+_MOST_WORK = 2.0**80
+"""Operations or bytes of one run: a device of 1 EFLOPS would take two weeks."""
 
 
 class Problem:
@@ -144,6 +149,7 @@ class Problem:
 
     def plan(self, configuration: Configuration) -> Plan:
         """Return what a worker builds and runs for a configuration. Raises SpaceError where it is not valid."""
+        self.flops(configuration), self.bytes(configuration)  # what is wrong there is said before anything is run
         return planning.plan_of(self, configuration, self.valid(configuration, self.values))
 
     def reference_plan(self) -> Plan | None:
@@ -162,12 +168,22 @@ class Problem:
         return self._work(self.study.bytes, configuration, "work.bytes")
 
     def _work(self, amount: Expression | None, configuration: Configuration, where: str) -> float | None:
-        return None if amount is None else self._number(amount, where, configuration)
+        return None if amount is None else self._number(amount, where, configuration, _MOST_WORK)
 
-    def _number(self, amount: Expression, where: str, configuration: Configuration | None = None) -> float:
-        found = amount.evaluate({**self.constants, **(configuration or {})})
+    def _number(
+        self, amount: Expression, where: str, configuration: Configuration | None = None, most: float = math.inf
+    ) -> float:
+        """Return a number of 0 to `most`. Raises StudyError for any other value, an expression's error at its file."""
+        try:
+            found = amount.evaluate({**self.constants, **(configuration or {})})
+        except UsageError as error:
+            raise error.at(self.study.path) from None
+        place = f"{self.study.path}: {where}"
         if isinstance(found, str):
-            raise StudyError(f"gives the text {found!r}, not a number", where=f"{self.study.path}: {where}")
+            raise StudyError(f"gives the text {found!r}, not a number", where=place)
+        if not 0 <= found <= most:  # nor is NaN
+            bounds = "of 0 or more" if most == math.inf else f"from 0 to {most:g}"
+            raise StudyError(f"gives {float(found):g}, and has to be a number {bounds}", where=place)
         return float(found)
 
     def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:

@@ -29,29 +29,91 @@ def lines(text: str) -> list[str]:
     return [string(piece) for piece in pieces]
 
 
-HELPERS = """
-static inline long long {p}_floor_(long long a, long long b) {{
+_HELPERS = {
+    "chain": """#include <stdarg.h>
+static inline int {p}_chain_(const char *signs, long long a, ...) {{
+    int holds = 1;
+    va_list rest;
+    va_start(rest, a);
+    for (; holds && *signs; signs++) {{
+        const long long b = va_arg(rest, long long);
+        switch (*signs) {{
+        case '<': holds = a < b; break;
+        case '>': holds = a > b; break;
+        case 'l': holds = a <= b; break;
+        case 'g': holds = a >= b; break;
+        case '=': holds = a == b; break;
+        default: holds = a != b;
+        }}
+        a = b;
+    }}
+    va_end(rest);
+    return holds;
+}}""",
+    "in": """#include <stdarg.h>
+static inline int {p}_in_(int count, long long a, ...) {{
+    int found = 0;
+    va_list rest;
+    va_start(rest, a);
+    while (count-- > 0) found |= va_arg(rest, long long) == a;
+    va_end(rest);
+    return found;
+}}""",
+    "mod": "static inline long long {p}_mod_(long long a, long long b) {{ return a - {p}_floor_(a, b) * b; }}",
+    "round_up": "static inline long long {p}_round_up_(long long a, long long b) {{ return -{p}_floor_(-a, b) * b; }}",
+    "floor": """static inline long long {p}_floor_(long long a, long long b) {{
     return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
-}}
-static inline long long {p}_max_(long long a, long long b) {{ return a > b ? a : b; }}
-static inline long long {p}_min_(long long a, long long b) {{ return a < b ? a : b; }}
-static inline long long {p}_power_(long long a, long long n) {{ long long r = 1; while (n-- > 0) r *= a; return r; }}
+}}""",
+    "abs": "static inline long long {p}_abs_(long long a) {{ return a < 0 ? -a : a; }}",
+    "is_power_of_two": """static inline int {p}_is_power_of_two_(long long a) {{
+    return a > 0 && (a & (a - 1)) == 0;
+}}""",
+    "max": "static inline long long {p}_max_(long long a, long long b) {{ return a > b ? a : b; }}",
+    "min": "static inline long long {p}_min_(long long a, long long b) {{ return a < b ? a : b; }}",
+    "power": """static inline long long {p}_power_(long long a, long long n) {{
+    long long r = 1;
+    while (n-- > 0) r *= a;
+    return r;
+}}""",
+}
+"""What the translated expressions call, each after those that call it; `{p}` is the prefix. With them each operand is
+written once, however deep it lies. Python's // and % round down, C's towards zero.
 """
-"""What the translated expressions call; `{p}` is the prefix. Python's // and % round down, C's towards zero."""
+
+_LONGEST = 2**15
+"""Characters of C that an expression may take."""
+
+
+def helpers(text: str, prefix: str) -> str:
+    """Return the functions that C which `whole` wrote calls, each after those that it calls itself."""
+    found = ""
+    for name, form in _HELPERS.items():
+        if f"{prefix}_{name}_(" in text + found:
+            found = form.format(p=prefix) + "\n" + found
+    return found
+
 
 _PLAIN = {"+", "-", "*"}
 _COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
 _JOINED = {"and": "&&", "or": "||"}
+_SIGNS = {"<": "<", ">": ">", "<=": "l", ">=": "g", "==": "=", "!=": "!"}
+"""What stands for a comparison in the first argument of `chain`."""
 
 
 def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     """Return C of type long long for an expression of whole numbers; `names` are what its names are in C.
 
-    Raises NoCError for what has no such form: text, `/`, log2, a name that C does not know.
+    Raises NoCError for what has no such form: text, `/`, log2, a name that C does not know; and for what is too long.
     """
+    found = _whole(node, names, prefix)
+    if len(found) > _LONGEST:
+        raise NoCError(f"an expression of {len(found):,} characters")
+    return found
 
+
+def _whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     def of(part: Node) -> str:
-        return whole(part, names, prefix)
+        return _whole(part, names, prefix)
 
     if node.is_constant:
         value = int(node.value) if isinstance(node.value, bool | int) else None
@@ -83,27 +145,30 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
         case "if":
             return f"({parts[0]} ? {parts[1]} : {parts[2]})"
         case "chain":
-            links = zip(parts, node.value, parts[1:], strict=False)
-            return "(" + " && ".join(f"({a} {sign} {b})" for a, sign, b in links) + ")"
-        case "in":
+            signs = "".join(_SIGNS[sign] for sign in node.value)
+            return f"{prefix}_chain_({string(signs)}, {_passed(parts)})"
+        case "in" if not node.parts[0].parts:
             return "(" + " || ".join(f"({parts[0]} == {other})" for other in parts[1:]) + ")"
+        case "in":
+            return f"{prefix}_in_({len(parts) - 1}, {_passed(parts)})"
         case "//":
             return f"{prefix}_floor_({parts[0]}, {parts[1]})"
         case "%":
-            return f"({parts[0]} - {prefix}_floor_({parts[0]}, {parts[1]}) * {parts[1]})"
+            return f"{prefix}_mod_({parts[0]}, {parts[1]})"
         case "**":
             return f"{prefix}_power_({parts[0]}, {parts[1]})"
         case "ceil_div":
             return f"(-{prefix}_floor_(-{parts[0]}, {parts[1]}))"
-        case "round_up":
-            return f"(-{prefix}_floor_(-{parts[0]}, {parts[1]}) * {parts[1]})"
-        case "abs":
-            return f"{prefix}_max_({parts[0]}, -{parts[0]})"
-        case "is_power_of_two":
-            return f"({parts[0]} > 0 && ({parts[0]} & ({parts[0]} - 1)) == 0)"
+        case "round_up" | "abs" | "is_power_of_two":
+            return f"{prefix}_{node.sign}_({', '.join(parts)})"
         case "min" | "max":
             found = parts[0]
             for part in parts[1:]:
                 found = f"{prefix}_{node.sign}_({found}, {part})"
             return found
     raise NoCError(f"`{node.sign}`")
+
+
+def _passed(parts: list[str]) -> str:
+    """Return arguments as a function of any number of them takes them: C converts none."""
+    return ", ".join(f"(long long){part}" for part in parts)

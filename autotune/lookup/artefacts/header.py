@@ -8,7 +8,7 @@ from pathlib import Path
 from autotune import text
 from autotune.lookup.architecture import words_of
 from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
-from autotune.lookup.artefacts.ctext import HELPERS, lines, string
+from autotune.lookup.artefacts.ctext import helpers, lines, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
 from autotune.lookup.artefacts.prefix import given, prefix_of
 from autotune.text import c_comment
@@ -40,14 +40,15 @@ class _Header:
 
     def text(self, embed: bool) -> str:
         p = self.p
+        functions = list(self._functions())
         parts = [
             *self._about(),
             f"#ifndef {p}_TUNED_H\n#define {p}_TUNED_H\n",
             "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
-            HELPERS.format(p=p),
+            helpers("".join(functions), p),
             self._types(),
             self._entries(),
-            *self._functions(),
+            *functions,
             self._select(),
             *self._macros(),
             self._source() if embed else "",

@@ -127,11 +127,19 @@ def line_of(text: str, told: dict[str, str]) -> int | None:
     found, start = None, 0
     lines = text.split("\n")
     for key in keys:
-        pattern = re.compile(rf"^\s*(\[+[^\]#]*\b{re.escape(key)}\b[^#]*\]+|\"?{re.escape(key)}\"?\s*=)")
-        at = next((place for place in range(start, len(lines)) if pattern.match(lines[place])), None)
+        at = next((place for place in range(start, len(lines)) if _is_of(lines[place], key)), None)
         if at is not None:
             found, start = at + 1, at
     return found
+
+
+def _is_of(line: str, key: str) -> bool:
+    """Whether a line of TOML heads the table of a key, or sets it; in time that grows with the line alone."""
+    line, quoted = line.lstrip(), re.escape(key)
+    if not line.startswith("["):
+        return re.match(rf'"?{quoted}"?\s*=', line) is not None
+    heading, closed, _ = line.partition("]")
+    return bool(closed) and "#" not in heading and re.search(rf"\b{quoted}\b", heading) is not None
 
 
 def _answer(

@@ -1,0 +1,74 @@
+"""What is raised beneath this package, in its own words: what Typer refuses, and what a machine has run out of."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Any
+
+import typer
+
+from autotune.errors import AutotuneError, SetupError, UsageError
+
+Refused: type[Exception] = typer.BadParameter.__mro__[1]
+"""Typer's error for words that fit no command; all others of words are subclasses of it."""
+
+_SPENT = {
+    errno.EMFILE: (
+        "no more files may be open in this process",
+        "allow more with ulimit -n, or search on fewer devices",
+    ),
+    errno.ENFILE: ("no more files may be open on this machine", "close some, or raise fs.file-max"),
+    errno.ENOMEM: ("there is no memory left", "end something else, or ask for a smaller --size"),
+    errno.ENOSPC: ("the disk is full", "free some space, or set TMPDIR to a folder with more"),
+    errno.EDQUOT: ("the disk quota is spent", "free some space, or set TMPDIR to a folder with more"),
+}
+
+
+def plain(error: Exception) -> AutotuneError | None:
+    """Return an error in this package's words, one line; None for one that is a fault of the program."""
+    if isinstance(error, Refused):
+        return None if type(error).__name__ == "NoArgsIsHelpError" else _refused(error)
+    if isinstance(error, MemoryError):
+        return _spent(errno.ENOMEM)
+    if isinstance(error, OSError) and error.errno is not None and error.errno in _SPENT:
+        return _spent(error.errno, error.filename)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return SetupError(
+            "no more threads may be started", hint="allow more with ulimit -u, or in the container's pids.max"
+        )
+    return None
+
+
+def _spent(number: int, file: object = None) -> SetupError:
+    what, hint = _SPENT[number]
+    return SetupError(what, where=str(file or ""), hint=hint)
+
+
+def _refused(error: Any) -> UsageError:
+    """Return what Typer says of typed words: where, what is wrong, and whose help tells what is right."""
+    commands, context = list[str](), error.ctx
+    while context is not None and context.parent is not None:
+        commands.insert(0, str(context.info_name))
+        context = context.parent
+    hint = " ".join(["autotune", *commands, "--help"])
+    option = max(getattr(getattr(error, "param", None), "opts", None) or [""], key=len)
+    if option.startswith("-") and error.message:
+        return UsageError(_number(error) or error.message.rstrip("."), where=option, hint=hint)
+    said = error.format_message().rstrip(".")
+    said = re.sub(r" \(Possible options: (.*)\)$", r" (did you mean \1?)", said)
+    said = re.sub(r"\.? Did you mean (.*)\?$", r" (did you mean \1?)", said)
+    return UsageError(said[:1].lower() + said[1:], hint=hint)
+
+
+def _number(error: Any) -> str:
+    """Return what is wrong with a number and its bounds; "" where it is no number that was refused."""
+    kind = getattr(error.param, "type", error.param)  # older versions of Typer keep the bounds there
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    told = re.match(r"'?(.*?)'? is not ", error.message)
+    found: list[Any] = getattr(error.__cause__, "errors", list)()
+    if least is None or not (found or told):
+        return ""
+    value = found[0]["input"] if found else told[1] if told else ""
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    return f"{str(value)!r:.60} is not a whole number {bounds}"
