@@ -209,6 +209,12 @@ class Trial:
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 
+    @property
+    def unverified(self) -> str:
+        """What of its outputs the reference leaves unwritten, in a sentence; empty: nothing, as far as is known."""
+        found = self.environment.get(UNVERIFIED, "")  # may have been imported
+        return found if isinstance(found, str) else ""
+
 
 PACE = "pace"
 """Where a trial's environment says how many times as long as usual everything took when it was timed."""
@@ -217,6 +223,9 @@ _MOST_PACE = 100.0
 
 THROTTLED = "throttled"
 """Where a trial's environment names what slowed the device down when it was timed."""
+
+UNVERIFIED = "unverified"
+"""Where a trial's environment says what of its outputs no reference knows."""
 
 BUSY_CORES = "busy_cores"
 """What slowed a device down that shares its cores with other programs, which had them."""

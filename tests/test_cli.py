@@ -426,6 +426,22 @@ def test_check_of_a_wrong_kernel_ends_with_1() -> None:
     assert "wrong_result" in one_error(run("check", "./saxpy.toml", code=1))
 
 
+def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() -> None:
+    source = "kernel void part(const int N, global float *y) { int i = get_global_id(0); if (i < N / 2) y[i] = 1; }"
+    Path("part.cl").write_text(source)
+    Path("part.toml").write_text(
+        'name = "part"\nkernel = "part.cl"\nsizes = { N = 10000 }\nparameters.WG.values = [32, 64]\n'
+        'reference.configuration = { WG = 32 }\narguments.y = { type = "float", shape = ["N"], access = "out" }\n'
+        '[[launch]]\nentry = "part"\nglobal = ["round_up(N, WG)"]\nlocal = ["WG"]\narguments = ["N", "y"]\n'
+    )
+    said = "warning: the reference leaves 5,000 of 10,000 values of y unwritten, first y[5000]: they are not verified\n"
+    checked = run("check", "./part.toml")
+    assert said in checked.stderr
+    assert "unverified" not in checked.stdout
+    assert said in run("search", "./part.toml", "--trials", "2").stderr
+    assert "unwritten" not in run("check", "./saxpy.toml").stderr
+
+
 def test_no_run_runs_nothing_of_the_files() -> None:
     Path("evil.py").write_text("import pathlib\npathlib.Path('run').touch()\ndef f(**k): return {}\n")
     change('numpy = { y = "alpha * x + y" }', 'python = "evil.py:f"')

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
 from autotune.bench.trial import Bench
+from autotune.bench.unwritten import unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError
-from autotune.model import Outcome
+from autotune.model import UNVERIFIED, Outcome
 from autotune.study import require_numbers
 
 _PROBE_S = 60.0
@@ -112,7 +114,9 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
-    bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
+    known = _load(expected)
+    note = unverified(setup.reference, known) if setup.reference is not None else ""
+    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce)
     connection.send(Ready(expected))
     session.sense()  # loads a library, while the first configuration is built
     while True:
@@ -125,7 +129,10 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         else:
             on_built = wait_for_turn if job.asks else None
             ahead, patient = job.built_ahead, job.patient
-            connection.send(bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built))
+            report = bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built)
+            if note and not report.outcome.failed:
+                report = replace(report, environment={**report.environment, UNVERIFIED: note})
+            connection.send(report)
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -24,9 +24,9 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.result import rates_text, timing_text
+from autotune.cli.result import rates_text, timing_text, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
-from autotune.model import Configuration, Outcome, Trial
+from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports import save_build, trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference
@@ -148,6 +148,7 @@ def _build(
         evaluator.submit(configuration)
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
+    warn_of_unverified(trial)
     if not quiet:
         print()
         facts(_built_rows(problem, trial, saved))
@@ -170,7 +171,7 @@ def _build(
 def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[tuple[str, str]]:
     passed = trial.outcome is Outcome.OK
     error = f", largest error {text.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
-    told = {name: str(value) for name, value in trial.environment.items()}
+    told = {name: str(value) for name, value in trial.environment.items() if name != UNVERIFIED}
     return [
         ("configuration", text.pairs(trial.configuration)),
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),
