@@ -111,6 +111,7 @@ class Values(ABC):
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
         base, index = self._of(parts[0]), self._of(parts[1])
+        self.found.note_cell(parts[0], index)
         if isinstance(base, Pointer):
             return self._at(base, index)
         return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
