@@ -442,6 +442,29 @@ def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() 
     assert "unwritten" not in run("check", "./saxpy.toml").stderr
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y"),
+        ("y[0] = missing;", "undeclared identifier"),
+        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "bytes of local memory"),
+    ],
+)
+def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> None:
+    change('access = "inout"', 'access = "out"')
+    change('numpy = { y = "alpha * x + y" }', 'kernel = "right.cl"')
+    kernel = "kernel void right(const int N, const float alpha, global const float *x, global float *y)"
+    Path("right.cl").write_text(f"{kernel} {{ {body} }}")
+    with Path("saxpy.toml").open("a") as file:
+        launch = 'entry = "right"\nglobal = ["N"]\nlocal = ["1"]\narguments = ["N", "alpha", "x", "y"]\n'
+        file.write(f"\n[[reference.launch]]\n{launch}")
+    for command in ("check", "search"):
+        error = one_error(run(command, "./saxpy.toml", code=2))
+        assert error.startswith("error: ./saxpy.toml: reference: ")
+        assert said in error
+        assert "give another reference" in error
+
+
 def test_no_run_runs_nothing_of_the_files() -> None:
     Path("evil.py").write_text("import pathlib\npathlib.Path('run').touch()\ndef f(**k): return {}\n")
     change('numpy = { y = "alpha * x + y" }', 'python = "evil.py:f"')

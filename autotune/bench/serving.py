@@ -23,9 +23,9 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import unverified
 from autotune.devices import BackendError, Program, Session, open_session
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Outcome
-from autotune.study import require_numbers
+from autotune.study import Plan, require_numbers
 
 _PROBE_S = 60.0
 """For a small kernel, on a machine that may be busy."""
@@ -53,7 +53,8 @@ def serve(role: str, connection: Connection) -> None:
         return
     except AutotuneError as error:
         # What is left is of no more use: say why, and let the search start another worker.
-        connection.send(Report(Outcome.CRASH, str(error), build_log=error.detail, fatal=True))
+        outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
+        connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True))
 
 
 def _receive(session: Session, connection: Connection) -> Any:
@@ -109,8 +110,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
         bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
-        outputs = bench.reference(setup.reference)
-        require_numbers(outputs)
+        outputs = _outputs(bench, setup.reference)
         for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
@@ -133,6 +133,16 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             if note and not report.outcome.failed:
                 report = replace(report, environment={**report.environment, UNVERIFIED: note})
             connection.send(report)
+
+
+def _outputs(bench: Bench, reference: Plan) -> dict[str, NDArray[Any]]:
+    """Return what a reference kernel gives. Raises Fault."""
+    try:
+        outputs = bench.reference(reference)
+        require_numbers(outputs)
+    except StudyError as error:
+        raise Fault(Outcome.WRONG_RESULT, str(error)) from None
+    return outputs
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
-from autotune.errors import AutotuneError, SetupError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started
@@ -148,7 +148,7 @@ class Keeper(threading.Thread):
             if self._interrupted.wait(delay_s):
                 raise self._end()
         if isinstance(answer, Report):
-            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+            raise _no_start(self.role, answer)
         assert isinstance(answer, Ready)
         self.since = self.since or time.monotonic()  # not again where a worker is replaced
         return answer
@@ -310,6 +310,14 @@ def _may_be_the_machines(report: Report) -> bool:
     if report.outcome is Outcome.CRASH:
         return report.phase in ("build", "launch")
     return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
+
+
+def _no_start(role: str, answer: Report) -> AutotuneError:
+    """The error of a worker that answers its set-up with a report: where it ran the reference, that is the study's."""
+    if answer.outcome in (Outcome.WRONG_RESULT, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR):
+        hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+        return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)
+    return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:
