@@ -35,6 +35,11 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"options": [{"flag": "-D{NOPE}"}]}, "options.1.flag: names 'NOPE'"),
         ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'"),
         ({"reference": {"numpy": {"x": "y"}}}, "reference.numpy: must give every output"),
+        (
+            {"choices": {"T": ["float", "unsigned int"]}},
+            "choices.T: 'unsigned int' has a space, which build options cannot carry; write uint$",
+        ),
+        ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
     ],
 )
 def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, Any], message: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
+from autotune.identity import Value, word_fault
 from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
 from autotune.study.loops import loops_of
@@ -39,6 +40,16 @@ def check_names(study: Study) -> None:
     for name in study.text.table.get("device", {}):
         if name not in DEVICE_FACTS:
             raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+
+
+def check_values(study: Study) -> None:
+    """Raise StudyError for a value that the driver would read as several build options."""
+    lists: dict[str, Sequence[Value]] = {f"choices.{name}": values for name, values in study.choices.items()}
+    lists |= {f"parameters.{name}": parameter.values for name, parameter in study.parameters.items()}
+    for where, values in lists.items():
+        for value in values:
+            if fault := word_fault(value):
+                raise StudyError(fault, where=where)
 
 
 def check_checks(study: Study) -> None:
