@@ -16,7 +16,7 @@ from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
-from autotune.study.crosschecks import check_checks, check_names, check_outputs, check_steps, check_values
+from autotune.study.crosschecks import check_checks, check_macros, check_names, check_outputs, check_steps, check_values
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline
 from autotune.study.library import StudyText, default_size
@@ -178,6 +178,7 @@ class Study:
             check_names(self)
             check_values(self)
             self._build_rules(table, function)
+            check_macros(self)
             check_outputs(self)
         except UsageError as error:  # an expression's error too
             raise error.at(self.path) from None
