@@ -132,6 +132,10 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study().unused == []
     idle = {"values": [1, 2]}
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    default = "// IDLE\n#ifndef IDLE\n#define IDLE 1\n#endif\n"
+    assert study(source=default + SOURCE, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    used = default + "#define TWICE (2 * IDLE)\n" + SOURCE
+    assert study(source=used, parameters={**table()["parameters"], "IDLE": idle}).unused == []
 
 
 def digest(code: str, **names: Any) -> str:

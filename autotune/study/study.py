@@ -18,7 +18,7 @@ from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
 from autotune.study.crosschecks import check_checks, check_macros, check_names, check_outputs, check_steps, check_values
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline
+from autotune.study.includes import folders_of, inline, lines_with, without_comments
 from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
@@ -152,9 +152,13 @@ class Study:
 
     @property
     def unused(self) -> list[str]:
-        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = words_of(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
-        return [name for name in self.parameters if name not in words]
+        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle.
+
+        What the kernel says of one in comments, or to give it a default, is no use of it.
+        """
+        words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
+        plain = without_comments(self.text.source)
+        return [name for name in self.parameters if name not in words and not lines_with(plain, name)]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
         """Return those of some choices that are not the study's defaults."""

@@ -16,7 +16,7 @@ from autotune.study.drafting.scanning import struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import without_comments
+from autotune.study.includes import lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -187,7 +187,7 @@ class Proposal:
 
     def is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
-        return not self._lines_with(name)
+        return not lines_with(self.text, name)
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, but for the extents of work-groups."""
@@ -198,16 +198,10 @@ class Proposal:
 
     def is_switch(self, name: str) -> bool:
         """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
-        asking = self._lines_with(name)
+        asking = lines_with(self.text, name)
         number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
         branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
         return bool(asking) and all(branches)
-
-    def _lines_with(self, name: str) -> list[str]:
-        """Return the lines that name a macro, those of its default apart."""
-        own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{name}\b.*$"
-        rest = re.sub(own, "", self.text, flags=re.MULTILINE)
-        return [line for line in rest.split("\n") if re.search(rf"\b{name}\b", line)]
 
     def values(self, name: str, default: int) -> list[int]:
         """Return what is proposed of a parameter that is a number."""
