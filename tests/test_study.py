@@ -75,6 +75,14 @@ def test_a_parameter_cannot_shape_data() -> None:
             study(arguments=arguments)
 
 
+def test_a_name_that_no_shape_knows_is_told_with_those_that_it_may_have() -> None:
+    arguments = table()["arguments"]
+    arguments["x"]["shape"] = ["M"]
+    with pytest.raises(StudyError, match=r"arguments\.x\.shape: names 'M'.*known here: N, T, ") as caught:
+        study(arguments=arguments)
+    assert "WG" not in str(caught.value)
+
+
 def test_an_output_that_no_launch_takes_is_told() -> None:
     arguments = {**table()["arguments"], "z": {"type": "float", "shape": ["N"], "access": "out"}}
     with pytest.raises(StudyError, match=r"arguments\.z: is an output that no launch takes"):
