@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 import autotune
 from autotune.cli import app, interrupt
+from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
 from tests.processes import has_ended
@@ -403,6 +404,22 @@ def test_check_without_running_counts_and_explains() -> None:
     shown = run("check", "./saxpy.toml", "--no-run").stdout
     for part in ("y = alpha * x + y", "elements per work-item", f"{VALID} of 9 combinations", "WG=8192: "):
         assert part in shown
+
+
+def test_check_groups_excluded_values_by_reason() -> None:
+    change("values = [1, 2, 4]", f"values = [1, 2, 4, {', '.join(map(str, range(5, 40)))}]")
+    change("[arguments.x]", '[[constraints]]\nrequire = "WPT < 5"\n\n[arguments.x]')
+    shown = run("check", "./saxpy.toml", "--no-run").stdout
+    assert shown.count("WPT < 5") == 2  # the constraint, and why
+    assert "WPT=5, 6, 7," in shown
+    assert "20 and more: WPT < 5\n" in shown
+
+
+def test_check_says_the_first_reasons() -> None:
+    many = [{"name": "A", "value": value, "reason": f"too {value}"} for value in range(12)]
+    rows = _excluded_rows([*many, {"name": "B", "value": 1, "reason": "too 0"}])
+    assert rows[0] == "A=0; B=1: too 0"
+    assert rows[10:] == ["and for 2 more reasons: --json has them all"]
 
 
 def test_check_builds_and_verifies_and_saves(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,9 +135,27 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
         [
             ("constraints", "\n".join(dict.fromkeys(rules))),
             ("valid", f"{count:,} of {combinations:,} combinations ({text.share(count, combinations)})"),
-            ("excluded", "\n".join(str(exclusion) for exclusion in problem.space.exclusions())),
+            ("excluded", "\n".join(_excluded_rows(written["exclusions"]))),
         ]
     )
+
+
+def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A row for each reason, with the values that it excludes: `WG=512, 1024: too many`; the first few of each."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for one in exclusions:
+        reasons.setdefault(one["reason"], {}).setdefault(one["name"], []).append(str(one["value"]))
+    rows = []
+    for reason, names in list(reasons.items())[:_MOST_REASONS]:
+        values = [f"{name}={', '.join(listed[:_MOST_VALUES])}" for name, listed in names.items()]
+        cut = any(len(listed) > _MOST_VALUES for listed in names.values())
+        rows.append(f"{'; '.join(values)}{' and more' * cut}: {reason}")
+    left = len(reasons) - len(rows)
+    return rows + [f"and for {text.count(left, 'more reason')}: --json has them all"] * (left > 0)
+
+
+_MOST_REASONS, _MOST_VALUES = 10, 16
+"""Of those by which values are excluded, and of the values of one parameter: what a reader looks at."""
 
 
 def _build(
