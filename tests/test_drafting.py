@@ -350,3 +350,25 @@ def test_a_macro_that_nothing_asks_for_is_left_out() -> None:
     _, lines = drafted(macros(WPT=2) + text)
     assert 'local = ["WG"]' in lines
     assert "[parameters.WPT]" not in lines
+
+
+def test_places_that_are_stored_to_are_a_permutation() -> None:
+    text = (
+        "kernel void f(global const uint *perm, global const uint *src, global const float *v, global float *out, "
+        "int n) { int i = get_global_id(0); if (i < n) out[perm[i]] = v[src[i]]; }"
+    )
+    _, lines = drafted(text)
+    assert any(
+        line.startswith("perm = ") and 'data = { distribution = "permutation" } }  # guess' in line for line in lines
+    )
+    assert any(line.startswith("src = ") and 'data = { low = 0, high = "n - 1" }' in line for line in lines)
+
+
+def test_what_vectors_and_halves_are_stored_to_has_its_extent() -> None:
+    sketch, lines = drafted(
+        "kernel void f(global const half *x, global half *y, global float *z, int n) { int i = get_global_id(0);\n"
+        "if (i < n) { vstore_half(vload_half(i, x) * 2, i, y); vstore4(vload4(i, z) + i, i, z); } }"
+    )
+    assert 'y = { type = "half", shape = ["n"], access = "out" }' in lines
+    assert 'z = { type = "float", shape = ["4 * n"], access = "inout" }' in lines
+    assert sketch.gaps == []

@@ -89,6 +89,11 @@ class Reading:
                         return quotient(shapes[mention.name][0], factor)
         return None
 
+    def scatters(self, name: str) -> bool:
+        """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""
+        written = {index for mention in self.mentions if mention.kind == "write" for index in mention.places}
+        return any(array == name and Sum.of(variable) in written for variable, (array, _) in self.contents.items())
+
     def indexed(self, name: str) -> bool:
         """Whether places of an argument are contents of another."""
         read = self.contents.keys()

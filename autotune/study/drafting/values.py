@@ -290,8 +290,8 @@ class Values(ABC):
             self._at(pointers[0], Sum(), "both")
         elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
             width = int(found[2] or 1)
-            at = next((each for each in given if isinstance(each, Sum)), None)
-            last = at * Sum.of(width) + (width - 1) if at is not None else None
+            at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
+            last = at * Sum.of(width) + (width - 1) if isinstance(at, Sum) else None
             self._at(pointers[0], last, "read" if found[1] == "load" else "write")
         elif name.startswith("async_work_group") and len(pointers) == 2:
             count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
