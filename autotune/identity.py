@@ -129,6 +129,18 @@ def value_fault(value: object) -> str:
     return ""
 
 
+def word_fault(value: object) -> str:
+    """Return what keeps a value of a study out of `-DNAME=VALUE`, with what to write; "" where nothing does.
+
+    Values of before, which are stored, may have it: `value_fault` lets them pass.
+    """
+    if not isinstance(value, str) or " " not in value:
+        return ""
+    kind = re.fullmatch(r"unsigned (char|short|int|long)", value)
+    hint = f"write u{kind[1]}" if kind else "write one word, or a number for the kernel's #if"
+    return f"{_shown(value)} has a space, which build options cannot carry; {hint}"
+
+
 def is_c_value(text: str) -> bool:
     """True where `#define NAME text` is one line of C that leaves the lines after it alone."""
     return text.isprintable() and not text.endswith("\\") and not any(mark in text for mark in _C_MARKS)

@@ -222,6 +222,12 @@ class Trial:
         found = self.environment.get(THROTTLED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 
+    @property
+    def unverified(self) -> str:
+        """What of its outputs the reference leaves unwritten, in a sentence; empty: nothing, as far as is known."""
+        found = self.environment.get(UNVERIFIED, "")  # may have been imported
+        return found if isinstance(found, str) else ""
+
 
 def in_turns(first: Trial, second: Trial) -> bool:
     """Say whether two trials were timed again in the same turns: their samples are pairs."""
@@ -239,6 +245,9 @@ CONTENTION = "contention"
 
 THROTTLED = "throttled"
 """Where a trial's environment names what slowed the device down when it was timed."""
+
+UNVERIFIED = "unverified"
+"""Where a trial's environment says what of its outputs no reference knows."""
 
 BUSY_CORES = "busy_cores"
 """What slowed a device down that shares its cores with other programs, which had them."""

@@ -432,8 +432,8 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
     for words, said in (
         (base, "say --study STUDY"),
         ([*base, "--study", "matmul"], "nothing is stored of matmul"),
-        (["export", "--embed"], "writes every trial"),
-        (["export", "--prefix", "X"], "writes every trial"),
+        (["export", "--embed"], "the lossless format holds"),
+        (["export", "--prefix", "X"], "the lossless format holds"),
         (["export", "--format", "csv", "--study", "matmul", "--prefix", "X"], "--prefix: is for header"),
     ):
         done = run(app, words)

@@ -22,6 +22,7 @@ from typer.testing import CliRunner, Result
 import autotune
 from autotune import cli, pool
 from autotune.cli import app, interrupt
+from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
 from tests.processes import has_ended
@@ -407,6 +408,22 @@ def test_check_without_running_counts_and_explains() -> None:
         assert part in shown
 
 
+def test_check_groups_excluded_values_by_reason() -> None:
+    change("values = [1, 2, 4]", f"values = [1, 2, 4, {', '.join(map(str, range(5, 40)))}]")
+    change("[arguments.x]", '[[constraints]]\nrequire = "WPT < 5"\n\n[arguments.x]')
+    shown = run("check", "./saxpy.toml", "--no-run").stdout
+    assert shown.count("WPT < 5") == 2  # the constraint, and why
+    assert "WPT=5, 6, 7," in shown
+    assert "20 and more: WPT < 5\n" in shown
+
+
+def test_check_says_the_first_reasons() -> None:
+    many = [{"name": "A", "value": value, "reason": f"too {value}"} for value in range(12)]
+    rows = _excluded_rows([*many, {"name": "B", "value": 1, "reason": "too 0"}])
+    assert rows[0] == "A=0; B=1: too 0"
+    assert rows[10:] == ["and for 2 more reasons: --json has them all"]
+
+
 def test_check_builds_and_verifies_and_saves(tmp_path: Path) -> None:
     result = run("check", "./saxpy.toml", "--set", "WPT=2,WG=32", "--save-build", "build", "--size", "65")
     assert "verified" in result.stdout
@@ -426,6 +443,45 @@ def test_check_as_json() -> None:
 def test_check_of_a_wrong_kernel_ends_with_1() -> None:
     change('"alpha * x + y"', '"alpha * x - y"')
     assert "wrong_result" in one_error(run("check", "./saxpy.toml", code=1))
+
+
+def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() -> None:
+    source = "kernel void part(const int N, global float *y) { int i = get_global_id(0); if (i < N / 2) y[i] = 1; }"
+    Path("part.cl").write_text(source)
+    Path("part.toml").write_text(
+        'name = "part"\nkernel = "part.cl"\nsizes = { N = 10000 }\nparameters.WG.values = [32, 64]\n'
+        'reference.configuration = { WG = 32 }\narguments.y = { type = "float", shape = ["N"], access = "out" }\n'
+        '[[launch]]\nentry = "part"\nglobal = ["round_up(N, WG)"]\nlocal = ["WG"]\narguments = ["N", "y"]\n'
+    )
+    said = "warning: the reference leaves 5,000 of 10,000 values of y unwritten, first y[5000]: they are not verified\n"
+    checked = run("check", "./part.toml")
+    assert said in checked.stderr
+    assert "unverified" not in checked.stdout
+    assert said in run("search", "./part.toml", "--trials", "2").stderr
+    assert "unwritten" not in run("check", "./saxpy.toml").stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("if (alpha < 0) y[0] = x[0];", "the reference writes nothing to y"),
+        ("y[0] = missing;", "undeclared identifier"),
+        ("local float large[1 << 24]; large[get_local_id(0)] = 1; y[0] = large[1];", "bytes of local memory"),
+    ],
+)
+def test_a_fault_of_the_reference_kernel_is_the_studys(body: str, said: str) -> None:
+    change('access = "inout"', 'access = "out"')
+    change('numpy = { y = "alpha * x + y" }', 'kernel = "right.cl"')
+    kernel = "kernel void right(const int N, const float alpha, global const float *x, global float *y)"
+    Path("right.cl").write_text(f"{kernel} {{ {body} }}")
+    with Path("saxpy.toml").open("a") as file:
+        launch = 'entry = "right"\nglobal = ["N"]\nlocal = ["1"]\narguments = ["N", "alpha", "x", "y"]\n'
+        file.write(f"\n[[reference.launch]]\n{launch}")
+    for command in ("check", "search"):
+        error = one_error(run(command, "./saxpy.toml", code=2))
+        assert error.startswith("error: ./saxpy.toml: reference: ")
+        assert said in error
+        assert "give another reference" in error
 
 
 def test_no_run_runs_nothing_of_the_files() -> None:

@@ -19,7 +19,11 @@ def test_a_good_table_passes() -> None:
         ({"parametres": {}}, "parametres: unknown key .did you mean 'parameters'"),
         ({"parameters": {"WG": {"value": [1]}}}, "parameters.WG.values: missing"),
         ({"parameters": {}}, "parameters: "),
-        ({"parameters": {"WG": {"values": [True]}}}, "parameters.WG.values.1"),
+        (
+            {"parameters": {"WG": {"values": [True]}}},
+            "parameters.WG.values: true and false are no values; write 1 and 0; docs",
+        ),
+        ({"parameters": {"WG": {"values": [[]]}}}, "parameters.WG.values.1: needs a whole number or a number or text"),
         ({"sizes": {"N": 0}}, "sizes.N: "),
         ({"sizes": {"9N": 1}}, "sizes.9N"),
         ({"sizes": {"PATH": 1}}, "sizes.PATH.*: is a name that shells or loaders act on"),
@@ -41,6 +45,9 @@ def test_a_good_table_passes() -> None:
         ({"timing": {"cache": "clod"}}, r"timing.cache: .*, got 'clod' \(did you mean 'cold'\?\)"),
         ({"sizes": {"N": {"file": "m.mtx", "prt": "rows"}}}, r"sizes.N.prt: unknown key \(did you mean 'part'\?\)"),
         ({"arguments": {"x": {"type": "float", "shape": "N", "access": "in"}}}, "arguments.x.shape: needs a list"),
+        ({"constraints": {"require": "1"}}, r"constraints: .*; write \[\[constraints\]\], with double brackets"),
+        ({"launch": {"entry": "f"}}, r"launch: .*; write \[\[launch\]\]"),
+        ({"reference": {"kernel": "k.cl", "launch": {}}}, r"reference.launch: .*; write \[\[reference.launch\]\]"),
         ({"sizes": {"N": 1.5}}, "sizes.N: needs a whole number, got 1.5"),
     ],
 )
@@ -55,7 +62,13 @@ def test_all_errors_are_told_at_once() -> None:
     assert len(caught.value.detail.splitlines()) == 2
 
 
+def test_a_union_is_told_once() -> None:
+    with pytest.raises(StudyError, match="values: true and false are no values; write 1 and 0; docs") as caught:
+        validate(table(parameters={"WG": {"values": [True, False]}}), "x.toml")
+    assert caught.value.detail == ""
+
+
 def test_many_errors_are_told_by_the_first() -> None:
-    with pytest.raises(StudyError, match="and 2999 more") as caught:
+    with pytest.raises(StudyError, match="and 999 more") as caught:
         validate(table(parameters={"WG": {"values": [[]] * 1000}}), "x.toml")
     assert len(caught.value.detail.splitlines()) == 21

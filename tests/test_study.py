@@ -30,11 +30,22 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"sizes": {"N": 1, "WG": 1}}, "parameters: 'WG' is already in .sizes."),
         ({"sizes": {"N": 1, "vendor": 1}}, "sizes: 'vendor' is already a device fact"),
         ({"sizes": {"N": 1, "min": 1}}, "sizes: 'min' is already a function"),
+        ({"sizes": {"N": 1, "for": 1}}, "sizes: 'for' is a word of expressions; choose another name$"),
+        ({"choices": {"T": ["float"], "and": [1]}}, "choices: 'and' is a word of expressions"),
+        ({"defines": {"kernel": 1}}, "defines: 'kernel' is a word of OpenCL C; choose another name$"),
+        ({"defines": {"has_extension": 1}}, "defines: 'has_extension' is already a function"),
+        ({"defines": {"__local": 1}}, "defines: '__local' is a word of OpenCL C"),
+        ({"choices": {"T": ["float"], "saxpy": [1]}}, "choices: 'saxpy' is a kernel's own name"),
         ({"size_lists": {"a": [{"Q": 1}]}}, "size_lists.a: no size named 'Q'"),
         ({"tolerance": {"absolute": "WG * 1e-6"}}, "tolerance.absolute: names 'WG'"),
         ({"options": [{"flag": "-D{NOPE}"}]}, "options.1.flag: names 'NOPE'"),
         ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'"),
         ({"reference": {"numpy": {"x": "y"}}}, "reference.numpy: must give every output"),
+        (
+            {"choices": {"T": ["float", "unsigned int"]}},
+            "choices.T: 'unsigned int' has a space, which build options cannot carry; write uint$",
+        ),
+        ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
     ],
 )
 def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, Any], message: str) -> None:
@@ -62,6 +73,14 @@ def test_a_parameter_cannot_shape_data() -> None:
         arguments["x"]["type"] = type_
         with pytest.raises(StudyError, match=r"arguments\.x\.type: WG is a parameter, which .*; make it a choice"):
             study(arguments=arguments)
+
+
+def test_a_name_that_no_shape_knows_is_told_with_those_that_it_may_have() -> None:
+    arguments = table()["arguments"]
+    arguments["x"]["shape"] = ["M"]
+    with pytest.raises(StudyError, match=r"arguments\.x\.shape: names 'M'.*known here: N, T, ") as caught:
+        study(arguments=arguments)
+    assert "WG" not in str(caught.value)
 
 
 def test_an_output_that_no_launch_takes_is_told() -> None:
@@ -121,6 +140,10 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study().unused == []
     idle = {"values": [1, 2]}
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    default = "// IDLE\n#ifndef IDLE\n#define IDLE 1\n#endif\n"
+    assert study(source=default + SOURCE, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    used = default + "#define TWICE (2 * IDLE)\n" + SOURCE
+    assert study(source=used, parameters={**table()["parameters"], "IDLE": idle}).unused == []
 
 
 def digest(code: str, **names: Any) -> str:

@@ -171,6 +171,7 @@ def test_first_values_are_no_default() -> None:
         ({"a": ("[x for x in [1] for y in [2]]", 1)}, "is no list"),
         ({"a": ("[]", 1)}, "has no value"),
         ({"a": ("['a\\nb']", 1)}, "a.json: TuningParameters.1"),
+        ({"a": ("['unsigned int']", 1)}, "'unsigned int' has a space, which build options cannot carry; write uint"),
         ({"a": (7, 1)}, "7 is no list of values"),
         ({"a": ([[1], [2]], 1)}, "is neither a number nor text"),
         ({"a": ([{}], 1)}, "is neither a number nor text"),

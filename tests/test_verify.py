@@ -18,6 +18,7 @@ from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
+from autotune.bench.unwritten import count_unwritten, is_unwritten, unverified
 from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -204,6 +205,33 @@ def runner(session: Session) -> Callable[[Plan], Report]:
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
     assert bench.reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
     return lambda plan: bench.run(plan, None)
+
+
+@pytest.mark.parametrize("kind", ["half", "uchar", "int", "double", "float4", TAGGED])
+def test_values_that_a_reference_leaves_unwritten_are_counted(kind: str) -> None:
+    dtype, width = numpy_type(kind)
+    data = np.zeros((8, 3 * 4 * width), dtype)
+    assert count_unwritten(data) == (0, 0)
+    data[5:].reshape(-1).view(np.uint8).view(np.uint32)[:] = POISON
+    assert count_unwritten(data) == (3 * data.shape[1], 5 * data.shape[1])
+    assert not is_unwritten(data)
+    assert is_unwritten(data[5:])
+
+
+def test_small_values_in_rows_of_odd_length_are_counted_too() -> None:
+    whole = np.full((4, 8), np.uint32(POISON), np.uint32).view(np.uint16)
+    assert count_unwritten(np.ascontiguousarray(whole[:, :15])) == (56, 0)  # but in words of two rows
+
+
+def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
+    source = "kernel void part(global float *out, global int *all) { all[get_global_id(0)] = out[2] = 1; }"
+    out, every = Buffer("out", "float", (2, 3), (2, 3), "out"), Buffer("all", "int", (4,), (4,), "out")
+    launch = Launch("part", (4,), (4,), ("out", "all"))
+    plan = Plan(source, (), (launch,), {"out": out, "all": every}, {"out": Tolerance(), "all": Tolerance()})
+    outputs = Bench(session, {}, {}, Rules(), Limits(), lambda name, limit_s: None).reference(plan)
+    assert unverified(plan, outputs) == (
+        "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
+    )
 
 
 @pytest.fixture(scope="module")

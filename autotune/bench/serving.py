@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
 from autotune.bench.trial import Bench
+from autotune.bench.unwritten import unverified
 from autotune.devices import BackendError, Program, Session, open_session
-from autotune.errors import AutotuneError
-from autotune.model import Outcome
-from autotune.study import require_numbers
+from autotune.errors import AutotuneError, StudyError
+from autotune.model import UNVERIFIED, Outcome
+from autotune.study import Plan, require_numbers
 
 _PROBE_S = 60.0
 """For a small kernel, on a machine that may be busy."""
@@ -51,7 +53,8 @@ def serve(role: str, connection: Connection) -> None:
         return
     except AutotuneError as error:
         # What is left is of no more use: say why, and let the search start another worker.
-        connection.send(Report(Outcome.CRASH, str(error), build_log=error.detail, fatal=True))
+        outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
+        connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True))
 
 
 def _receive(session: Session, connection: Connection) -> Any:
@@ -107,12 +110,13 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
         bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
-        outputs = bench.reference(setup.reference)
-        require_numbers(outputs)
+        outputs = _outputs(bench, setup.reference)
         for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
-    bench = Bench(session, inputs, _load(expected), setup.rules, setup.limits, announce)
+    known = _load(expected)
+    note = unverified(setup.reference, known) if setup.reference is not None else ""
+    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce)
     connection.send(Ready(expected))
     session.sense()  # loads a library, while the first configuration is built
     while True:
@@ -125,7 +129,20 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         else:
             on_built = wait_for_turn if job.asks else None
             ahead, patient = job.built_ahead, job.patient
-            connection.send(bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built))
+            report = bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built)
+            if note and not report.outcome.failed:
+                report = replace(report, environment={**report.environment, UNVERIFIED: note})
+            connection.send(report)
+
+
+def _outputs(bench: Bench, reference: Plan) -> dict[str, NDArray[Any]]:
+    """Return what a reference kernel gives. Raises Fault."""
+    try:
+        outputs = bench.reference(reference)
+        require_numbers(outputs)
+    except StudyError as error:
+        raise Fault(Outcome.WRONG_RESULT, str(error)) from None
+    return outputs
 
 
 def _load(files: Mapping[str, str]) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,8 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import compare
-from autotune.bench.verify import Checker, Verdict, is_unwritten
+from autotune.bench.unwritten import is_unwritten
+from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session, open_session
 from autotune.model import CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median

@@ -260,13 +260,6 @@ def _is_poison(found: NDArray[Any]) -> bool:
     return found.tobytes() in (pattern[: found.nbytes], pattern[2 : 2 + found.nbytes])
 
 
-def is_unwritten(data: NDArray[Any]) -> bool:
-    """Whether a buffer of its own holds the poison from one end to the other."""
-    raw = data.reshape(-1).view(np.uint8)
-    words = raw[: len(raw) // 4 * 4].view(np.uint32)
-    return bool(len(words)) and words[0] == POISON and bool((words == POISON).all())
-
-
 @lru_cache(maxsize=1024)
 def _walk(buffer: Buffer, leaf: Leaf) -> tuple[list[int], list[int]]:
     """Return four extents and the strides, in numbers, that walk a leaf in the logical part of the allocation."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,9 +25,9 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.result import rates_text, timing_text
+from autotune.cli.result import rates_text, timing_text, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
-from autotune.model import Configuration, Outcome, Trial
+from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.reports import save_build, trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference, watched
@@ -143,9 +143,27 @@ def _print_written(problem: Problem, written: dict[str, Any]) -> None:
         [
             ("constraints", "\n".join(dict.fromkeys(rules))),
             ("valid", f"{count:,} of {combinations:,} combinations ({text.share(count, combinations)})"),
-            ("excluded", "\n".join(str(exclusion) for exclusion in problem.space.exclusions())),
+            ("excluded", "\n".join(_excluded_rows(written["exclusions"]))),
         ]
     )
+
+
+def _excluded_rows(exclusions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A row for each reason, with the values that it excludes: `WG=512, 1024: too many`; the first few of each."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for one in exclusions:
+        reasons.setdefault(one["reason"], {}).setdefault(one["name"], []).append(str(one["value"]))
+    rows = []
+    for reason, names in list(reasons.items())[:_MOST_REASONS]:
+        values = [f"{name}={', '.join(listed[:_MOST_VALUES])}" for name, listed in names.items()]
+        cut = any(len(listed) > _MOST_VALUES for listed in names.values())
+        rows.append(f"{'; '.join(values)}{' and more' * cut}: {reason}")
+    left = len(reasons) - len(rows)
+    return rows + [f"and for {text.count(left, 'more reason')}: --json has them all"] * (left > 0)
+
+
+_MOST_REASONS, _MOST_VALUES = 10, 16
+"""Of those by which values are excluded, and of the values of one parameter: what a reader looks at."""
 
 
 def _build(
@@ -156,6 +174,7 @@ def _build(
         evaluator.submit(configuration)
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
+    warn_of_unverified(trial)
     if not quiet:
         print()
         facts(_built_rows(problem, trial, saved))
@@ -178,7 +197,7 @@ def _build(
 def _built_rows(problem: Problem, trial: Trial, saved: Sequence[Path]) -> list[tuple[str, str]]:
     passed = trial.outcome is Outcome.OK
     error = f", largest error {text.number(trial.max_error, 2)} x the tolerance" if trial.max_error else ""
-    told = {name: str(value) for name, value in trial.environment.items()}
+    told = {name: str(value) for name, value in trial.environment.items() if name != UNVERIFIED}
     return [
         ("configuration", text.pairs(trial.configuration)),
         ("outcome", f"ok: verified against the reference{error}" if passed else trial.outcome.value),

@@ -71,8 +71,10 @@ def export_trials(
       autotune export trials.db --format optuna --study sgemm && optuna-dashboard sqlite:///trials.db
     """
     if output == LINES:
-        if embed or any(given is not None for given in (study, device, size, choice, prefix)):
-            raise UsageError("writes every trial", where="--format jsonl", hint="leave the options out")
+        options = {"--study": study, "--device": device, "--size": size, "--choice": choice, "--prefix": prefix}
+        for option in [name for name, given in options.items() if given is not None] + ["--embed"] * embed:
+            what = f"every {option[2:]}" if option in ("--study", "--device", "--size", "--choice") else "trials alone"
+            raise UsageError(f"the lossless format holds {what}", where=option, hint=f"leave {option} out")
         _export_lines(file, database)
         return
     if study is None:

@@ -25,6 +25,12 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
         )
 
 
+def warn_of_unverified(best: Trial | None, of: str = "") -> None:
+    """Say on stderr what of the outputs the reference leaves unwritten, if anything; `of` says where, of several."""
+    if best is not None and best.unverified:
+        warn(f"{of}{best.unverified}")
+
+
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next (with `on`)."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")

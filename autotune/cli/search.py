@@ -36,7 +36,7 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import announce, stderr, warn, write_json
-from autotune.cli.result import print_result, warn_of_throttling
+from autotune.cli.result import print_result, warn_of_throttling, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
@@ -198,6 +198,7 @@ def search(
     with progress.show(stderr(), problem.flops) as report, interrupt.stopping() as stop:
         result = run(request, stop, on_progress=report)
     warn_of_throttling(result.best.throttled if result.best is not None else "")
+    warn_of_unverified(result.best)
     if as_json_:
         write_json(result_json(result))
     else:

@@ -15,7 +15,7 @@ from autotune import text
 from autotune.cli import interrupt, progress
 from autotune.cli.options import command, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
-from autotune.cli.result import warn_of_throttling
+from autotune.cli.result import warn_of_throttling, warn_of_unverified
 from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
 from autotune.reports import result_json
@@ -84,7 +84,9 @@ def search(
         interrupted = stop.is_set()
     for problem, result in (row for part in parts for row in part.rows()):
         if result is not None and result.best is not None:
-            warn_of_throttling(result.best.throttled, f"the best of {problem.study.name} {text.size(problem.size)}")
+            what = f"{problem.study.name} {text.size(problem.size)}"
+            warn_of_throttling(result.best.throttled, f"the best of {what}")
+            warn_of_unverified(result.best, f"{what}: ")
     if as_json:
         write_json(
             {"interrupted": interrupted, "sizes": [_json(*row) for part in parts for row in part.rows()]},

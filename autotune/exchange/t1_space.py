@@ -13,7 +13,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.exchange.document import listed, table
 from autotune.exchange.python import Spelt, listed_values
 from autotune.expression import Expression, read
-from autotune.identity import name_fault, value_fault
+from autotune.identity import name_fault, value_fault, word_fault
 from autotune.text import line
 
 AXES = "XYZ"
@@ -103,7 +103,7 @@ class Space:
         else:
             raise UsageError(f"{text!r:.40} is no list of values", where=f"{where}.Values")
         for value in map(_plain, values):
-            if fault := value_fault(value):
+            if fault := value_fault(value) or word_fault(value):
                 raise UsageError(line(fault), where=f"{where}.Values")
         plain = list(dict.fromkeys(map(_plain, values)))
         if len(plain) != len(values):

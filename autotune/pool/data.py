@@ -47,7 +47,10 @@ class Setups:
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
         with self._turn if alone else nullcontext():
-            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
+            try:
+                self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
+            except StudyError as error:
+                raise error.at(self._problem.study.path) from None
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a worker that builds ahead. It needs data where it launches what it builds."""

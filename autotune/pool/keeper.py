@@ -20,7 +20,7 @@ from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
-from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started
+from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started, unready
 from autotune.study import Plan
 
 _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
@@ -148,7 +148,7 @@ class Keeper(threading.Thread):
             if self._interrupted.wait(delay_s):
                 raise self._end()
         if isinstance(answer, Report):
-            raise WorkerError(f"the {self.role} worker cannot start: {answer.reason}", detail=answer.build_log)
+            raise unready(self.role, answer)
         assert isinstance(answer, Ready)
         self.since = self.since or time.monotonic()  # not again where a worker is replaced
         return answer

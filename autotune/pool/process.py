@@ -15,8 +15,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.bench import DOING, Phase
-from autotune.errors import WorkerError
+from autotune.bench import DOING, Phase, Report
+from autotune.errors import AutotuneError, StudyError, WorkerError
+from autotune.model import Outcome
 from autotune.pool.worker import python_path
 
 log = logging.getLogger(__name__)
@@ -210,3 +211,11 @@ def _has_running_child(pid: int) -> bool:
         return any(state != "Z" for state in states)
     except OSError:  # it has ended meanwhile
         return False
+
+
+def unready(role: str, answer: Report) -> AutotuneError:
+    """The error of a worker that answers its set-up with a report: where it ran the reference, that is the study's."""
+    if answer.outcome in (Outcome.WRONG_RESULT, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR):
+        hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+        return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)
+    return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)

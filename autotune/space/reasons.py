@@ -104,7 +104,15 @@ def _explained(constraint: Constraint, constants: Mapping[str, Any], fixed: Mapp
     text = " ".join(_open_part(constraint.require.text, fixed).split())
     used = Expression.parse(text).names & constants.keys() - {"extensions"}
     detail = "; ".join([text, *([", ".join(f"{name}={constants[name]}" for name in sorted(used))] if used else [])])
-    return f"{constraint.reason} ({detail})" if constraint.reason else detail
+    return f"{constraint.reason} ({detail})" if constraint.reason and not _is_itself(constraint) else detail
+
+
+def _is_itself(constraint: Constraint) -> bool:
+    """Whether a constraint's reason is its own text: it was given none."""
+    try:
+        return Expression.parse(constraint.reason).text == constraint.require.text
+    except ExpressionError:
+        return False
 
 
 def _open_part(text: str, fixed: Mapping[str, Value]) -> str:

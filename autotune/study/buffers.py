@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from autotune.errors import StudyError
+from autotune.expression import Expression
 from autotune.study.argument import BRACES, Argument, Data, Extent, concrete_type, declared_type, extents
 from autotune.study.types import numpy_type, scalar_type
 
@@ -160,6 +161,10 @@ class Sampler(Argument):
 
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
     """Raise StudyError where a parameter shapes data that every configuration has in common."""
+    for text in table.shape or ():  # what is known nowhere is told with the names that may stand in a shape
+        named = Expression.parse(text, where=f"{where}.shape").names
+        for name in sorted(named - tuned.known - tuned.definitions.keys()):
+            given.require(name, f"{where}.shape")
     shapes = tuned.expressions(table.shape or (), f"{where}.shape")
     used = [(name, "shape") for each in shapes for name in each.names]
     used += [(name, "type") for name in BRACES.findall(table.type) or [table.type]]

@@ -1,4 +1,4 @@
-"""The functions of OpenCL C, of which a kernel may have the name."""
+"""The words of OpenCL C, and its functions, of which a kernel may have the name."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ _FAMILIES = re.compile(
     r"(native|half)_(cos|divide|exp|exp2|exp10|log|log2|log10|powr|recip|rsqrt|sin|sqrt|tan)"
     r"|(convert|as)_(u?(char|short|int|long)|float|double|half)\d*\w*|v(load|store)a?(_half)?\d+"
 )
+
+_RESERVED = """
+    auto bool break case char const continue default do double else enum extern float for goto half if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    event_t image1d_t image2d_t image3d_t ptrdiff_t sampler_t size_t intptr_t uintptr_t
+"""
+_WORDS_OF_C = frozenset(_RESERVED.split())
+_QUALIFIERS = ("constant", "global", "kernel", "local", "private", "attribute")
+
+
+def is_word(name: str) -> bool:
+    """Whether a name is a word of OpenCL C: a macro of that name would take it away."""
+    return name in _WORDS_OF_C or name.removeprefix("__").removesuffix("__") in _QUALIFIERS
 
 
 def is_builtin(name: str) -> bool:

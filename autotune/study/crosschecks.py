@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import keyword
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
 from autotune.expression import FUNCTIONS
+from autotune.identity import Value, word_fault
 from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
+from autotune.study.builtins import is_word
 from autotune.study.loops import loops_of
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 def check_names(study: Study) -> None:
     """Raise StudyError where a name has two meanings, or a list of sizes or `[device]` names what is not there."""
     seen: dict[str, str] = dict.fromkeys(DEVICE_FACTS, "a device fact")
-    seen |= dict.fromkeys(FUNCTIONS, "a function of expressions")
+    seen |= dict.fromkeys([*FUNCTIONS, "has_extension"], "a function of expressions")
     seen |= dict.fromkeys(SCALAR_TYPES, "an OpenCL type")
     for table in ("sizes", "choices", "parameters", "defines"):
         for name, entry in study.text.table.get(table, {}).items():
@@ -29,6 +32,8 @@ def check_names(study: Study) -> None:
                 continue
             if name in seen:
                 raise StudyError(f"{name!r} is already {seen[name]}", where=table, hint="choose another name")
+            if words := _word_of(name):
+                raise StudyError(f"{name!r} is a word of {words}", where=table, hint="choose another name")
             seen[name] = f"in [{table}]"
     for name in study.text.table["arguments"]:
         if seen.get(name) in ("in [choices]", "in [parameters]", "in [defines]"):  # the compiler puts in its value
@@ -39,6 +44,31 @@ def check_names(study: Study) -> None:
     for name in study.text.table.get("device", {}):
         if name not in DEVICE_FACTS:
             raise StudyError(f"no device fact {name!r}{did_you_mean(name, DEVICE_FACTS)}", where="device")
+
+
+def _word_of(name: str) -> str:
+    """Which language has a name as a word of its own; "" where none has."""
+    if keyword.iskeyword(name):
+        return "expressions"
+    return "OpenCL C" if is_word(name) else ""
+
+
+def check_macros(study: Study) -> None:
+    """Raise StudyError where what the compiler puts in for a name would take a kernel's own name away."""
+    for table in ("choices", "parameters", "defines"):
+        for name in study.text.table.get(table, {}):
+            if name in study.entries:
+                raise StudyError(f"{name!r} is a kernel's own name", where=table, hint="choose another name")
+
+
+def check_values(study: Study) -> None:
+    """Raise StudyError for a value that the driver would read as several build options."""
+    lists: dict[str, Sequence[Value]] = {f"choices.{name}": values for name, values in study.choices.items()}
+    lists |= {f"parameters.{name}": parameter.values for name, parameter in study.parameters.items()}
+    for where, values in lists.items():
+        for value in values:
+            if fault := word_fault(value):
+                raise StudyError(fault, where=where)
 
 
 def check_checks(study: Study) -> None:

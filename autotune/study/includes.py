@@ -96,6 +96,13 @@ def without_comments(text: str) -> str:
     return _HIDDEN.sub(lambda found: " " * len(found[0]) if found[0].startswith("/") else found[0], text)
 
 
+def lines_with(text: str, macro: str) -> list[str]:
+    """Return the lines of a C text without comments that name a macro, those of its default apart."""
+    own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b.*$"
+    rest = re.sub(own, "", text, flags=re.MULTILINE)
+    return [line for line in rest.split("\n") if re.search(rf"\b{macro}\b", line)]
+
+
 class _Inliner:
     """Puts files into each other, and counts what comes of it."""
 

@@ -16,10 +16,10 @@ from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
-from autotune.study.crosschecks import check_checks, check_names, check_outputs, check_steps
+from autotune.study.crosschecks import check_checks, check_macros, check_names, check_outputs, check_steps, check_values
 from autotune.study.defaults import default_size
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline
+from autotune.study.includes import folders_of, inline, lines_with, without_comments
 from autotune.study.library import StudyText
 from autotune.study.loops import Declared, leaves, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
@@ -153,9 +153,13 @@ class Study:
 
     @property
     def unused(self) -> list[str]:
-        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle."""
-        words = words_of(self.text.source, self.text, "arguments", "check", "defines", "launch", "options")
-        return [name for name in self.parameters if name not in words]
+        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle.
+
+        What the kernel says of one in comments, or to give it a default, is no use of it.
+        """
+        words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
+        plain = without_comments(self.text.source)
+        return [name for name in self.parameters if name not in words and not lines_with(plain, name)]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
         """Return those of some choices that are not the study's defaults."""
@@ -177,7 +181,9 @@ class Study:
         try:
             self.parameters = {name: parameter(name, entry) for name, entry in table.parameters.items()}
             check_names(self)
+            check_values(self)
             self._build_rules(table, function)
+            check_macros(self)
             check_outputs(self)
         except UsageError as error:  # an expression's error too
             raise error.at(self.path) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,7 +38,7 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
     try:
         return StudyTable.model_validate(table)
     except ValidationError as error:
-        lines = list(dict.fromkeys(line(_told(item)) for item in error.errors(include_url=False)))
+        lines = _lines(error.errors(include_url=False))
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
@@ -47,10 +47,37 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
         ) from error
 
 
+def _lines(items: Sequence[Any]) -> list[str]:
+    """A line for each place at fault: a union has an error for each of its branches."""
+    places: dict[tuple[str | int, ...], list[Any]] = {}
+    for item in items:
+        places.setdefault(tuple(part for part in item["loc"] if not _is_branch(part)), []).append(item)
+    return list(dict.fromkeys(line(_merged(path, alike)) for path, alike in places.items()))
+
+
+def _merged(path: Sequence[str | int], items: Sequence[Any]) -> str:
+    """Several errors of one place as one: a union's as what it would take, or what it says of the branch that fits."""
+    if len(items) == 1:
+        return _told(items[0])
+    if isinstance(items[0]["input"], bool):
+        return (
+            f"{_place(path[:-1] if isinstance(path[-1], int) else path)}: true and false are no values; write 1 and 0"
+        )
+    fitting = [item for item in items if not item["type"].endswith("_type")]
+    if fitting:
+        return _told(fitting[0])
+    wanted = dict.fromkeys(_PLAINLY.get(item["type"], item["msg"]).removeprefix("needs ") for item in items)
+    return f"{_place(path)}: needs {' or '.join(wanted)}, got {items[0]['input']!r:.60}"
+
+
+def _place(path: Sequence[str | int]) -> str:
+    return ".".join(str(part + 1) if isinstance(part, int) else f"{part:.80}" or '""' for part in path)
+
+
 def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
     path = [part for part in item["loc"] if not _is_branch(part)]
-    place = ".".join(str(part + 1) if isinstance(part, int) else f"{part:.80}" or '""' for part in path)
+    place = _place(path)
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":
@@ -58,6 +85,9 @@ def _told(item: Any) -> str:
     found, message = item["input"], item["msg"].removeprefix("Value error, ")
     message = _PLAINLY.get(item["type"], message.replace(" after validation", ""))
     message = f"{message[0].lower()}{message[1:]}"
+    if item["type"] == "list_type" and isinstance(found, Mapping) and path[-1] in _REPEATED:
+        keys = ".".join(part for part in path if isinstance(part, str))
+        return f"{place}: is one table of a list; write [[{keys}]], with double brackets"
     if isinstance(found, Mapping):  # of a whole table: the message names the key
         return f"{place}: {message}" if path else message
     if item["type"] == "literal_error" and isinstance(found, str):
@@ -70,6 +100,7 @@ _PLAINLY = {
     "list_type": 'needs a list, such as ["N"]',
     "string_type": "needs text in quotes",
     "int_type": "needs a whole number",
+    "float_type": "needs a number",
     "bool_type": "needs true or false",
     "dict_type": "needs a table",
     "model_type": "needs a table",
@@ -77,6 +108,9 @@ _PLAINLY = {
 }
 """What pydantic says in its own words, by its kinds of errors."""
 
+
+_REPEATED = ("constraints", "launch", "options", "turn")
+"""Lists of tables."""
 
 _BRANCHES = frozenset(
     {"int", "float", "str", "constrained-str", "function-after", "list", "one of them", "several", "a table"}

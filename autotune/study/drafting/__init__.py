@@ -9,7 +9,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     statements.py  a walk through a kernel, with values.py for its expressions, to what reading.py holds: which
                    places of which argument, and what bounds the variables
     shapes.py      extents and launches from that
-    proposal.py    what is proposed of parameters, choices and work-groups; uses.py: of each argument
+    proposal.py    what is proposed of parameters and choices; groups.py: of work-groups; uses.py: of each argument
     writer.py      the text of the study
 """
 

@@ -9,20 +9,18 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
+from autotune.study.drafting.groups import is_alone, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
-from autotune.study.drafting.scanning import KERNEL, struct_bodies
+from autotune.study.drafting.scanning import struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import without_comments
+from autotune.study.includes import lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
-_LOCAL_NAME = re.compile(
-    r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|^(WX|WY|WZ|BX|BY|BZ|LX|LY|LZ)$|DIM", re.IGNORECASE
-)
 _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 _TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
 """Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
@@ -65,7 +63,12 @@ class Proposal:
         self.arguments = self._merged()
         self.extra: dict[str, int] = {}
         """Parameters for the work-group that the kernel does not know."""
+        self.alone: set[str] = set()
+        """Kernels of which one work-item does all."""
+        self.doubts: dict[str, str] = {}
+        """Why a kernel's work-group is a guess."""
         self.locals = {entry: self._local(entry) for entry in launched}
+        self._leave_out_idle()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
 
@@ -162,44 +165,43 @@ class Proposal:
 
     def _local(self, entry: str) -> list[str]:
         """Return the extents of a kernel's work-group; adds parameters where none of the kernel's stands for them."""
-        dimensions = self._dimensions(entry)
-        if required := self._required(entry):
-            return required[:dimensions]
-        named = [name for name in self.parameters if _LOCAL_NAME.search(name)]
-        if len(named) >= dimensions > 1:
-            return sorted(named, key=_axis)[:dimensions]
-        if dimensions == 1 and (several := [name for name in named if self.parameters[name] > 1]):
-            return several[:1]
-        reading = self._reading(entry, tuned=True)
-        if reading is not None and len(found := reading.groups()) == dimensions:
-            return [str(found[axis]) for axis in range(dimensions)]
-        if len(idle := [name for name in self.parameters if self._is_idle(name)]) == dimensions:
-            return sorted(idle, key=_axis)
+        reading, dimensions = self._reading(entry, tuned=True), self._dimensions(entry)
+        if self._is_alone(entry):
+            self.alone.add(entry)
+            return ["1"]
+        if (found := work_group(self, entry, reading, dimensions)) is not None:
+            self.doubts[entry] = found.doubt
+            return found.extents
         if dimensions == 1:
             self.extra["WG"] = 64
             return ["WG"]
-        if len(named) == dimensions - 1:  # a work-group that is flat along the last axis
-            return [*sorted(named, key=_axis), "1"]
         names = [f"W{axis}" for axis in "XYZ"[:dimensions]]
         self.extra |= dict.fromkeys(names, 16 if dimensions == 2 else 4)
         return names
 
-    def _is_idle(self, name: str) -> bool:
+    def _is_alone(self, entry: str) -> bool:
+        try:
+            return is_alone(functions_of(self._tokens(tuned=True)), entry)
+        except (NotRead, RecursionError):
+            return False
+
+    def is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
-        return not self._lines_with(name)
+        return not lines_with(self.text, name)
+
+    def _leave_out_idle(self) -> None:
+        """Forget the macros that only their own default names, but for the extents of work-groups."""
+        used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
+        for name in [name for name in self.parameters if self.is_idle(name) and name not in used]:
+            del self.parameters[name]
+            self.words.pop(name, None)
 
     def is_switch(self, name: str) -> bool:
         """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
-        asking = self._lines_with(name)
+        asking = lines_with(self.text, name)
         number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
         branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
         return bool(asking) and all(branches)
-
-    def _lines_with(self, name: str) -> list[str]:
-        """Return the lines that name a macro, those of its default apart."""
-        own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{name}\b.*$"
-        rest = re.sub(own, "", self.text, flags=re.MULTILINE)
-        return [line for line in rest.split("\n") if re.search(rf"\b{name}\b", line)]
 
     def values(self, name: str, default: int) -> list[int]:
         """Return what is proposed of a parameter that is a number."""
@@ -212,17 +214,7 @@ class Proposal:
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
 
-    def _required(self, entry: str) -> list[str]:
-        """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
-        found = []
-        for before, name, _ in KERNEL.findall(self.text):
-            asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
-            if name == entry and asked:
-                found.append([self._spelt(part) for part in re.split(r",(?![^()]*\))", asked[1])])
-        usable = [each for each in found if len(each) == 3 and all(each)]
-        return usable[-1] if usable else []
-
-    def _spelt(self, text: str) -> str:
+    def spelt(self, text: str) -> str:
         """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
         simple = {name: value for name, value in _DEFINE.findall(self.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
         for _ in range(6):
@@ -264,17 +256,23 @@ class Proposal:
 
     def _reading(self, entry: str, *, tuned: bool) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
-        stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
-        kept = [*self.tasks, *(name for name in self.parameters if tuned and name not in self.words)]
+        kept = self._kept(tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)} | self.members
         pointers = [
             one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name
         ]
         try:
-            functions = functions_of(preprocessed(self.sketch.source, stated, kept))
+            functions = functions_of(self._tokens(tuned=tuned))
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
+
+    def _kept(self, *, tuned: bool) -> list[str]:
+        return [*self.tasks, *(name for name in self.parameters if tuned and name not in self.words)]
+
+    def _tokens(self, *, tuned: bool) -> list[str]:
+        stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
+        return preprocessed(self.sketch.source, stated, self._kept(tuned=tuned))
 
 
 def proposed(default: int) -> list[int]:
@@ -288,8 +286,3 @@ def proposed(default: int) -> list[int]:
 def _number(text: str) -> int | None:
     text = text.strip().strip("()").strip()
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
-
-
-def _axis(name: str) -> int:
-    """Order of work-group extents by the last letter of their names: x, y, z; m and n as rows and columns."""
-    return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)

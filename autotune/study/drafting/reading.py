@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from autotune.study.drafting.syntax import closing, split
+from autotune.study.drafting.syntax import Tree, closing, split
 from autotune.study.drafting.terms import Sum, quotient
 
 EXTENT = "image extent "
@@ -36,6 +36,7 @@ class Reading:
     `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
     begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
     that run from one content of an argument to the next, with its name.
+    `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `spread`: along which work-groups differ.
     """
 
@@ -44,8 +45,18 @@ class Reading:
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
+    cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
+
+    def note_cell(self, of: Tree, index: object) -> None:
+        """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""
+        level = 0
+        while of[0] == "index":
+            of, level = of[1], level + 1
+        if of[0] == "name" and of[1] in self.arrays and isinstance(index, Sum):
+            self.cells.append((of[1], level, index))
 
     def groups(self) -> dict[int, Sum]:
         """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
@@ -77,6 +88,11 @@ class Reading:
                     if self.contents[variable][0] == name and mention.name in shapes and factor.known:
                         return quotient(shapes[mention.name][0], factor)
         return None
+
+    def scatters(self, name: str) -> bool:
+        """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""
+        written = {index for mention in self.mentions if mention.kind == "write" for index in mention.places}
+        return any(array == name and Sum.of(variable) in written for variable, (array, _) in self.contents.items())
 
     def indexed(self, name: str) -> bool:
         """Whether places of an argument are contents of another."""

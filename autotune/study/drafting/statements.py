@@ -66,7 +66,10 @@ class _Walk(Values):
                 return self._loop(inside, tokens, end + 1)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
-            return end + 1  # what follows is a statement like any other
+            at = self._statement(tokens, end + 1)  # within the scope of a loop around it
+            while tokens[at : at + 1] == ["else"]:
+                at = self._statement(tokens, at + 1)
+            return at
         if token in ("else", "do"):
             return at + 1
         if token in ("case", "default"):
@@ -94,13 +97,13 @@ class _Walk(Values):
         return at
 
     def _simple(self, tokens: Sequence[str]) -> None:
-        words = list(tokens)
+        words, shared = list(tokens), "local" in tokens[:3]
         while words and (words[0] in QUALIFIERS or words[0] == "__attribute__"):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
         if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
             for part in split(words[1:]):
-                self._declared([word for word in part if word not in QUALIFIERS])
+                self._declared([word for word in part if word not in QUALIFIERS], shared=shared)
             return
         for part in split(words):
             self._value(part)
@@ -108,14 +111,18 @@ class _Walk(Values):
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str]) -> None:
+    def _declared(self, words: list[str], *, shared: bool) -> None:
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
             return
         name, rest = words[0], words[1:]
+        extents = list[Any]()
         while rest[:1] == ["["]:
+            extents.append(self._value(rest[1 : closing(rest, 0)]))
             rest = rest[closing(rest, 0) + 1 :]
+        if shared and extents:
+            self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
         value = self._value(rest[1:]) if rest[:1] == ["="] and rest[1:2] != ["{"] else None
         stated, changed = rest[:1] == ["="], _changes(name, self._rest)
         if not stated and changed == 1:

@@ -119,6 +119,8 @@ class Uses:
                 return f', data = {{ numpy = "{steps}" }}', real
             places = each.reading.places_in(one.name, self.shapes)
             if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra}:
+                if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
+                    return ', data = { distribution = "permutation" }', "places that are written, each once"
                 largest = {"uchar": 255, "char": 127}.get(kind)
                 high = f"{places - 1}" if largest is None else f"min({places - 1}, {largest})"
                 real = "places at random"

@@ -111,6 +111,7 @@ class Values(ABC):
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
         base, index = self._of(parts[0]), self._of(parts[1])
+        self.found.note_cell(parts[0], index)
         if isinstance(base, Pointer):
             return self._at(base, index)
         return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
@@ -289,8 +290,8 @@ class Values(ABC):
             self._at(pointers[0], Sum(), "both")
         elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
             width = int(found[2] or 1)
-            at = next((each for each in given if isinstance(each, Sum)), None)
-            last = at * Sum.of(width) + (width - 1) if at is not None else None
+            at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
+            last = at * Sum.of(width) + (width - 1) if isinstance(at, Sum) else None
             self._at(pointers[0], last, "read" if found[1] == "load" else "write")
         elif name.startswith("async_work_group") and len(pointers) == 2:
             count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)

@@ -228,6 +228,8 @@ class _Writer:
     # -- launch and reference -----------------------------------------------------------------------
 
     def _global(self, entry: str) -> list[str | None]:
+        if entry in self._of.alone:
+            return ["1"]
         return [self._of.tuned[entry].items(axis) for axis in range(len(self._of.locals[entry]))]
 
     def _launch(self, entry: str) -> None:
@@ -243,7 +245,10 @@ class _Writer:
         else:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
-        self._add(f"local = [{extents}]")
+        if doubt := self._of.doubts.get(entry):
+            self._guess(f"local = [{extents}]", doubt)
+        else:
+            self._add(f"local = [{extents}]")
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'

@@ -1,0 +1,54 @@
+"""What a reference kernel left as it was: its outputs are filled with poison before it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.arena import POISON
+from autotune.study import Plan
+
+_TURNED = np.array([(POISON << bits | POISON >> 32 - bits) & 0xFFFFFFFF for bits in (0, 8, 16, 24)], np.uint32)
+"""The word of poison as it lies in rows of small values, wherever in a word a row begins."""
+
+
+def count_unwritten(data: NDArray[Any]) -> tuple[int, int]:
+    """Return how many values of an output, in its logical shape, are nothing but poison, and the place of the first.
+
+    A struct is one value. Of values of less than four bytes, those count that share a word of poison with others: one
+    byte alone may well be what was computed.
+    """
+    raw, size = np.ascontiguousarray(data).reshape(-1).view(np.uint8), data.dtype.itemsize
+    words = raw[: len(raw) // 4 * 4].view(np.uint32)
+    poisoned = words == POISON if size % 4 == 0 else np.isin(words, _TURNED)
+    if not poisoned.any():
+        return 0, 0
+    if size % 4:
+        poisoned = np.repeat(poisoned, 4)[: len(raw) // size * size]
+        poisoned = np.pad(poisoned, (0, -len(poisoned) % size))
+    values = poisoned.reshape(-1, size // 4 if size % 4 == 0 else size).all(axis=1)
+    return int(values.sum()), int(values.argmax())
+
+
+def is_unwritten(data: NDArray[Any]) -> bool:
+    """Whether an output holds the poison from one end to the other."""
+    return data.nbytes >= 4 and count_unwritten(data)[0] == data.nbytes // 4 * 4 // data.dtype.itemsize
+
+
+def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
+    """Say which values of a reference's outputs the reference leaves unwritten; empty: none.
+
+    Poison is right where poison is expected, so nothing that a configuration leaves there is found out.
+    """
+    said = []
+    for name in plan.outputs:
+        data = outputs[name]
+        count, first = count_unwritten(data)
+        if count:
+            place = ", ".join(str(int(index)) for index in np.unravel_index(first, data.shape))
+            said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {name}[{place}]")
+    return f"the reference leaves {'; '.join(said)}: they are not verified" if said else ""

@@ -1,0 +1,140 @@
+"""The work-group that is proposed of a kernel: what it asks for, what local arrays hold, what macros are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from autotune.study.drafting.reading import Function, Reading
+from autotune.study.drafting.scanning import KERNEL
+from autotune.study.drafting.terms import Sum
+
+if TYPE_CHECKING:
+    from autotune.study.drafting.proposal import Proposal
+
+_EXACT = re.compile(
+    r"(WG|WGS|LWS|WORK_?GROUP|GROUP|LOCAL|BLOCK|THREADS?|TB|BS|LS)(_?SIZE|_?DIM)?_?[XYZ012]?|[WLB][XYZ]", re.IGNORECASE
+)
+"""Names of macros that are extents of a work-group, and nothing else."""
+_NEAR = re.compile(r"(^|_)(WG|WGS|LWS|GROUP|BLOCK|LOCAL|THREADS|BS|LS)|DIM", re.IGNORECASE)
+_COUNTED = re.compile(r"(GROUPS|BLOCKS|TILES)($|_)|^(NUM|N)_|_(COUNT|NUM)$|^N(GROUPS|BLOCKS|THREADS)", re.IGNORECASE)
+"""Names that say how many work-groups there are."""
+_SIDE = re.compile(r"(^|[A-Z0-9]_?|_)[XYZ]$|(TILE|SIZE)", re.IGNORECASE)
+"""Names that an extent may have whose macro the kernel itself does not ask for."""
+_ASKS = re.compile(
+    r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
+)
+
+BY_NAME = "by its name; nothing in the kernel says what its work-group is"
+BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
+
+
+class Group(NamedTuple):
+    """The extents of a work-group; `doubt`: why that is a guess, empty where the kernel says it."""
+
+    extents: list[str]
+    doubt: str = ""
+
+
+def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: int) -> Group | None:
+    """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
+    if required := _required(of, entry):
+        return Group(required[:dimensions])
+    if reading is not None and len(arrays := _held(reading, set(of.parameters))) == dimensions:
+        return Group([str(arrays[axis]) for axis in range(dimensions)])
+    named = [name for name in of.parameters if not _COUNTED.search(name)]
+    exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
+    near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
+    if found := _of_names(of, exact, dimensions):
+        return Group(found)
+    if reading is not None and len(places := reading.groups()) == dimensions:
+        return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
+    if found := _of_names(of, near, dimensions):
+        return Group(found, BY_NAME)
+    idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
+    idle += [name for name in named if of.is_idle(name) and _EXACT.fullmatch(name) and name not in idle]
+    if len(idle) == dimensions:
+        return Group(sorted(idle, key=_axis), "" if all(map(_EXACT.fullmatch, idle)) else BY_NAME)
+    for names in (near, idle):
+        if 0 < len(names) == dimensions - 1:  # flat along the last axis
+            return Group([*sorted(names, key=_axis), "1"], BY_NAME)
+    return None
+
+
+def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
+    """Whether nothing in a kernel, or in what it calls, asks which work-item it is: one does all the work."""
+    seen, due = set[str](), [entry]
+    while due:
+        seen.add(name := due.pop())
+        if name not in functions or any(_ASKS.match(token) for token in functions[name].body):
+            return False
+        due += [token for token in functions[name].body if token in functions and token not in seen]
+    return True
+
+
+def _of_names(of: Proposal, names: list[str], dimensions: int) -> list[str]:
+    """The first names along the axes; empty where there are too few."""
+    if dimensions == 1:
+        return [name for name in names if of.parameters[name] > 1][:1]
+    return sorted(names, key=_axis)[:dimensions] if len(names) >= dimensions else []
+
+
+def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
+    """Return the extents that local arrays tell, by axis: `t[WG]` at `t[item]`, `k += ROWS` at `t[item + k]`."""
+    whole: dict[int, set[Sum]] = {}
+    steps: dict[int, set[Sum]] = {}
+    for name, level, index in reading.cells:
+        extents = reading.arrays[name]
+        axes = [axis for axis in (0, 1, 2) if index.factor_of(f"lid#{axis}") == Sum.of(1)]
+        if len(axes) == 1:
+            rest = index - Sum.of(f"lid#{axes[0]}")
+            moved = rest - rest.fixed
+            if moved:
+                step = _stride(reading, moved)
+                if step is not None:
+                    steps.setdefault(axes[0], set()).add(step)
+            elif level < len(extents) and (extent := extents[level]) is not None:
+                rim = rest.part(lambda product: product != ())
+                extent = extent - rim - rim
+                whole.setdefault(axes[0], set()).add(extent - (extent.number is None) * extent.terms.get((), 0))
+        for axis in (0, 1, 2):
+            begun, step = reading.loops.get(str(index), (Sum(), None))
+            if begun == Sum.of(f"lid#{axis}") and step is not None and step.known and step.names:
+                steps.setdefault(axis, set()).add(step)
+    found = {}
+    for axis in {*steps, *whole}:
+        alike = {each for each in steps.get(axis) or whole[axis] if _is_extent(each, parameters)}
+        if len(alike) == 1:
+            found[axis] = alike.pop()
+    return found
+
+
+def _is_extent(value: Sum, parameters: set[str]) -> bool:
+    """Whether a sum is a product of parameters: 2 * WG is what two work-groups hold."""
+    return bool(value.names) and value.names <= parameters and [*value.terms.values()] == [1]
+
+
+def _stride(reading: Reading, moved: Sum) -> Sum | None:
+    """How far apart the places are that an item takes in turn; None where that is not known."""
+    if len(moved.names) != 1 or min(moved.names) not in reading.loops:
+        return None
+    step, factor = reading.loops[min(moved.names)][1], moved.factor_of(min(moved.names))
+    return factor * step if step is not None and step.known and factor.known and (factor * step).names else None
+
+
+def _required(of: Proposal, entry: str) -> list[str]:
+    """Return the work-group that the last kernel of a name asks for, in terms of parameters; empty: none found."""
+    found = []
+    for match in KERNEL.finditer(of.text):
+        before = re.split("[;}]", of.text[: match.start()])[-1] + match[1]  # `kernel` may stand on either side of it
+        asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
+        if match[2] == entry and asked:
+            found.append([of.spelt(part) for part in re.split(r",(?![^()]*\))", asked[1])])
+    usable = [each for each in found if len(each) == 3 and all(each)]
+    return usable[-1] if usable else []
+
+
+def _axis(name: str) -> int:
+    """Order of work-group extents by the last letter of their names: x, y, z; m and n as rows and columns."""
+    return {"X": 0, "0": 0, "N": 0, "Y": 1, "1": 1, "M": 1, "Z": 2, "2": 2}.get(name[-1].upper(), 3)
