@@ -285,3 +285,10 @@ def test_a_configuration_is_the_reference_whatever_is_kept_of_the_values() -> No
     assert "-DWPT=2" in plan.options
     assert expected_data(Problem(given), {}) is None
     assert "what is wrong in all of them goes unnoticed" in "".join(effects(Problem(given)))
+
+
+@pytest.mark.parametrize("name", ["--help", "-x", "..", ".", ".hidden", "", "a/b", "x" * 65])
+def test_a_name_that_commands_take_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(StudyError, match=r"name"):
+        study(name=name)
+    assert study(name="_a.b-2").name == "_a.b-2"
