@@ -91,8 +91,8 @@ def text_digest(text: str) -> str:
     return found[:32]
 
 
-STUDY_NAME = r"[A-Za-z0-9_.-]{1,64}"
-"""Pattern of a study's name."""
+STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
+"""Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ACTED_ON = frozenset({

@@ -236,10 +236,10 @@ _MAX_SIZE = 2**31 - 1
 def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
     """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
 
-    Raises UsageError for an unknown name, or a value that is no whole number of at least 1.
+    Raises UsageError for an unknown name, one that is given twice, or a value that is no whole number of at least 1.
     """
     size = dict(known)
-    for item, name, value in _items(texts):
+    for item, name, value in _items(texts, "--size"):
         number = _whole(value, item)
         if not name:
             size = dict.fromkeys(size, number)
@@ -254,7 +254,7 @@ def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str
 def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the first value of each choice, or what the texts set (`T=int`). Raises UsageError for other values."""
     choices = {name: values[0] for name, values in offered.items()}
-    for item, name, value in _items(texts):
+    for item, name, value in _items(texts, "--choice"):
         if name not in offered:
             raise UsageError(f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(offered)}")
         found = [entry for entry in offered[name] if str(entry) == value]
@@ -265,12 +265,24 @@ def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any
     return choices
 
 
-def _items(texts: str | Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each item between commas, its name ("" where there is none) and its value."""
+def _items(texts: str | Sequence[str], option: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each item between commas, its name ("" where there is none) and its value.
+
+    Raises UsageError, at the `option`, for a name that is given twice and for `=` without one.
+    """
+    seen: set[str] = set()
     for text in [texts] if isinstance(texts, str) else texts:
         for item in (part.replace(" ", "") for part in text.split(",") if part.strip()):
             name, equals, value = item.partition("=")
-            yield (item, name, value) if equals else (item, "", item)
+            if equals and not name:
+                raise UsageError(f"{item!r} names nothing", where=option, hint=f"write {option} NAME=VALUE")
+            name, value = (name, value) if equals else ("", item)
+            if name in seen:
+                raise UsageError(
+                    f"{name or 'a plain number'} is given twice", where=option, hint="leave one of them out"
+                )
+            seen.add(name)
+            yield item, name, value
 
 
 def _whole(value: str, item: str) -> int:

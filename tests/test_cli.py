@@ -622,6 +622,7 @@ BAD_WORDS = {
     "search ./saxpy.toml --fix WG": "--fix NAME=VALUE",
     "search ./saxpy.toml --start WG=8192": "not a valid configuration",
     "search ./saxpy.toml --start WG=32,64": "2 values",
+    "search ./saxpy.toml --start WG=32,WG=64": "WG is given twice",
     "search ./saxpy.toml --sampler magic": "known: .*random",
     "search ./saxpy.toml --until-gain much": "no percentage",
     "search ./saxpy.toml --until-gain 0%": "no percentage",

@@ -147,3 +147,9 @@ def test_what_cannot_be_written_is_one_line(here: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written: Is a directory"), writing(here):
         pass
     require_spare(Path("nowhere/out.txt"))
+
+
+@pytest.mark.parametrize("command", ["new", "import-study"])
+def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
+    os.mkfifo("pipe.cl")
+    assert one_line(typed(command, "pipe.cl")).startswith("error: pipe.cl: is no file; name one")

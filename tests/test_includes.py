@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,16 @@ def test_a_value_cannot_bring_a_file_either() -> None:
     includes.check_options(["-DT=unsigned int", "-Iinc", "-cl-std=CL1.2"], "here")
     with pytest.raises(StudyError, match="'-include' brings files"):
         includes.check_options(["-DP=1 -include own.h"], "here")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_waited_for(folder: Path, make: Callable[[Path], None]) -> None:
+    make(folder / "pipe.cl")
+    with pytest.raises(StudyError, match=r"pipe\.cl: is no file"):
+        library.read_text(folder / "pipe.cl")
+
+
+def test_a_study_that_is_too_large_is_not_called_a_kernel(folder: Path) -> None:
+    (folder / "x.toml").write_text("#" * (library.MAX_TEXT + 1))
+    with pytest.raises(StudyError, match=r"x\.toml: is larger than 4 MiB$"):
+        library.read_study(folder / "x.toml")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import ExpressionError, StudyError
+from autotune.expression import syntax
 from autotune.study import Problem, Study, check_entries, effects, expected_data, is_builtin
 from tests.studies import SOURCE, study, table
 
@@ -308,3 +309,21 @@ def test_a_configuration_is_the_reference_whatever_is_kept_of_the_values() -> No
     assert "-DWPT=2" in plan.options
     assert expected_data(Problem(given), {}) is None
     assert "what is wrong in all of them goes unnoticed" in "".join(effects(Problem(given)))
+
+
+@pytest.mark.parametrize("name", ["--help", "-x", "..", ".", ".hidden", "", "a/b", "x" * 65])
+def test_a_name_that_commands_take_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(StudyError, match=r"name"):
+        study(name=name)
+    assert study(name="_a.b-2").name == "_a.b-2"
+
+
+def test_chained_defines_are_each_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    chained = {"D0": "N"} | {f"D{n}": f"D{n - 1} + 1" if n % 50 else f"N + {n}" for n in range(1, 256)}
+    texts: list[str] = []
+    read = syntax.read
+    monkeypatch.setattr(syntax, "read", lambda text, where: texts.append(text) or read(text, where))
+    assert len(study(defines=chained).defines) == 256
+    assert len(texts) < 20 * 256
+    with pytest.raises(StudyError, match=r"^saxpy\.toml: defines: has 257 names, more than 256$"):
+        study(defines=chained | {"MORE": "N"})

@@ -113,10 +113,20 @@ def test_sizes_are_read_over_the_known() -> None:
     assert words.parse_size([], known) == known
 
 
-@pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999"])
+@pytest.mark.parametrize("size", ["N=0", "N=-1", "N=1.5", "N=x", "K=3", "x", "N=99999999999", "=5", "N=1,N=2", "1,2"])
 def test_bad_sizes_are_one_clear_line(size: str) -> None:
     with pytest.raises(UsageError, match=r"^--size: "):
         words.parse_size(size, {"N": 8})
+
+
+def test_what_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^--size: N is given twice; leave one of them out$"):
+        words.parse_size(["N=1", "N=1"], {"N": 8})
+    with pytest.raises(UsageError, match=r"^--size: a plain number is given twice"):
+        words.parse_size(["1", "2"], {"N": 8})
+    with pytest.raises(UsageError, match=r"^--size: '=5' names nothing; write --size NAME=VALUE$"):
+        words.parse_size("=5", {"N": 8})
+    assert words.parse_size("16,N=4", {"N": 8, "M": 8}) == {"N": 4, "M": 16}
 
 
 def test_choices_are_read_over_the_first() -> None:
@@ -124,7 +134,7 @@ def test_choices_are_read_over_the_first() -> None:
     assert words.parse_choices("U = 2", {"U": [1, 2]}) == {"U": 2}
 
 
-@pytest.mark.parametrize("choice", ["T=half", "U=1", "T", "=float"])
+@pytest.mark.parametrize("choice", ["T=half", "U=1", "T", "=float", "T=int,T=float"])
 def test_bad_choices_are_one_clear_line(choice: str) -> None:
     with pytest.raises(UsageError, match=r"^--choice: "):
         words.parse_choices(choice, {"T": ["float", "int"]})

@@ -10,7 +10,7 @@ import typer
 
 from autotune import text
 from autotune.cli.output import opened_bytes, say, write
-from autotune.errors import AutotuneError, StudyError
+from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.exchange import MOST_BYTES_T1, read_t1
 from autotune.study import Problem, Study, toml, write_new
 
@@ -31,6 +31,8 @@ def import_study(
       autotune import-study convolution_milo.json
       autotune import-study gemm.json studies/gemm.toml
     """
+    if file.exists() and not file.is_file():  # to open a pipe waits for who writes to it
+        raise UsageError("is no file", where=str(file), hint="name one, or - for stdin")
     with opened_bytes(file) as stream:
         found = read_t1(stream.read(MOST_BYTES_T1 + 1), str(file))
     path = target or Path(f"{found.tables['name']}.toml")

@@ -99,7 +99,7 @@ def _options(defined: list[str]) -> tuple[str, ...]:
 
 
 def _name(path: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64] or "study"
+    return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", path.stem)[:64] or "study"
 
 
 def _relative(kernel: Path, study: Path) -> str:

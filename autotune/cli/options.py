@@ -134,8 +134,11 @@ def parse_configuration(
     texts: Sequence[str] | None, study: Study, rest: Mapping[str, Value], option: str
 ) -> dict[str, Value]:
     """Return the configuration `rest` with what the texts set: `TS=16,WPT=4`. Raises UsageError."""
-    configuration = dict(rest)
+    configuration, seen = dict(rest), set[str]()
     for name, values in assignments(texts, option):
+        if name in seen:
+            raise UsageError(f"{name} is given twice", where=option, hint="leave one of them out")
+        seen.add(name)
         if len(values) != 1:
             raise UsageError(
                 f"{name} is given {len(values)} values", where=option, hint=f"write {option} {name}={values[0]}"

@@ -99,7 +99,7 @@ class _Description:
     def _name(self) -> str:
         general = table(self._document.get("General", {}), "General")
         named = general.get("BenchmarkName") or self._kernel.get("BenchmarkName") or self._kernel.get("KernelName")
-        return re.sub(r"[^A-Za-z0-9_.-]", "_", str(named or ""))[:64] or "imported"
+        return re.sub(r"[^A-Za-z0-9_.-]|^[.-]", "_", str(named or ""))[:64] or "imported"
 
     def _kernel_file(self) -> str:
         language, name = str(self._kernel.get("Language", "")), str(self._kernel.get("KernelFile", ""))

@@ -79,7 +79,9 @@ class Expression:
         if not self.names & parts.keys():
             return self
         return Expression(
-            replaced(self.text, {name: part.text for name, part in parts.items()}, self.where), self.where
+            # The others are not read: of many chained ones each would be, for each.
+            replaced(self.text, {name: parts[name].text for name in self.names & parts.keys()}, self.where),
+            self.where,
         )
 
     @cached_property

@@ -241,16 +241,18 @@ def read_text(path: File) -> str:
         raise StudyError("did not come with the study", where=paths.basename(path))
     for names in read_by:
         names.add(str(path))
+    if paths.exists(path) and not paths.isfile(path) and not paths.isdir(path):
+        raise StudyError("is no file", where=str(path), hint="name one")  # to open a pipe waits for who writes to it
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            raise StudyError(f"is larger than {MAX_TEXT >> 20} MiB", where=str(path))
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except (UnicodeDecodeError, ValueError) as error:
         raise StudyError(f"cannot be read: {error}", where=str(path), hint="save it as UTF-8") from error
-    if len(data) > MAX_TEXT:
-        raise too_large(path)
     return text
 
 

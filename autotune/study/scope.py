@@ -20,6 +20,9 @@ DEVICE_FACTS = (
 bytes, work-items (0 where the driver does not tell)."""
 
 
+_MOST_DEFINED = 256
+
+
 class Scope:
     """The names that may stand somewhere in a study; reads expressions there. Its errors are StudyErrors.
 
@@ -72,7 +75,12 @@ class Scope:
 
 
 def definitions(texts: Mapping[str, str | int | float], known: Iterable[str]) -> dict[str, Expression]:
-    """Return the expressions of `[defines]`, each with those in it that it names. Raises StudyError for a circle."""
+    """Return the expressions of `[defines]`, each with those in it that it names.
+
+    Raises StudyError for a circle, and for more than 256: what each costs grows with what it names.
+    """
+    if len(texts) > _MOST_DEFINED:
+        raise StudyError(f"has {len(texts)} names, more than {_MOST_DEFINED}", where="defines")
     own = {name: Expression.parse(text, where=f"defines.{name}") for name, text in texts.items()}
     apart = frozenset(known)
     needs = {name: (expression.names & own.keys()) - apart for name, expression in own.items()}
