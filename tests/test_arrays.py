@@ -52,6 +52,21 @@ def test_names_are_checked_without_running(text: str) -> None:
         check_names(text, {"a": 0}, "here")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("np.add(x, 1)", "`np.add`: no np. here, names stand alone; write x + y"),
+        ("numpy.sqrt(x)", "`numpy.sqrt`: no numpy. here, names stand alone; write sqrt"),
+        ("[i * 2 for i in x]", "`[i * 2 for i in x]`: no comprehensions here; write operations on whole arrays"),
+        ("sum(i for i in x)", "no comprehensions here"),
+    ],
+)
+def test_what_numpys_users_are_used_to_is_told_otherwise(text: str, said: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        check_names(text, {"x": np.ones(3)}, "here")
+    assert said in str(caught.value)
+
+
 def test_a_buffer_called_like_a_word_of_python_is_told() -> None:
     with pytest.raises(
         StudyError, match=r"^here: not an expression: 2 \* in; 'in' is a word of Python: call the argument in_"

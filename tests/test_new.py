@@ -196,6 +196,14 @@ def sketch(source: str) -> Sketch:
     return Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
 
 
+def test_an_empty_file_is_told(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text("\n")
+    result = CliRunner().invoke(app, ["new", str(kernel)])
+    assert result.exit_code == 2
+    assert "a.cl: the file is empty; write kernel void name(...)" in result.output
+
+
 def test_what_is_read_from_a_text() -> None:
     found = scanned(
         "__kernel __attribute__((reqd_work_group_size(8, 8, 1))) void f(const unsigned int n, __global const float4 "

@@ -79,6 +79,14 @@ def test_a_wrong_shape_is_told() -> None:
         expected_data(problem, input_data(problem))
 
 
+def test_an_output_that_a_reference_names_is_told() -> None:
+    arguments = table()["arguments"]
+    arguments["y"]["access"] = "out"
+    with pytest.raises(StudyError, match="names 'y', which is an output: only an inout can be read, as it was before"):
+        check_reference(Problem(study(arguments=arguments)))
+    check_reference(Problem(study()))
+
+
 def test_a_function_given_in_python_runs() -> None:
     problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
     inputs = input_data(problem)

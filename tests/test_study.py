@@ -248,6 +248,11 @@ def test_an_entry_that_the_kernel_lacks_is_told() -> None:
         check_entries(study(source=f"{SOURCE}// kernel void other()\n", **entry("other")))
 
 
+def test_an_empty_kernel_is_told() -> None:
+    with pytest.raises(StudyError, match=r"saxpy\.cl: the file is empty; write kernel void"):
+        check_entries(study(source="// nothing\n"))
+
+
 def test_an_entry_that_a_macro_may_make_is_left_to_the_compiler() -> None:
     check_entries(study(source="#define K(n) kernel void f_##n() {}\nK(x)", **entry("f_x")))
     check_entries(study(source="kernel void ENTRY() {}", options=[{"flag": "-DENTRY=f"}], **entry("f")))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
+from autotune.bench.prepare import compile_plan
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
@@ -406,6 +407,12 @@ def test_limits_are_known_before_the_launch(run: Callable[[Plan], Report]) -> No
     assert missing.outcome is Outcome.COMPILE_ERROR
     assert "no kernel 'nobody': clCreateKernel failed: CL_INVALID_KERNEL_NAME (-46)" in missing.reason
     assert run(sum_plan()).outcome is Outcome.OK
+
+
+def test_a_builder_names_the_arguments_that_a_launch_lacks(session: Session) -> None:
+    launch = Launch("twice", (1,), None, ("total",))
+    with pytest.raises(Fault, match=r"twice takes 2 arguments \(total, out\), launch 1 gives 1 \(total\)"):
+        compile_plan(session, sum_plan(launches=(launch,)))
 
 
 def test_arguments_that_the_kernel_does_not_take_are_named(run: Callable[[Plan], Report]) -> None:

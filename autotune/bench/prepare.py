@@ -74,6 +74,7 @@ def compile_plan(session: Session | Guest, plan: Plan, program: Program | None =
             raise Fault(Outcome.COMPILE_ERROR, what, detail=program.log) from None
         kernel, limits = made[key]
         if kernel.num_args != len(launch.arguments):
+            check_signatures(session, plan)  # raises with the arguments' names, where the driver tells them
             takes, given = f"{kernel.num_args} argument{'s' * (kernel.num_args != 1)}", len(launch.arguments)
             raise Fault(Outcome.COMPILE_ERROR, f"{launch.entry} takes {takes}, launch {number} gives {given}")
         _check_limits(session, plan, launch, limits)

@@ -49,6 +49,8 @@ def new_study(
     if os.path.lexists(path):
         raise StudyError("is there already", where=str(path), hint="name another file")
     source = inline(kernel)
+    if not source.strip():
+        raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     options = _options(define or [])
     found = candidates(source) | dict(option.split("=") for option in (one[2:] for one in options))
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})

@@ -21,6 +21,8 @@ KERNEL = re.compile(r"kernel\b[^;{}]*?\bvoid\s+(\w+)\s*\(")
 def check_entries(study: Study) -> None:
     """Raise StudyError where a launch names a kernel function whose name the source does not hold."""
     source = without_comments(study.text.source)
+    if not source.strip():
+        raise StudyError("the file is empty", where=str(study.text.kernel_path), hint="write kernel void name(...)")
     if "##" in source:  # a macro may put the name together
         return
     words, kernels = (

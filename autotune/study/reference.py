@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import StudyError
 from autotune.study.arguments import Buffer, Scalar
-from autotune.study.arrays import check_names, evaluate, physical, shape_of
+from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
 from autotune.study.file_data import header_in, read_array
 from autotune.study.function import ALONE, call
 from autotune.study.inputs import (
@@ -115,6 +115,9 @@ def check_reference(problem: Problem) -> None:
     names = _numbers(problem) | outlines(problem)
 
     def outlined(text: str, where: str) -> tuple[int, ...] | None:
+        for name in sorted(names_of(text, where) & problem.outputs.keys() - names.keys()):
+            what = f"names {name!r}, which is an output: only an inout can be read, as it was before"
+            raise StudyError(what, where=where, hint=f'declare {name} with access = "inout", or name inputs only')
         check_names(text, names, where)
         return shape_of(text, names, where)
 

@@ -150,9 +150,27 @@ def _parse(text: str, where: str) -> ast.expr:
         if count > MAX_NODES or depth > MAX_NESTING:
             limit = f"{MAX_NODES} parts" if count > MAX_NODES else f"{MAX_NESTING} levels"
             raise StudyError(f"an expression of more than {limit}", where=where)
+        for node in level:
+            _require_in_language(node, where)
         children = [child for node in level for child in ast.iter_child_nodes(node)]
         level = [child for child in children if not isinstance(child, ast.expr_context | ast.operator | ast.cmpop)]
     return tree
+
+
+def _require_in_language(node: ast.AST, where: str) -> None:
+    """Raise StudyError for what NumPy's users are used to, and this language has otherwise."""
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        hint = "write operations on whole arrays: arange(N) * 2"
+        raise StudyError(f"`{ast.unparse(node)}`: no comprehensions here", where=where, hint=hint)
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return
+    if node.value.id in ("np", "numpy") and node.attr in (*FUNCTIONS, *_SIGNED):
+        hint = f"write {_SIGNED.get(node.attr, node.attr)}"
+        raise StudyError(f"`{ast.unparse(node)}`: no {node.value.id}. here, names stand alone", where=where, hint=hint)
+
+
+_SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y", "power": "x ** y"}
+"""What NumPy has functions for, and expressions write with operators."""
 
 
 class _Evaluator:
