@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError
+from autotune.store import ConnectionLost, Submission
 from tests.serving import Client, serving
-from tests.test_service_api import ended, submit
+from tests.test_service_api import CHILD, ended, submit
 from tests.waiting import wait_until
 
 from autotune.service import runner  # isort: skip
@@ -84,3 +88,52 @@ def test_a_search_runs_though_nobody_can_be_told_of_it(client: Client, monkeypat
     monkeypatch.setattr(of, "_describe", failing(1, of._describe))  # type: ignore[union-attr]
     assert ended(client, submit(client).json()["id"])[1]["state"] == "done"
     assert client.work.begun[0].attempts == 1
+
+
+DONE = {"result": {"reason": "4 trials done", "failure": None, "best": {"PAD": 0}}}
+LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLost"]}
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
+    """Have the process of a search give the answer of its attempt, the last one from then on."""
+    script = "import json, sys; at = json.load(sys.stdin)['attempt']; said = sys.argv[1:]; print(said[:at][-1])"
+
+    async def started(name: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        words = (sys.executable, "-c", script, *map(json.dumps, answers))
+        return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    monkeypatch.setattr(runner, "started", started)
+    monkeypatch.setattr(runner.Runner, "_child", CHILD)
+
+
+def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away:
+        """The store, which cannot be asked for a submission."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client.service.store, name)
+
+        def submission(self, name: str) -> Submission:
+            raise ConnectionLost("the server closed the connection")
+
+    monkeypatch.setattr(client.service.runner, "_store", Away())
+    answering(monkeypatch, DONE)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["reason"], last["attempts"]) == ("done", "4 trials done", 1)
+
+
+def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, LOST, LOST, DONE)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["attempts"]) == ("done", 3)
+
+
+def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "ATTEMPTS", 2)
+    answering(monkeypatch, LOST)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["attempts"]) == ("failed", 2)
+    assert "the server closed the connection" in last["reason"]

@@ -16,7 +16,18 @@ from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
 from autotune.service.process import SAID, STOP_S, ask, gone, kill, lines, listen, signal, started
-from autotune.store import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, ServerStore, Submission
+from autotune.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    QUEUED,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    ConnectionLost,
+    ServerStore,
+    Submission,
+)
 
 ATTEMPTS = 10
 """How often a search is begun that gets nowhere: one that takes the server down each time is not begun again."""
@@ -52,6 +63,7 @@ class Runner:
         self._describe = describe
         self._require_alone = require_alone
         self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping: set[str] = set()
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
@@ -95,6 +107,7 @@ class Runner:
         self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
         if submission.state != STOPPING or submission.server != self._config.name:
             return
+        self._stopping.add(submission.uuid)
         if process is not None:
             signal(process)
         self.wake(submission.queue)  # where nothing runs there, it is a stray
@@ -104,6 +117,7 @@ class Runner:
             self._wake[queue].clear()
             try:
                 for stray in await asyncio.to_thread(self._strays, queue):
+                    self._stopping.discard(stray.uuid)
                     self._tell(stray.uuid, STATE if stray.state in OPEN else END)
                 is_here = queue in self._machine.queues()
                 submission = await asyncio.to_thread(self._claimed, queue) if is_here else None
@@ -151,8 +165,11 @@ class Runner:
         finally:
             await gone(self._running.pop(submission.uuid, None))
         await self._record(submission.uuid, state, reason, result)
+        self._stopping.discard(submission.uuid)
         self._tell(submission.uuid, STATE if state == QUEUED else END)
         await asyncio.to_thread(self._store.sweep)
+        if state == QUEUED:
+            await asyncio.sleep(AGAIN_S)
 
     async def _record(self, search: str, state: str, reason: str, result: Mapping[str, Any] | None) -> None:
         """Put on record how a search ended, however long the database does not take it.
@@ -179,8 +196,7 @@ class Runner:
         listening = asyncio.create_task(listen(process, said))
         answer: dict[str, Any] = {}
         await ask(process, self._asked(submission))
-        now = await asyncio.to_thread(self._store.submission, submission.uuid)
-        if self._closing or (now is not None and now.state == STOPPING):  # meanwhile
+        if self._closing or await self._is_stopping(submission.uuid):  # meanwhile
             signal(process)
         overdue = asyncio.get_running_loop().call_later(
             submission.request["budget"]["seconds"] + GRACE_S, kill, process
@@ -200,8 +216,7 @@ class Runner:
     async def _outcome(
         self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]
     ) -> tuple[str, str, Mapping[str, Any] | None]:
-        now = await asyncio.to_thread(self._store.submission, submission.uuid)
-        stopping = now is not None and now.state == STOPPING
+        stopping = await self._is_stopping(submission.uuid)
         result = answer.get("result")
         if result is not None and result["reason"] != "interrupted":
             failed = bool(result["failure"]) or result["best"] is None
@@ -212,13 +227,24 @@ class Runner:
         if self._closing:
             return QUEUED, "the server ended; it goes on at its next start", None
         if "error" in answer:
-            what, where, hint, *_ = answer["error"]
+            what, where, hint, _, kind = answer["error"]
+            if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
+                return QUEUED, f"the database was away: {what}; it goes on from what is stored"[:500], None
             return FAILED, str(Refused(422, what, where=where, hint=hint)), None
         if result is not None:
             return STOPPED, "somebody ended its process", result
         last = f": {said[-1]}" if said else ""
         died = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return FAILED, f"its process {died}{last}"[:500], None
+
+    async def _is_stopping(self, search: str) -> bool:
+        """Whether somebody wants a search stopped; as far as this server knows while the database is away."""
+        if search in self._stopping:
+            return True
+        with suppress(StoreError):
+            now = await asyncio.to_thread(self._store.submission, search)
+            return now is not None and now.state == STOPPING
+        return False
 
     def _asked(self, submission: Submission) -> dict[str, Any]:
         return {

@@ -24,6 +24,7 @@ from autotune.store.location import (
 )
 
 if TYPE_CHECKING:
+    from autotune.store.database import ConnectionLost
     from autotune.store.fields import origin_fault
     from autotune.store.overview import StoredSearch, StoredTrial
     from autotune.store.records import UNFINISHED, device_of, ordered
@@ -33,16 +34,49 @@ if TYPE_CHECKING:
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, new_token
 
 __all__ = [
-    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA_VERSION",
-    "STOPPED", "STOPPING", "TABLE_NAMES", "UNFINISHED", "UNSOUND", "Location", "Row", "ServerStore", "Store",
-    "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of", "is_ours",
-    "lasting", "locate", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
+    "BUSY_S",
+    "CAME_IN",
+    "CONSOLE",
+    "DONE",
+    "FAILED",
+    "OPEN",
+    "QUEUED",
+    "ROLES",
+    "RUNNING",
+    "SCHEMA_VERSION",
+    "STOPPED",
+    "STOPPING",
+    "TABLE_NAMES",
+    "UNFINISHED",
+    "UNSOUND",
+    "ConnectionLost",
+    "Location",
+    "Row",
+    "ServerStore",
+    "Store",
+    "StoredSearch",
+    "StoredTrial",
+    "Submission",
+    "Token",
+    "damaged_database",
+    "database_error",
+    "device_of",
+    "is_ours",
+    "lasting",
+    "locate",
+    "new_token",
+    "ordered",
+    "origin_fault",
+    "require_database_file",
+    "require_place",
+    "shown",
     "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,
     {
+        "database": "ConnectionLost",
         "fields": "origin_fault",
         "overview": "StoredSearch StoredTrial",
         "records": "UNFINISHED device_of ordered",
