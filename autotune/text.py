@@ -206,6 +206,7 @@ def command(
     size: Mapping[str, int] | None = None,
     choices: Mapping[str, object] | None = None,
     database: str | None = None,
+    server: str | None = None,
 ) -> str:
     """Return the start of a command line that asks about a problem, ready for more options.
 
@@ -222,6 +223,8 @@ def command(
         words += ["--choice", f"{choice}={value}"]
     if database is not None:
         words += ["--db", database]
+    if server is not None:
+        words += ["--server", server]
     return shlex.join(words)
 
 

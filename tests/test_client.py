@@ -269,6 +269,22 @@ def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not answer" in away.stderr
 
 
+def test_a_best_that_is_none_says_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "my blur.cl").write_text(SOURCE)
+    path = tmp_path / "my blur.toml"
+    path.write_text('name = "blur"\nkernel = "my blur.cl"\n')
+    told = {**BEST, "match": "nearest size", "size": {"N": 77, "M": 9}, "choices": {"T": "int"}}
+    with server((200, {}, told)) as fake:
+        for study, words, command in (
+            ("blur", "-d 0 --size 77 --choice T=int", "blur -d 0 --size N=77,M=9 --choice T=int"),
+            ("blur", "", "blur"),
+            (str(path), "", f"'{path}'"),
+        ):
+            found = CliRunner().invoke(app, ["best", study, "--server", fake.url, *words.split()])
+            last = found.stderr.splitlines()[-1]
+            assert last == f"to measure it: autotune search {command} --server {fake.url}"
+
+
 def test_a_search_on_a_server_from_the_command_line() -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
     with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:

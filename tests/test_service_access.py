@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from autotune.store import ROLES, ServerStore, lasting
 from tests.serving import SMALL, UPLOAD, Client, serving
 
 from autotune.service import Config  # isort: skip  after tests.serving, which skips where it cannot be imported
+from autotune.service import routes, views  # isort: skip
+from autotune.service.callers import Caller, Callers  # isort: skip
 from autotune.service.config import require_safe  # isort: skip
+from autotune.service.feeds import Feeds  # isort: skip
 
 NOBODY = "0" * 32
 ROUTES: dict[tuple[str, str], tuple[str, int]] = {
@@ -113,6 +117,35 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(client: Client) -> None:
     assert client.ask("admin", "DELETE", "/v1/tokens/bob").status_code == 200
     assert client.ask("read", "GET", "/v1/me", name="bob").status_code == 401
     assert "hash" not in client.ask("admin", "GET", "/v1/tokens").text
+
+
+def test_events_end_when_their_token_is_not_good_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "search", lambda service, name: {"state": "running"})
+    feeds = Feeds()
+
+    async def main(store: ServerStore) -> None:
+        known = Callers(store, Config(database=store.where))
+        open_: Any = SimpleNamespace(callers=known, feeds=feeds)
+        for name, lasts in (("bob", None), ("ann", timedelta(days=1))):
+            caller = known.look_up(store.add_token(name, "read", lasts))
+            assert caller is not None
+            stream = routes.events(open_, caller, NOBODY)
+            assert (await anext(stream)).event == "snapshot"
+            feeds.of(NOBODY).tell("progress", {})
+            assert (await anext(stream)).event == "progress"
+            if lasts is None:
+                store.revoke_token(name)
+            else:
+                monkeypatch.setattr(store, "token_of", lambda token: None)  # as of one that has expired
+            known.forget()
+            feeds.of(NOBODY).tell("progress", {})
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+        anybody = routes.events(open_, known.known(None) or Caller("", None), NOBODY)
+        assert (await anext(anybody)).event == "snapshot"
+
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        asyncio.run(main(store))
 
 
 @pytest.mark.parametrize(

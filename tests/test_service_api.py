@@ -337,7 +337,7 @@ def test_a_process_that_says_too_much_has_failed_and_the_queue_goes_on(
         return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=2**12)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "_started", talks)
+        patch.setattr(runner, "started", talks)
         patch.setattr(runner.Runner, "_child", CHILD)
         _, last = ended(client, submit(client).json()["id"])
         assert last["state"] == "failed"

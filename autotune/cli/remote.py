@@ -49,7 +49,9 @@ def print_best(
     if shown == "defines" and (besides := flags(best)):
         say(f"note: measured with these build options besides: {' '.join(besides)}")
     if best.match is not Match.EXACT:
-        say(f"to measure it: autotune search {study} --server {server.url}")
+        size, values = best.size if sizes else None, best.choices if choices else None
+        command = text.command("search", study, device=device, size=size, choices=values, server=server.url)
+        say(f"to measure it: {command}")
 
 
 _AT_THE_SERVER = "leave it out; it is said when the server is started: autotune serve"

@@ -10,6 +10,7 @@ For routes: `caller: Caller = Depends(allowed("run"))`. For pages: `csrf_token(r
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -22,6 +23,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from autotune.errors import StoreError
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import CONSOLE, ROLES, ServerStore, new_token
@@ -81,6 +83,16 @@ class Callers:
         while len(self._known) > _KNOWN:
             self._known.popitem(last=False)
         return caller
+
+    async def still_may(self, caller: Caller, role: str) -> bool:
+        """Whether who asked a while ago may still do what takes a role; as it was, while the database is away."""
+        if not caller.token:
+            return caller.may(role)
+        try:
+            now = self.known(caller.token) or await asyncio.to_thread(self.look_up, caller.token)
+        except StoreError:  # nothing can be revoked there either
+            return True
+        return now is not None and now.may(role)
 
     def forget(self) -> None:
         """Ask the database again for everybody: a token was revoked."""

@@ -171,9 +171,12 @@ async def events(
     """Events of a search: `snapshot`, `state` and `end` hold what /v1/searches/{id} gives; `progress` each trial.
 
     Goes on after the `Last-Event-ID`. Where that is of before a restart of the server, a `snapshot` comes first.
+    They end when the token expires or is revoked.
     """
     stream = service.feeds.follow(id, last_event_id, lambda: views.search(service, id), views.has_ended)
     async for event in stream:
+        if not await service.callers.still_may(caller, "read"):
+            return
         if event.kind == BEAT:
             yield ServerSentEvent(comment="")
         else:

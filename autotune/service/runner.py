@@ -5,31 +5,38 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, StoreError
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
-from autotune.store import DONE, FAILED, QUEUED, STOPPED, STOPPING, ServerStore, Submission
+from autotune.service.process import SAID, STOP_S, ask, gone, kill, lines, listen, signal, started
+from autotune.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    QUEUED,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    ConnectionLost,
+    ServerStore,
+    Submission,
+)
 
 ATTEMPTS = 10
 """How often a search is begun that gets nowhere: one that takes the server down each time is not begun again."""
 
-STOP_S = 30.0
-"""Seconds that a search has to end in order, before its process is killed."""
-
 GRACE_S = 900.0
 """Seconds beyond its budget that a search has to build its space, to wait for its device and to settle."""
 
-_LINE = 2**22
-_SAID = 40
+AGAIN_S = 1.0
+"""Pause before another try at what the database did not do."""
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +63,7 @@ class Runner:
         self._describe = describe
         self._require_alone = require_alone
         self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping: set[str] = set()
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
@@ -81,7 +89,7 @@ class Runner:
         for event in self._wake.values():
             event.set()
         for process in self._running.values():
-            _signal(process)
+            signal(process)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_S)
         for task in self._tasks:
@@ -97,13 +105,20 @@ class Runner:
         """End a search that somebody wants stopped, in order; its state says so when it has ended."""
         process = self._running.get(submission.uuid)
         self._tell(submission.uuid, END if submission.state == STOPPED else STATE)
-        if process is not None and submission.state == STOPPING:
-            _signal(process)
+        if submission.state != STOPPING or submission.server != self._config.name:
+            return
+        self._stopping.add(submission.uuid)
+        if process is not None:
+            signal(process)
+        self.wake(submission.queue)  # where nothing runs there, it is a stray
 
     async def _work(self, queue: str) -> None:
         while not self._closing:
             self._wake[queue].clear()
             try:
+                for stray in await asyncio.to_thread(self._strays, queue):
+                    self._stopping.discard(stray.uuid)
+                    self._tell(stray.uuid, STATE if stray.state in OPEN else END)
                 is_here = queue in self._machine.queues()
                 submission = await asyncio.to_thread(self._claimed, queue) if is_here else None
                 if submission is not None:
@@ -111,13 +126,26 @@ class Runner:
                     continue
             except AutotuneError as error:  # the database, say: what is queued stays so
                 log.warning("%s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(AGAIN_S)
                 continue
             except Exception:  # whatever it is, the next are begun
                 log.exception("the queue %s goes on after an error", queue)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(AGAIN_S)
                 continue
             await self._wake[queue].wait()
+
+    def _strays(self, queue: str) -> list[Submission]:
+        """Set right what is said to run on a queue while nothing does, and return it as it is then.
+
+        The answer to its claim was lost, or something went wrong before its end was on record.
+        """
+        self._require_alone()
+        at_work = self._store.submitted(states=(RUNNING, STOPPING), server=self._config.name)
+        names = [one.uuid for one in at_work if one.queue == queue]
+        if not names:
+            return []
+        self._store.recover(self._config.name, ATTEMPTS, queue)
+        return list(self._store.named(names).values())
 
     def _claimed(self, queue: str) -> Submission | None:
         self._require_alone()
@@ -135,26 +163,45 @@ class Runner:
             log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
             state, reason = FAILED, f"the server could not follow it: {error}"[:500]
         finally:
-            await _gone(self._running.pop(submission.uuid, None))
-        await asyncio.to_thread(self._store.end, submission.uuid, state, reason, result)
-        await asyncio.to_thread(self._store.sweep)
+            await gone(self._running.pop(submission.uuid, None))
+        await self._record(submission.uuid, state, reason, result)
+        self._stopping.discard(submission.uuid)
         self._tell(submission.uuid, STATE if state == QUEUED else END)
+        await asyncio.to_thread(self._store.sweep)
+        if state == QUEUED:
+            await asyncio.sleep(AGAIN_S)
+
+    async def _record(self, search: str, state: str, reason: str, result: Mapping[str, Any] | None) -> None:
+        """Put on record how a search ended, however long the database does not take it.
+
+        Raises StoreError when the server ends meanwhile: its next start sets right what is left.
+        """
+        said = False
+        while True:
+            try:
+                return await asyncio.to_thread(self._store.end, search, state, reason, result)
+            except StoreError as error:
+                if self._closing:
+                    raise
+                if not said:
+                    log.warning("search %s has ended, which is tried again until it is stored: %s", search, error)
+                said = True
+                await asyncio.sleep(AGAIN_S)
 
     async def _child(self, submission: Submission) -> tuple[str, str, Mapping[str, Any] | None]:
         """Run the search in a process of its own; return its state, the reason and its result."""
-        process = await _started("search")
+        process = await started("search")
         self._running[submission.uuid] = process
-        said: deque[str] = deque(maxlen=_SAID)
-        listening = asyncio.create_task(_listen(process, said))
+        said: deque[str] = deque(maxlen=SAID)
+        listening = asyncio.create_task(listen(process, said))
         answer: dict[str, Any] = {}
-        await _ask(process, self._asked(submission))
-        now = await asyncio.to_thread(self._store.submission, submission.uuid)
-        if self._closing or (now is not None and now.state == STOPPING):  # meanwhile
-            _signal(process)
+        await ask(process, self._asked(submission))
+        if self._closing or await self._is_stopping(submission.uuid):  # meanwhile
+            signal(process)
         overdue = asyncio.get_running_loop().call_later(
-            submission.request["budget"]["seconds"] + GRACE_S, _kill, process
+            submission.request["budget"]["seconds"] + GRACE_S, kill, process
         )
-        async for line in _lines(process):
+        async for line in lines(process):
             with suppress(ValueError):
                 told = json.loads(line)
                 if "progress" in told:
@@ -169,8 +216,7 @@ class Runner:
     async def _outcome(
         self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]
     ) -> tuple[str, str, Mapping[str, Any] | None]:
-        now = await asyncio.to_thread(self._store.submission, submission.uuid)
-        stopping = now is not None and now.state == STOPPING
+        stopping = await self._is_stopping(submission.uuid)
         result = answer.get("result")
         if result is not None and result["reason"] != "interrupted":
             failed = bool(result["failure"]) or result["best"] is None
@@ -181,13 +227,24 @@ class Runner:
         if self._closing:
             return QUEUED, "the server ended; it goes on at its next start", None
         if "error" in answer:
-            what, where, hint, *_ = answer["error"]
+            what, where, hint, _, kind = answer["error"]
+            if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
+                return QUEUED, f"the database was away: {what}; it goes on from what is stored"[:500], None
             return FAILED, str(Refused(422, what, where=where, hint=hint)), None
         if result is not None:
             return STOPPED, "somebody ended its process", result
         last = f": {said[-1]}" if said else ""
         died = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         return FAILED, f"its process {died}{last}"[:500], None
+
+    async def _is_stopping(self, search: str) -> bool:
+        """Whether somebody wants a search stopped; as far as this server knows while the database is away."""
+        if search in self._stopping:
+            return True
+        with suppress(StoreError):
+            now = await asyncio.to_thread(self._store.submission, search)
+            return now is not None and now.state == STOPPING
+        return False
 
     def _asked(self, submission: Submission) -> dict[str, Any]:
         return {
@@ -205,86 +262,6 @@ class Runner:
         }
 
     def _tell(self, search: str, kind: str) -> None:
-        self._feeds.of(search).tell(kind, self._describe(search))
-
-
-async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """Have a short piece of work done in a process of its own and return its result.
-
-    Raises Refused with what it says is wrong, or where it takes longer or dies.
-    """
-    process = await _started(name)
-    said: deque[str] = deque(maxlen=_SAID)
-    listening = asyncio.create_task(_listen(process, said))
-    answer: dict[str, Any] = {}
-    try:
-        async with asyncio.timeout(seconds):
-            await _ask(process, asked)
-            async for line in _lines(process):
-                answer = json.loads(line)
-            await process.wait()
-    except TimeoutError:
-        raise Refused(422, f"it takes more than {seconds:g} s to find out", hint="make it smaller") from None
-    finally:
-        await _gone(process)
-        await listening
-    if "error" in answer:
-        what, where, hint, detail, _ = answer["error"]
-        raise Refused(422, what, where=where, hint=hint, detail=detail)
-    if "result" not in answer:
-        last = f": {said[-1]}" if said else ""
-        raise Refused(422, f"its process ended without an answer{last}"[:500], hint="make it smaller")
-    return dict(answer["result"])
-
-
-async def _started(name: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    words = (sys.executable, "-m", "autotune.service", name, str(os.getpid()))
-    return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
-
-
-async def _ask(process: asyncio.subprocess.Process, asked: Mapping[str, Any]) -> None:
-    assert process.stdin is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its code tells
-        process.stdin.write(json.dumps(asked).encode())
-        await process.stdin.drain()
-        process.stdin.close()
-
-
-async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
-    """Yield what a process tells. Raises Refused for a line that is longer than any should be."""
-    assert process.stdout is not None
-    try:
-        async for line in process.stdout:
-            yield line
-    except ValueError:
-        raise Refused(422, f"its process told more than {_LINE // 2**20} MiB in one line") from None
-
-
-async def _listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
-    """Keep the last of what a process says on stderr, whatever it is."""
-    assert process.stderr is not None
-    while data := await process.stderr.read(2**16):
-        said.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
-
-
-def _signal(process: asyncio.subprocess.Process) -> None:
-    """Ask a process to end in order, and see to it that it does."""
-    with suppress(ProcessLookupError):
-        process.terminate()
-    asyncio.get_running_loop().call_later(STOP_S, _kill, process)
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.kill()
-
-
-async def _gone(process: asyncio.subprocess.Process | None) -> None:
-    """See a process out: one that still runs, since nobody listens any more, is killed."""
-    if process is not None and process.returncode is None:
-        _kill(process)
-        assert process.stdout is not None
-        await process.stdout.read()  # a pipe that is not read to its end is waited for
-        await process.wait()
+        """Tell who watches a search; where the database is away, they see for themselves at the next beat."""
+        with suppress(StoreError):
+            self._feeds.of(search).tell(kind, self._describe(search))

@@ -17,7 +17,8 @@ from autotune.service.config import Config
 from autotune.service.feeds import Feeds
 from autotune.service.lookups import Lookups
 from autotune.service.machine import Machine
-from autotune.service.runner import Runner, work
+from autotune.service.process import work
+from autotune.service.runner import Runner
 from autotune.service.studies import Studies
 from autotune.store import ServerStore
 

@@ -18,7 +18,8 @@ from autotune.samplers import SAMPLERS
 from autotune.service import uploads, views
 from autotune.service.answers import Refused
 from autotune.service.callers import Caller
-from autotune.service.runner import Runner, work
+from autotune.service.process import work
+from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
 from autotune.study import Study, StudyText
 from autotune.tuner import DEFAULT_SECONDS

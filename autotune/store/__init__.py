@@ -24,6 +24,7 @@ from autotune.store.location import (
 )
 
 if TYPE_CHECKING:
+    from autotune.store.database import ConnectionLost
     from autotune.store.fields import origin_fault
     from autotune.store.overview import StoredSearch, StoredTrial
     from autotune.store.records import UNFINISHED, device_of, ordered
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
-    "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "Location", "Row", "ServerStore", "Store",
+    "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row", "ServerStore", "Store",
     "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of",
     "is_our_file", "lasting", "lifetime", "locate", "new_token", "ordered", "origin_fault", "require_database_file",
     "require_place", "shown", "version_in",
@@ -43,6 +44,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "database": "ConnectionLost",
         "fields": "origin_fault",
         "overview": "StoredSearch StoredTrial",
         "records": "UNFINISHED device_of ordered",

@@ -194,16 +194,17 @@ class Submissions(Access):
 
         return self._written(step)
 
-    def recover(self, server: str, attempts: int) -> list[Submission]:
+    def recover(self, server: str, attempts: int, queue: str | None = None) -> list[Submission]:
         """Queue again what was running when a server was killed; return what was not, having begun too often.
 
         That is `attempts` times without a trial to show for it. What somebody wanted stopped is stopped. For a server
-        that starts: none of its searches is at work then.
+        that starts, or a `queue` on which nothing runs: none of these searches is at work then.
         """
 
         def step(connection: Connection) -> list[Submission]:
-            own = submissions.c.server == server
-            died = "its process died with the server"
+            own, died = submissions.c.server == server, "its process died with the server"
+            if queue is not None:
+                own, died = own & (submissions.c.queue == queue), "it had no process any more"
             stopping = {"state": STOPPED, "reason": "stopped; " + died, "ended": now()}
             connection.execute(update(submissions).where(own, submissions.c.state == STOPPING).values(stopping))
             running = and_(own, submissions.c.state == RUNNING)

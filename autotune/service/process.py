@@ -1,0 +1,107 @@
+"""The processes that do a server's work: started, asked, listened to, and seen out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from autotune.service.answers import Refused
+
+STOP_S = 30.0
+"""Seconds that a search has to end in order, before its process is killed."""
+
+SAID = 40
+"""Lines of what a process says on stderr that are kept."""
+
+_LINE = 2**22
+
+
+async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """Have a short piece of work done in a process of its own and return its result.
+
+    Raises Refused with what it says is wrong, or where it takes longer or dies.
+    """
+    process = await started(name)
+    said: deque[str] = deque(maxlen=SAID)
+    listening = asyncio.create_task(listen(process, said))
+    answer: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(seconds):
+            await ask(process, asked)
+            async for line in lines(process):
+                answer = json.loads(line)
+            await process.wait()
+    except TimeoutError:
+        raise Refused(422, f"it takes more than {seconds:g} s to find out", hint="make it smaller") from None
+    finally:
+        await gone(process)
+        await listening
+    if "error" in answer:
+        what, where, hint, detail, _ = answer["error"]
+        raise Refused(422, what, where=where, hint=hint, detail=detail)
+    if "result" not in answer:
+        last = f": {said[-1]}" if said else ""
+        raise Refused(422, f"its process ended without an answer{last}"[:500], hint="make it smaller")
+    return dict(answer["result"])
+
+
+async def started(name: str) -> asyncio.subprocess.Process:
+    """Start a process that does a piece of work, as child.py names it, when it is asked to."""
+    pipe = asyncio.subprocess.PIPE
+    words = (sys.executable, "-m", "autotune.service", name, str(os.getpid()))
+    return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE)
+
+
+async def ask(process: asyncio.subprocess.Process, asked: Mapping[str, Any]) -> None:
+    """Tell a process what to do."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has died: its code tells
+        process.stdin.write(json.dumps(asked).encode())
+        await process.stdin.drain()
+        process.stdin.close()
+
+
+async def lines(process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
+    """Yield what a process tells. Raises Refused for a line that is longer than any should be."""
+    assert process.stdout is not None
+    try:
+        async for line in process.stdout:
+            yield line
+    except ValueError:
+        raise Refused(422, f"its process told more than {_LINE // 2**20} MiB in one line") from None
+
+
+async def listen(process: asyncio.subprocess.Process, said: deque[str]) -> None:
+    """Keep the last of what a process says on stderr, whatever it is."""
+    assert process.stderr is not None
+    while data := await process.stderr.read(2**16):
+        said.extend(line for line in data.decode(errors="replace").splitlines() if line.strip())
+
+
+def signal(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end in order, and see to it that it does."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    asyncio.get_running_loop().call_later(STOP_S, kill, process)
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """End a process that has not ended."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+
+
+async def gone(process: asyncio.subprocess.Process | None) -> None:
+    """See a process out: one that still runs, since nobody listens any more, is killed."""
+    if process is not None and process.returncode is None:
+        kill(process)
+        assert process.stdout is not None
+        await process.stdout.read()  # a pipe that is not read to its end is waited for
+        await process.wait()

@@ -1,0 +1,139 @@
+"""Whatever the database does meanwhile, a search that runs has a process, and one that has none does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.errors import StoreError
+from autotune.store import ConnectionLost, Submission
+from tests.serving import Client, serving
+from tests.test_service_api import CHILD, ended, submit
+from tests.waiting import wait_until
+
+from autotune.service import runner  # isort: skip
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr(runner, "AGAIN_S", 0.0)
+    with serving(tmp_path) as found:
+        yield found
+
+
+def failing(times: int, does: Callable[..., Any], *, first: bool = False) -> Callable[..., Any]:
+    """Return what does that, and some times does not; `first`: it does, and its answer is lost."""
+    turns = iter([True] * times)
+
+    def fails(*given: Any) -> Any:
+        if first:
+            found = does(*given)
+        if next(turns, False):
+            raise StoreError("disk full")
+        return found if first else does(*given)
+
+    return fails
+
+
+def test_an_end_that_cannot_be_stored_is_tried_again_until_it_is(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.work.ends = True
+    monkeypatch.setattr(client.service.store, "end", failing(3, client.service.store.end))
+    assert ended(client, submit(client).json()["id"])[1]["state"] == "done"
+    assert [line for line in caplog.messages if "disk full" in line] == [
+        line for line in caplog.messages if "tried again until it is stored" in line
+    ]
+    assert caplog.text.count("tried again until it is stored") == 1
+
+
+def test_a_server_ends_though_the_end_of_a_search_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path) as client:
+        search = submit(client).json()["id"]
+        monkeypatch.setattr(client.service.store, "end", failing(10**6, client.service.store.end))
+    with serving(tmp_path) as client:
+        client.work.ends = True
+        assert ended(client, search)[1]["state"] == "done"
+
+
+def test_a_claim_whose_answer_was_lost_is_made_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.work.ends = True
+    monkeypatch.setattr(client.service.store, "claim", failing(1, client.service.store.claim, first=True))
+    assert ended(client, submit(client).json()["id"])[1]["state"] == "done"
+
+
+def test_what_runs_without_a_process_is_stopped_for_whoever_asks(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = client.service.store.claim
+    monkeypatch.setattr(client.service.store, "claim", lambda *given: claim(*given) and None)
+    search = submit(client).json()["id"]
+    wait_until(lambda: client.ask("run", "GET", f"/v1/searches/{search}").json()["state"] == "running")
+    assert client.ask("run", "DELETE", f"/v1/searches/{search}").status_code == 202
+    last = ended(client, search)[1]
+    assert (last["state"], last["reason"]) == ("stopped", "stopped; it had no process any more")
+
+
+def test_a_search_runs_though_nobody_can_be_told_of_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.work.ends = True
+    of = client.service.runner
+    monkeypatch.setattr(of, "_describe", failing(1, of._describe))  # type: ignore[union-attr]
+    assert ended(client, submit(client).json()["id"])[1]["state"] == "done"
+    assert client.work.begun[0].attempts == 1
+
+
+DONE = {"result": {"reason": "4 trials done", "failure": None, "best": {"PAD": 0}}}
+LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLost"]}
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
+    """Have the process of a search give the answer of its attempt, the last one from then on."""
+    script = "import json, sys; at = json.load(sys.stdin)['attempt']; said = sys.argv[1:]; print(said[:at][-1])"
+
+    async def started(name: str) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        words = (sys.executable, "-c", script, *map(json.dumps, answers))
+        return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    monkeypatch.setattr(runner, "started", started)
+    monkeypatch.setattr(runner.Runner, "_child", CHILD)
+
+
+def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away:
+        """The store, which cannot be asked for a submission."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client.service.store, name)
+
+        def submission(self, name: str) -> Submission:
+            raise ConnectionLost("the server closed the connection")
+
+    monkeypatch.setattr(client.service.runner, "_store", Away())
+    answering(monkeypatch, DONE)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["reason"], last["attempts"]) == ("done", "4 trials done", 1)
+
+
+def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, LOST, LOST, DONE)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["attempts"]) == ("done", 3)
+
+
+def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "ATTEMPTS", 2)
+    answering(monkeypatch, LOST)
+    last = ended(client, submit(client).json()["id"])[1]
+    assert (last["state"], last["attempts"]) == ("failed", 2)
+    assert "the server closed the connection" in last["reason"]
