@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -253,6 +254,31 @@ def test_a_server_that_stays_away_ends_the_search_in_one_line(tmp_path: Path, mo
     monkeypatch.setattr(access, "PAUSE_S", 0)
     with Store.open(str(tmp_path / "a.db")) as store, pytest.raises(ConnectionLost, match="gone"):
         store._written(lambda _: (_ for _ in ()).throw(ConnectionLost("gone")))
+
+
+def test_a_server_that_stayed_away_is_waited_for_once_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 10**6, 20))
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
+    tries = []
+
+    def away(_: Connection) -> None:
+        tries.append(1)
+        raise ConnectionLost("gone")
+
+    def tried(store: Store) -> int:
+        before = len(tries)
+        with pytest.raises(ConnectionLost, match="gone") as raised:
+            store._written(away)
+        assert "finished trials are kept" in raised.value.hint
+        return len(tries) - before
+
+    with Store.open(str(tmp_path / "a.db")) as store:
+        assert [tried(store), tried(store), tried(store)] == [3, 1, 1]
+        assert capsys.readouterr().err.count("trying again") == 1
+        put(store, [])  # it is back
+        assert tried(store) == 3
 
 
 def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,9 @@ def test_what_was_stopped_was_tried_and_did_not_fail(store: Store) -> None:
     )
     known, told = lessons(store, {"A": 2, "B": 2})
     assert learned.varying_of(known, told["importance"]) == ["A", "B"]
-    assert [(row["value"], row["verified"], row["failed"]) for row in told["values"]["B"]] == [(1, 1, 0), (2, 0, 0)]
+    counts = [[row[name] for name in ("value", "tried", "verified", "failed")] for row in told["values"]["B"]]
+    assert counts == [[1, 1, 1, 0], [2, 2, 0, 0]]
+    assert [[cell["tried"] for cell in row] for row in learned.heat_map(known, "A", "B")["cells"]] == [[1, 0], [1, 1]]
     assert told["gain"]["why"] == "the default ended as stopped"
 
 

@@ -25,6 +25,9 @@ CONFIGURATION = {
 CHILD = runner.Runner._child
 """As it is, where tests have another."""
 
+SHARED = ("state", "reason", "outcomes", "number", "searches")
+"""What the list of searches tells of one as its own answer does."""
+
 SIZE = {"M": 64, "N": 64, "K": 64}
 
 
@@ -378,7 +381,7 @@ def test_each_search_is_listed_once_as_it_ended(client: Client, monkeypatch: pyt
     assert {one["id"]: one["state"] for one in listed["searches"]}.items() >= {early: "failed", killed: "done"}.items()
     for one in listed["searches"]:
         told = client.ask(None, "GET", f"/v1/searches/{one['id']}").json()
-        assert (told["state"], told["reason"], told["outcomes"]) == (one["state"], one["reason"], one["outcomes"])
+        assert [told[name] for name in SHARED] == [one[name] for name in SHARED]
     pages, before = [], ""
     while before is not None:
         page = client.ask(None, "GET", f"/v1/searches?limit=1{before and f'&before={before}'}").json()

@@ -53,9 +53,8 @@ class Anchors:
             faster = timed.high_ns < usual * (1 - APART)
             if len(self._times) > 1 and (slower or faster) and name not in self._named:
                 self._named.add(name)
-                ratio = timed.median_ns / usual
-                than = f"{ratio - 1:.0%} slower" if slower else f"{1 - ratio:.0%} faster"
+                than = f"{text.share(abs(timed.median_ns - usual), usual)} {'slower' if slower else 'faster'}"
                 self._say(
                     f"{timed.place} is {than} than the others of its model "
-                    f"({text.duration(timed.median_ns * 1e-9)} for the same configuration): clock, cooling, or a guest"
+                    f"({text.time(timed.median_ns)} for the same configuration): clock, cooling, or a guest"
                 )

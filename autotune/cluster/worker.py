@@ -13,10 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 from autotune.cluster.address import Address, SchedulerAway, connect, require_distributed, security
+from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
 
 RETRY_S = 1.0
 """Pause before another try to reach a scheduler that is gone."""
+
+TRIES = 3
+"""How often a process is started that does not come up, before this is given up."""
 
 _BESIDE = 8
 """Tasks beside the trials: claims of other searches, finalists."""
@@ -28,7 +32,8 @@ _THREADS = 64 + _BESIDE
 def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
     """Offer devices to a cluster until SIGINT or SIGTERM comes; a scheduler that goes away is waited for.
 
-    Raises SetupError where distributed is missing, or the scheduler is none of ours.
+    Raises SetupError where distributed is missing, or the scheduler is none of ours, WorkerError where a device's
+    process does not start.
     """
     require_distributed()
     asyncio.run(_serve(address, devices, say))
@@ -49,21 +54,27 @@ async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[
 
 
 async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[[str], None]) -> None:
-    """Have one device served, again and again; ends with an error or when cancelled."""
-    waits = False
+    """Have one device served, again and again; ends with an error or when cancelled.
+
+    Raises WorkerError where its process fails to start TRIES times, one after the other, while the scheduler is there.
+    """
+    waits, failed = False, 0
     while True:
         try:
             client = await connect(address)  # the versions: a worker that does not fit is refused here
             await client.close()
-            nanny = _nanny(address, device, share)
-            await nanny
+            nanny = await _started(address, device, share)
         except (OSError, RuntimeError, TimeoutError, SchedulerAway) as error:
             if not waits:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                say(f"waiting for the scheduler: {reason}")
-            waits = True
+                say(f"waiting for the scheduler: {_said(error)}")
+            waits, failed = True, 0
+        except WorkerError as error:
+            failed += 1
+            if failed == TRIES:
+                raise
+            say(f"{error}; trying again")
         else:
-            waits = False
+            waits, failed = False, 0
             say(f"{device.name} ({device.fingerprint}) serves {address}")
             try:
                 await nanny.finished()
@@ -72,6 +83,27 @@ async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[
                 raise
             say(f"{device.name}: the scheduler at {address} has gone")
         await asyncio.sleep(RETRY_S)
+
+
+async def _started(address: Address, device: DeviceInfo, share: int) -> Any:
+    """Return a nanny whose worker serves. Raises WorkerError where that does not start, and what the network says."""
+    from distributed.comm import CommClosedError
+
+    try:
+        nanny = _nanny(address, device, share)
+        await nanny
+    except (OSError, RuntimeError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if isinstance(cause, CommClosedError | ConnectionError | TimeoutError):  # the scheduler has just gone
+            raise cause from None
+        raise WorkerError(f"the process for {device.name} does not start: {_said(cause)}") from error
+    return nanny
+
+
+def _said(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:

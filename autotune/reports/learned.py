@@ -146,7 +146,7 @@ def importance(known: Sample) -> list[dict[str, Any]]:
 
 
 def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[str, list[dict[str, Any]]]:
-    """Return for each parameter its values: the best time with it, that of the best, trials, and how many failed."""
+    """Return for each parameter its values: the best time with it, its share, its trial; how many were tried."""
     best = known.measured[0].time_ns if known.measured else math.nan
     found: dict[str, list[dict[str, Any]]] = {}
     for name, values in parameters.items():
@@ -156,7 +156,7 @@ def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[
                 _pass(table[one.configuration[name]], one, best)
         for row in known.others:
             if name in row.configuration:
-                table[row.configuration[name]]["failed"] += row.outcome.failed
+                _miss(table[row.configuration[name]], row)
         found[name] = list(table.values())
     return found
 
@@ -174,21 +174,28 @@ def varying_of(known: Sample, importance: Sequence[Mapping[str, Any]]) -> list[s
     return sorted(varying, key=lambda name: places.get(name, len(places)))
 
 
-_EMPTY: Mapping[str, Any] = {"time_ns": None, "trial": None, "share": None, "verified": 0, "failed": 0}
+_EMPTY: Mapping[str, Any] = {"time_ns": None, "trial": None, "share": None, "tried": 0, "verified": 0, "failed": 0}
 
 
 def _pass(entry: dict[str, Any], one: Measured, best: float) -> None:
     """Count a verified configuration; the first that comes is the fastest."""
+    entry["tried"] += 1
     entry["verified"] += 1
     if entry["time_ns"] is None:
         entry |= {"time_ns": one.time_ns, "trial": one.trial, "share": best / one.time_ns}
+
+
+def _miss(entry: dict[str, Any], row: survey.Row) -> None:
+    """Count a configuration without a time: it failed, or was stopped early."""
+    entry["tried"] += 1
+    entry["failed"] += row.outcome.failed
 
 
 def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     """Return the best time of each pair of values of two parameters.
 
     `cells` has a row per value of `down` and a column per value of `across`: `time_ns`, `trial` and `share` of the
-    best, None where nothing passed; `verified` and `failed` count.
+    best, None where nothing passed; `tried` counts all, `verified` and `failed` some: others were stopped early.
     """
     parameters = parameters_of(known)
     columns, rows = parameters.get(across, []), parameters.get(down, [])
@@ -205,7 +212,7 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
             _pass(entry, one, best)
     for row in known.others:
         if (entry := cell(row.configuration)) is not None:
-            entry["failed"] += row.outcome.failed
+            _miss(entry, row)
     return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
 
 

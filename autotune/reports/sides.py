@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from autotune import text
@@ -78,13 +78,9 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
         return []
     values = learned.per_value(known, {by: parameters[by]})[by]
     return [
-        _cell(problem, key.size, key.device, str(one["value"]), learned.summary(store, one["trial"]), _tried(one))
+        _cell(problem, key.size, key.device, str(one["value"]), learned.summary(store, one["trial"]), one["tried"])
         for one in values
     ]
-
-
-def _tried(one: Mapping[str, Any]) -> int:
-    return int(one["verified"] + one["failed"])
 
 
 def _cell(

@@ -23,6 +23,8 @@ PATIENCE_S = 60.0
 PAUSE_S = 0.5
 """How long it waits before it asks again."""
 
+_KEPT = "finished trials are kept: when it is back, type it again and it goes on"
+
 T = TypeVar("T")
 
 
@@ -38,6 +40,8 @@ class Access:
         self._file: presence.Identity = None
         self._log: dict[Path, presence.Identity] = {}
         self._gone: StoreError | None = None
+        self._waited = False
+        """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
 
     def close(self) -> None:
         """Give the connections back."""
@@ -64,20 +68,24 @@ class Access:
     ) -> T:
         """Take a step as one transaction, which outlasts the machine where `durable`.
 
-        Where the server goes away, wait for it and take the step `again`.
+        Where the server goes away, wait for it and take the step `again`. Raises ConnectionLost after PATIENCE_S, and
+        from then on at once, until the server is back.
         The answer to a commit may be what was lost, so a step that is taken twice does once: it finds by its uuid
         what it has done.
         """
         self._require_file()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + (0.0 if self._waited else PATIENCE_S)
         said, due = False, step
         while True:
             try:
                 with self._writing(durable=durable) as connection:
-                    return due(connection)
+                    found = due(connection)
+                self._waited = False
+                return found
             except ConnectionLost as error:
-                if time.monotonic() > deadline:
-                    raise
+                if time.monotonic() >= deadline:
+                    self._waited = True
+                    raise ConnectionLost(error.what, where=error.where, hint=error.hint or _KEPT) from error
                 if not said:
                     _say(f"{error}; trying again for {PATIENCE_S:g} s")
                 said, due = True, again or step

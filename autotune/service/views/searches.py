@@ -51,7 +51,7 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
             rows.append(stored(one))
         elif submission.state not in OPEN:
             mine = [part for part in parts if part.submission == one.submission]
-            rows.append({**submitted(service, submission, mine), "number": one.number})
+            rows.append(submitted(service, submission, mine))
     return rows
 
 

@@ -1,0 +1,92 @@
+"""A cluster's worker: a scheduler that is away is waited for, a process that does not start is not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+comm = pytest.importorskip("distributed.comm", reason="pip install '.[cluster]'")
+
+from autotune.cluster import worker  # noqa: E402
+from autotune.cluster.address import Address, SchedulerAway  # noqa: E402
+from autotune.errors import WorkerError  # noqa: E402
+from tests.stored import DEVICE  # noqa: E402
+
+ADDRESS = Address.parse("tcp://127.0.0.1:8786")
+DENIED, CLOSED = PermissionError(13, "Permission denied"), comm.CommClosedError("in <TCP>")
+
+
+class Client:
+    async def close(self) -> None:
+        pass
+
+
+class Nanny:
+    """One that fails to start, of a cause, as Dask's does; without one it serves for ever."""
+
+    def __init__(self, cause: Exception | None) -> None:
+        self.cause = cause
+
+    def __await__(self) -> Any:
+        if self.cause is not None:
+            raise RuntimeError("Nanny failed to start.") from self.cause
+        return self
+        yield
+
+    async def finished(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
+
+
+def keep(monkeypatch: pytest.MonkeyPatch, causes: list[Exception | None]) -> list[str]:
+    """Keep a device served while its process fails for those causes, SchedulerAway: before it; return what was said."""
+    said: list[str] = []
+    turns = iter(causes)
+    now: list[Exception | None] = []
+
+    async def connect(address: Address) -> Client:
+        now[:] = [next(turns)]
+        if isinstance(now[0], SchedulerAway):
+            raise now[0]
+        return Client()
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "serves" in line:
+            tasks[0].cancel()
+
+    async def main() -> None:
+        tasks.append(asyncio.create_task(worker._keep(ADDRESS, DEVICE, 1, say)))
+        with suppress(asyncio.CancelledError):
+            await tasks[0]
+
+    tasks: list[asyncio.Task[None]] = []
+    monkeypatch.setattr(worker, "RETRY_S", 0)
+    monkeypatch.setattr(worker, "connect", connect)
+    monkeypatch.setattr(worker, "_nanny", lambda *_: Nanny(now[0]))
+    asyncio.run(main())
+    return said
+
+
+def test_a_process_that_does_not_start_says_why_and_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WorkerError, match=r"NVIDIA H200 does not start: .*Permission denied") as raised:
+        keep(monkeypatch, [DENIED] * worker.TRIES)
+    assert raised.value.exit_code == 4
+
+
+def test_a_process_that_starts_at_last_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = keep(monkeypatch, [DENIED, DENIED, None])
+    assert [line.partition(";")[2] for line in said[:2]] == [" trying again"] * 2
+    assert said[2].endswith(f"serves {ADDRESS}")
+
+
+def test_a_scheduler_that_is_away_is_waited_for_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = SchedulerAway("no scheduler answers (silence)")
+    said = keep(monkeypatch, [DENIED, DENIED, CLOSED, away, away, away, DENIED, DENIED, None])
+    assert [line for line in said if "waiting" in line] == ["waiting for the scheduler: in <TCP>"]
+    assert len(said) == 6
