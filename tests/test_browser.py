@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
 from autotune.service import Server as Client  # noqa: E402
 from autotune.store import ServerStore  # noqa: E402
-from tests.stored import DEVICE, ok, put, put_moved  # noqa: E402
+from tests.stored import DEVICE, KEY, ok, put, put_moved  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
 from tests.test_cli import STUDY  # noqa: E402
 
@@ -27,6 +27,10 @@ PAGES = (
     "/", "/best", "/searches", "/compare", "/trials", "/trials/1", "/problems/1", "/problems/1/learned", "/submit",
     "/admin", "/login", "/problems/2", "/problems/2/learned", "/compare?study=sgemm&by=size", "/trials?study=sgemm",
 )  # fmt: skip
+LONG = KEY._replace(study="convolution_" * 5, size={"ROWS_" * 8: 4096}, choices={"TYPE_" * 8: "float_" * 8})
+"""A problem whose names are as long as they get; the third that is stored."""
+
+LONG_PAGES = ("/searches", "/trials", "/trials/30", "/problems/3", "/problems/3/learned", f"/best?study={LONG.study}")
 LONG_MS = 90_000
 TALLEST = 280
 """Pixels of a table's row: more, and a column is squeezed to a word a line."""
@@ -37,6 +41,10 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(CHROMIUM is None, reason="apt-get install chromium"),
 ]
+
+
+def long(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name}_" * 8: value for name, value in configuration.items()}
 
 
 class Server:
@@ -74,6 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         known = [ok({"WPT": n % 4, "WG": 2**n, "FAST": n % 2}, *range(1000 - n, 1010 - n)) for n in range(12)]
         put(store, known, device=DEVICE)
         put_moved(store)
+        put(store, [ok(long(one.configuration), 900, 901, 902) for one in known], key=LONG, device=DEVICE)
         for name in ("ann", "bo", "continuous-integration", "dee", "eve", "nightly.benchmarks@build-farm"):
             store.add_token(name, "run", None)
     found = Server(folder)
@@ -131,6 +140,16 @@ def test_every_page_is_quiet_and_fits(browser: Any, server: Server, width: int, 
         paper = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(255, 255, 255)") is (scheme == "light"), path
     assert window.said == []
+    window.context.close()
+
+
+def test_long_names_fit_a_narrow_screen(browser: Any, server: Server) -> None:
+    window = Window(browser, server, viewport={"width": 360, "height": 800})
+    for path in (*PAGES, *LONG_PAGES):
+        window.go(path)
+        window.page.wait_for_load_state("networkidle")
+        window.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
     window.context.close()
 
 

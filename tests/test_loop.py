@@ -136,10 +136,12 @@ def test_what_may_be_the_machines_fault_is_tried_once_more(problem: Problem, sto
     assert run(problem, store, evaluator, retry_failed=True).trials == 2
 
 
-def test_the_budget_in_trials_is_kept_with_several_in_flight(problem: Problem, store: Store) -> None:
-    result = run(problem, store, ReplayEvaluator(recorded(problem), capacity=4), budget=Budget(trials=7))
-    assert result.trials == 7
-    assert result.reason == "7 trials done"
+@pytest.mark.parametrize(("trials", "reason"), [(7, "7 trials done"), (1, "1 trial done")])
+def test_the_budget_in_trials_is_kept_with_several_in_flight(
+    problem: Problem, store: Store, trials: int, reason: str
+) -> None:
+    result = run(problem, store, ReplayEvaluator(recorded(problem), capacity=4), budget=Budget(trials=trials))
+    assert (result.trials, result.reason) == (trials, reason)
 
 
 def test_it_stops_when_stale(problem: Problem, store: Store) -> None:

@@ -57,6 +57,15 @@ def children(pid: int) -> list[int]:
     return [int(number) for number in listed]
 
 
+def test_a_folder_of_locks_that_is_missing_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path / "none"))
+    found = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
+    assert (found.returncode, found.stderr.count("\n")) == (3, 1)
+    assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is no folder" in found.stderr
+
+
 def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(UPLOAD["study"].replace("[32, 64]", "[1, 2, 4, 8, 16, 32, 64, 128]"))
     (tmp_path / "blur.cl").write_text(

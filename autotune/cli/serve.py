@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from autotune import cluster, text
+from autotune import cluster, pool, text
 from autotune.cli.options import DatabaseOption, OnOption, PythonOption
 from autotune.cli.output import say, warn
 from autotune.errors import SetupError
@@ -69,6 +69,9 @@ def serve(
         if address.is_open:
             warn(f"{address} is not encrypted: whoever reaches its port runs programs on every worker")
         config = replace(config, on=str(address))
+
+    else:
+        pool.lock_folder()  # a search would find out too late that AUTOTUNE_LOCKS is no folder
 
     def begun(url: str, service: Service) -> None:
         say(f"serving {service.store.where} at {url}")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.forkserver import prepare as prepare
     from autotune.pool.lock import Stopped as Stopped
+    from autotune.pool.lock import lock_folder as lock_folder
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
@@ -44,7 +45,7 @@ __getattr__ = lazily(
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
         "forkserver": "prepare",
-        "lock": "Stopped lock_key",
+        "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders require_room",
         "worker": "die_with",

@@ -34,10 +34,9 @@ def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool, hint: str = "
     `hint`: the cure.
     """
     for buffer in plan.buffers:
-        if 0 < device.max_allocation < buffer.nbytes + 2 * GUARD:
-            raise _refusal(
-                f"buffer {buffer.name} takes", buffer.nbytes, device.max_allocation, "allows", device.name, hint
-            )
+        needed = buffer.nbytes + 2 * GUARD
+        if 0 < device.max_allocation < needed:
+            raise _refusal(f"buffer {buffer.name} takes", needed, device.max_allocation, "allows", device.name, hint)
     needed = sum(_device_bytes(buffer) for buffer in plan.buffers)
     if needed > device.memory:
         raise _refusal("the buffers take", needed, device.memory, "has", device.name, hint)
@@ -77,7 +76,10 @@ def _device_bytes(buffer: Buffer) -> int:
 
 
 def _refusal(what: str, needed: int, limit: int, verb: str, device: str, hint: str) -> DeviceError:
-    return DeviceError(f"{what} {_gib(needed)}, {device} {verb} {_gib(limit)}", hint=hint)
+    told, most = _gib(needed), _gib(limit)
+    if told == most:  # what makes the difference is in the bytes
+        told, most = f"{needed:,} bytes", f"{limit:,}"
+    return DeviceError(f"{what} {told}, {device} {verb} {most}", hint=hint)
 
 
 def _gib(nbytes: float) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity, with_retiming
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
-from autotune.text import duration
+from autotune.text import count, duration
 from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
 from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
@@ -285,7 +285,7 @@ class Search:
         """Return why no more is to be tried; empty while more is."""
         budget, ledger = self._budget, self._ledger
         if budget.trials is not None and ledger.done >= budget.trials:
-            return f"{budget.trials} trials done"
+            return f"{count(budget.trials, 'trial')} done"
         if budget.seconds is not None and self._left_s() == 0:
             return f"{duration(budget.seconds)} are over"
         if budget.until_stale is not None and self.best is not None and self._since_best >= budget.until_stale:
