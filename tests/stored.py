@@ -70,6 +70,10 @@ SMALL = replace(DEVICE, name="a small one", kind="cpu", compute_units=2, local_m
 """A device with less local memory than the default of the bundled sgemm takes."""
 
 
+TURNS = "2026-01-02T03:04:05.000006+00:00"
+"""When what was timed again in turns was."""
+
+
 def put_moved(store: Store) -> ProblemKey:
     """Store a search of sgemm on SMALL, where its default is moved: the default first, then others, and a failure."""
     problem = Problem(Study.load("sgemm"), device=SMALL)
@@ -77,7 +81,7 @@ def put_moved(store: Store) -> ProblemKey:
     rows = range(0, len(problem.space), len(problem.space) // 12)
     faster = [ok(problem.space.configuration(row), *range(900 - row % 97, 907 - row % 97)) for row in rows]
     timed = [ok(problem.default, *range(2000, 2007)), *faster]
-    retimed = [replace(one, retimed=one.measurement) for one in timed]
+    retimed = [replace(one, retimed=replace(one.measurement, taken=TURNS)) for one in timed if one.measurement]
     reason = "wrong result: the output C is 1.5 at [0, 0], where 2.5 is expected"
     put(store, [*retimed, Trial(problem.space.configuration(1), Outcome.WRONG_RESULT, reason=reason)],
         key=problem.key, device=SMALL, environment={"space": space_hash(problem.study.text)})  # fmt: skip

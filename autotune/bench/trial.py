@@ -270,9 +270,9 @@ class Bench:
         def source(count: int) -> Sequence[int]:
             return [pending.pop()] if pending else clock.sample(built, count)
 
-        def measured(bound_ns: float | None, rules: Rules = self._rules) -> Timed:
+        def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on
-            timed = measure(source, rules, bound_ns, built.plan.cache, clock.runs)
+            timed = measure(source, self._rules_of(built.plan, longer), bound_ns, built.plan.cache, clock.runs)
             waited = round(self.contention(), 3)
             facts = {**self._sensed(), **({CONTENTION: waited} if waited > CONTENDED else {})}
             return replace(timed, facts=facts, contention=waited)
@@ -282,15 +282,19 @@ class Bench:
         if what or self._was_contended(timed):
             longer = stretch(timed.measurement.samples_ns, timed.contention)
             bound_ns = best_ns * longer if timed.stopped and best_ns is not None else None
-            # How much longer it took beside others is known roughly only.
-            timed = measured(
-                bound_ns, replace(self._rules, fine_margin=self._rules.margin) if longer > 1 else self._rules
-            )
+            timed = measured(bound_ns, longer)
             _, still = self._spoilt(timed)
             said = what and f"{what}: measured again, {f'and still {still}' if still else 'steady then'}"
             timed = replace(timed, reason="; ".join(filter(None, (timed.reason, said))))
         self.clocks.rest()
         return timed
+
+    def _rules_of(self, plan: Plan, longer: float) -> Rules:
+        """The rules for a plan that took so many times as long beside other programs."""
+        rules = self._rules
+        if plan.cache == "cold":  # each sample costs a flush of the cache, however short it is
+            rules = replace(rules, most=rules.maximum)
+        return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly
 
     def _was_contended(self, timed: Timed) -> bool:
         return timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _AGAIN_NS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
 from autotune.lookup.answer import Best, Match, best_in, stored_devices
-from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags, render
+from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
@@ -107,7 +107,9 @@ def answer(asked: Asked) -> tuple[str, list[str]]:
     """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
     require_known("format", [asked.format], FORMATS, where="--format")
     found, said = best_of(asked, find_study(asked.study))
-    return render(found, asked.format), said
+    # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
+    shown_as: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
+    return shown_as, said
 
 
 def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:

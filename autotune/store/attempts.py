@@ -55,7 +55,7 @@ class Attempts(Access):
         has been finished before.
         """
         rows = {number: _columns(trial) for number, trial in ended}
-        names = {number: uuid.uuid4().hex for number in rows}
+        names, instant = {number: uuid.uuid4().hex for number in rows}, now()
 
         def step(connection: Connection) -> None:
             finish(dict(ended), connection)
@@ -74,7 +74,8 @@ class Attempts(Access):
             for number, trial in due.items():
                 if trial.retimed is not None and trial.retimed.samples_ns:
                     driver = rows[number]["driver"]
-                    queries.retime(connection, number, driver, trial.retimed, uuid=names[number])
+                    known = {"uuid": names[number], "taken": trial.retimed.taken or instant}
+                    queries.retime(connection, number, driver, trial.retimed, **known)
             for problem, configurations in moved.items():
                 standings.follow(connection, problem, configurations, finished=len(configurations))
 

@@ -1,10 +1,9 @@
 """From a study file to the plan of a configuration, with its input and expected data.
 
-The names of library.py and defaults.py are there at once; the others are imported when first used: the cold path
+The names of library.py are there at once; the others are imported when first used: the cold path
 needs none of them, the workers few.
 
     library.py     finds and reads study files, and hashes what decides a result (with includes.py and imports.py)
-    defaults.py    what a study offers and takes by default
     schema.py      what a file may say, made of entries.py; validation.py: what is wrong with one; scope.py: names in
                    expressions
     study.py       Study: its tables read, with crosschecks.py; checks.py: what its author may not have meant
@@ -25,16 +24,14 @@ needs none of them, the workers few.
 from typing import TYPE_CHECKING
 
 from autotune import lazily
-from autotune.study.defaults import (
+from autotune.study.library import (
+    StudyText,
     default_choices,
     default_configuration,
     default_size,
+    find_study,
     offered_choices,
     parameter_values,
-)
-from autotune.study.library import (
-    StudyText,
-    find_study,
     problem_key,
     read_by,
     read_study,

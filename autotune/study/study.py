@@ -17,10 +17,9 @@ from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
 from autotune.study.crosschecks import check_checks, check_macros, check_names, check_outputs, check_steps, check_values
-from autotune.study.defaults import default_size
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, lines_with, without_comments
-from autotune.study.library import StudyText
+from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
 from autotune.study.structs import struct_texts
