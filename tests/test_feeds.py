@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
+from autotune.errors import StoreError
 from autotune.service.feeds import BEAT, END, KEPT, PROGRESS, SNAPSHOT, STATE, Feeds
 
 
@@ -97,8 +98,14 @@ def test_streams_end_with_the_server() -> None:
 def test_a_search_of_another_process_is_looked_at_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr("autotune.service.feeds._BEAT_S", 0.001)
-        feeds, states = Feeds(), ["running", "running", "done"]
-        stream = feeds.follow("s", None, lambda: {"state": states.pop(0)}, lambda told: told["state"] == "done")
-        assert [event.kind async for event in stream] == [SNAPSHOT, BEAT, BEAT, END]
+        feeds, states = Feeds(), ["running", "running", "", "done"]
+
+        def snapshot() -> dict[str, str]:
+            if not (state := states.pop(0)):
+                raise StoreError("away for a while")
+            return {"state": state}
+
+        stream = feeds.follow("s", None, snapshot, lambda told: told["state"] == "done")
+        assert [event.kind async for event in stream] == [SNAPSHOT, BEAT, BEAT, BEAT, END]
 
     asyncio.run(main())

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.errors import StoreError
+
 KEPT = 4096
 """Events of a search that are kept for who comes back."""
 
@@ -128,7 +130,10 @@ class Feeds:
             await feed.wait(_BEAT_S)
             if feed.after(last) == [] and not self._closed:
                 yield Event("", BEAT, {})
-                now = await asyncio.to_thread(snapshot)
+                try:
+                    now = await asyncio.to_thread(snapshot)
+                except StoreError:  # away for a while: at one of the next beats
+                    continue
                 if has_ended(now):  # a search of another process: nobody tells of its end
                     yield Event(last or "", END, now)
                     return
