@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS, Clock
-from autotune.bench.pace import CONTENDED
+from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules, relative_width
 from autotune.model import BUSY_CORES, Measurement, Outcome
@@ -19,9 +19,6 @@ from autotune.study import Plan
 
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench
-
-LONG_NS = 250_000_000
-"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
 
 LEAST_TAKEN = 3
 """Turns of a finalist at least, however long they are: one says nothing of the noise."""

@@ -56,8 +56,8 @@ _SHORT_NS = 100_000
 _WAKING_NS = 50_000
 """A thread that wakes up waits for less, each time; beside other programs for milliseconds."""
 
-_LONG_NS = 250_000_000
-"""A run that takes longer leaves the caches as it finds them: none is made in vain before it is timed."""
+LONG_NS = 250_000_000
+"""Runs of this length do not notice what was in the caches before: a CPU refills them in a hundredth of it."""
 
 _TASKS = Path("/proc/self/task")
 
@@ -150,7 +150,7 @@ class Pace:
         began_s, before = self._clock_s(), self.now
         samples = list(take(_FIRST))
         if self._differs(samples):
-            samples += take(_MORE if self.base_ns < _LONG_NS else _FIRST)
+            samples += take(_MORE if self.base_ns < LONG_NS else _FIRST)
         if self._differs(samples) and 1 / _MOST < median(samples) / self.base_ns < _MOST:
             self.now = median(samples) / self.base_ns
         if samples:
@@ -203,7 +203,7 @@ class Anchor:
         runs = self._clock.runs
         count *= max(1, min(15, round(_READING_NS / (_FIRST * runs * self.pace.base_ns))))
         # The first samples still meet what the last plan left in the caches, and threads that slept.
-        asleep = 1 + count // 10 if self.pace.base_ns < _LONG_NS else 0
+        asleep = 1 + count // 10 if self.pace.base_ns < LONG_NS else 0
         self._bench.contention()  # from here on
         samples = self._clock.sample(built, asleep + count)[asleep:]
         return [] if self._bench.contention() > CONTENDED else [ns / runs for ns in samples]

@@ -247,7 +247,7 @@ def trial_of(row: Columns, retimed: Columns | None = None) -> Trial:
     """
     again = None if retimed is None else _measurement(told(retimed, MEASUREMENT))
     if again is not None and retimed is not None:
-        again = replace(again, taken=retimed["taken"])
+        again = replace(again, taken=text(retimed["taken"]))
     return trial_from(told(row, FIELDS), again)
 
 
