@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from autotune.bench import clock
 from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
+from autotune.bench.holder import Holder
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.devices import BackendError, Session, list_devices, open_session
@@ -99,7 +102,8 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
 
 def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(session: Session) -> None:
     memory, found = session.allocate(7), np.zeros(7, np.uint8)
-    with session.batch(lambda: session.fill(memory, 0, 0, 7)) as batch:
+    with session.batch() as batch:
+        session.fill(memory, 0, 0, 7)
         session.fill(memory, 0x01020304, 0, 7)
         assert batch.ns == 0
     assert batch.ns >= batch.enqueued_ns > 0
@@ -110,7 +114,8 @@ def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(sessi
     session.set_arguments(kernel, words)
 
     def fail() -> None:
-        with session.batch(lambda: session.fill(memory, 0, 0, 7)):
+        with session.batch():
+            session.fill(memory, 0, 0, 7)
             session.launch(kernel, (3,), (2,))
 
     with pytest.raises(BackendError, match="CL_INVALID_WORK_GROUP_SIZE"):
@@ -138,3 +143,21 @@ def test_a_batch_no_longer_than_an_empty_one_is_timed_anew(session: Session) -> 
     found._bases_ns.extend([10**12] * 9)
     assert found.sample(built, 1)[0] > 1000 * found.runs
     assert max(found._bases_ns) < 10**12
+
+
+def test_a_batch_counts_from_where_the_device_lets_go(session: Session) -> None:
+    holder = Holder(session)
+    began = time.perf_counter_ns()
+    with session.batch(partial(holder.hold, 20_000_000)) as batch:
+        pass
+    whole_ns = time.perf_counter_ns() - began
+    assert batch.seen
+    assert batch.ns < whole_ns - batch.enqueued_ns
+
+
+def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(session: Session) -> None:
+    holder = Holder(session)
+    with session.batch(partial(holder.hold, 1)) as batch:
+        session.finish()
+    assert not batch.seen
+    assert batch.ns >= batch.enqueued_ns

@@ -29,6 +29,9 @@ BATCH_NS = 1_000_000
 MOST_COMMANDS = 200
 """Launches, copies and fills in a batch: NVIDIA's driver took 240 while the device was busy, and waited at 400."""
 
+COMMAND_NS = 5000.0
+"""What enqueuing a command takes the host, before that is known."""
+
 _MOST_LOST = 20
 """Batches of a plan that may be timed anew because they took no longer than an empty one."""
 
@@ -43,9 +46,15 @@ _IDLE_S = 0.05
 
 
 class Clock(Protocol):
-    """Times one plan. `runs` make up a sample; `poisons`: the last run of each call wrote on poisoned outputs."""
+    """Times one plan. `runs` make up a sample, and are a `share` of the time that it takes.
+
+    `poisons`: the last run of each call wrote on poisoned outputs.
+    """
 
     runs: int
+
+    @property
+    def share(self) -> float: ...
 
     @property
     def poisons(self) -> bool: ...
@@ -61,6 +70,7 @@ class EventClock:
     """Times each run by its events, from the start of its first launch to the end of its last."""
 
     runs = 1
+    share = 1.0
 
     def __init__(self, launcher: Launcher, run_ns: int) -> None:
         self._launcher = launcher
@@ -83,12 +93,23 @@ class EventClock:
 
 
 class QueueClock:
-    """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be."""
+    """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be.
+
+    `command_ns` is what the host takes to enqueue a command, as far as it is known.
+    """
 
     poisons = False
 
     def __init__(
-        self, launcher: Launcher, holder: Holder, built: Built, run_ns: float, *, aim_ns: int, wake_ns: int = 0
+        self,
+        launcher: Launcher,
+        holder: Holder,
+        built: Built,
+        run_ns: float,
+        *,
+        aim_ns: int,
+        wake_ns: int = 0,
+        command_ns: float = COMMAND_NS,
     ) -> None:
         self._launcher = launcher
         self._holder = holder
@@ -99,7 +120,7 @@ class QueueClock:
         self._holds = self._commands <= MOST_COMMANDS
         self._bases_ns: deque[int] = deque(maxlen=9)
         self._count, self._lost = 0, 0
-        self._hold_ns, self._enqueued_ns = 0.0, 5000.0 * self._commands * self._most
+        self._hold_ns, self._enqueued_ns = 0.0, command_ns * self._commands * self._most
         self.runs, self.run_ns = 1, run_ns
         spent_ns, tries = 0.0, 0
         while not tries or spent_ns < wake_ns or (tries < 5 and self.runs < self._fitting() // 2):
@@ -116,9 +137,19 @@ class QueueClock:
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was, its runs per sample, the host's time for each command and the device's for a launch
         that does nothing."""
-        enqueue_ns = round(self._enqueued_ns / self.runs / self._commands)
-        launch_ns = round(self._holder.launch_ns)
-        return {"clock": "queue", "runs_per_sample": self.runs, "enqueue_ns": enqueue_ns, "launch_ns": launch_ns}
+        known = {"enqueue_ns": round(self.command_ns), "launch_ns": round(self._holder.launch_ns)}
+        return {"clock": "queue", "runs_per_sample": self.runs, **known}
+
+    @property
+    def command_ns(self) -> float:
+        """What the host takes to enqueue a command."""
+        return self._enqueued_ns / self.runs / self._commands
+
+    @property
+    def share(self) -> float:
+        """What its runs take of a sample's time: the device is held before them."""
+        device_ns = self.run_ns * self.runs
+        return device_ns / (device_ns + self._hold_ns)
 
     @property
     def _most(self) -> int:
@@ -128,19 +159,18 @@ class QueueClock:
         return min(self._most, max(1, round(self._aim_ns / self.run_ns)))
 
     def _set_runs(self, runs: int) -> None:
-        """Hold for half as long again as the host takes to enqueue so many."""
+        """Hold for a quarter longer than the host takes to enqueue so many."""
         self._enqueued_ns *= runs / self.runs if self._count else runs / self._most
-        self.runs, self._hold_ns = runs, 1.5 * self._enqueued_ns + 100_000
+        self.runs, self._hold_ns = runs, 1.25 * self._enqueued_ns + 100_000
         self._bases_ns.clear()
 
     def _batch(self, built: Built) -> int:
-        hold = partial(self._holder.hold, self._hold_ns) if self._holds else _hold_nothing
+        hold = partial(self._holder.hold, self._hold_ns) if self._holds else None
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
         self._enqueued_ns = batch.enqueued_ns
-        if (
-            self._holds and batch.enqueued_ns > self._hold_ns < _LONGEST_HOLD_NS
-        ):  # the device had to wait for the host: hold it longer
-            self._hold_ns = min(_LONGEST_HOLD_NS, 2.0 * batch.enqueued_ns)
+        # The device had to wait for the host: hold it longer.
+        if self._holds and not batch.seen and self._hold_ns < _LONGEST_HOLD_NS:
+            self._hold_ns = min(_LONGEST_HOLD_NS, max(2.0 * batch.enqueued_ns, 1.5 * self._hold_ns))
             self._bases_ns.clear()
             return self._batch(built)
         self._count += 1
@@ -158,10 +188,6 @@ class QueueClock:
         return self._batch(built) if self._lost < _MOST_LOST else whole_ns
 
 
-def _hold_nothing() -> None:
-    """What holds the device for a run that is too long to be queued behind anything."""
-
-
 class Clocks:
     """Chooses the clock of each plan on one session."""
 
@@ -170,6 +196,7 @@ class Clocks:
         self._launcher = launcher
         self._queues = can_hold(session)
         self._awake_s = 0.0  # when it last ran for long
+        self._command_ns = COMMAND_NS
 
     def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS) -> Clock:
         """Return the clock of a plan whose first run took `run_ns` by its events. Raises Fault.
@@ -180,8 +207,17 @@ class Clocks:
         # The first run may have met a sleeping device, at a quarter of its clock.
         if self._queues and built.plan.cache == "warm" and run_ns < 4 * limit_ns:
             idle = time.monotonic() - self._awake_s > _IDLE_S
-            wake_ns = WAKE_NS if idle else 0
-            clock = QueueClock(self._launcher, self._holder, built, run_ns, aim_ns=aim_ns, wake_ns=wake_ns)
+            clock = QueueClock(
+                self._launcher,
+                self._holder,
+                built,
+                run_ns,
+                aim_ns=aim_ns,
+                wake_ns=WAKE_NS if idle else 0,
+                command_ns=self._command_ns,
+            )
+            self._command_ns = clock.command_ns
+            self.rest()
             if clock.run_ns < limit_ns:
                 return clock
         return EventClock(self._launcher, run_ns)

@@ -128,19 +128,20 @@ class Finals:
     the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
     for another; one that is throttled after such a one does. A turn that met others' work is repeated, in half of the
     time at most; a round with one that met it all the same counts where too few others do. `home` is the bench whose
-    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs.
+    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least.
     """
 
     bench: Bench
     rules: Rules
     home: Bench
     aim_ns: int = 2 * BATCH_NS
+    least: int = LEAST_TAKEN
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
     _patient_until: float = 0.0  # turns are repeated
 
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
-        """Go round until each is precise or it is late; three turns at least. Raises Fault where fatal."""
+        """Go round until each is precise or it is late. Raises Fault where fatal."""
         for finalist in sound(finalists):
             finalist.begin(self.rules)
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
@@ -148,11 +149,11 @@ class Finals:
         self._patient_until = began + (deadline - began) / 2
         while left := sound(finalists):
             late = time.monotonic() >= deadline
-            if late and _known(left) < LEAST_TAKEN:
+            if late and _known(left) < self.least:
                 for finalist in left:
                     finalist.make_do()
             enough = late or all(map(self._is_precise, left))
-            if enough and _known(left) >= LEAST_TAKEN:
+            if enough and _known(left) >= self.least:
                 break
             for finalist in self._random.sample(left, len(left)):
                 self._attempt(finalist, self._turn)

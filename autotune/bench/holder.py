@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.bench.kernels import EMPTY, HOLDER, common_options
 from autotune.bench.launcher import noticing_loss
-from autotune.devices import Session
+from autotune.devices import Event, Session
 
 _LAUNCHES = 200
 """Of a batch: as many as a driver takes ahead."""
@@ -34,15 +34,15 @@ class Holder:
         session.set_arguments(self._empty, (self._word,))
         self._turn_ns = 1.0
         for _ in range(2):  # the first may compile, and wakes the device
-            with noticing_loss(), session.batch(partial(self.hold, _TURNS)) as batch:
-                pass
+            with noticing_loss(), session.batch() as batch:
+                self.hold(_TURNS)
         self._turn_ns = batch.ns / _TURNS
 
-    def hold(self, ns: float) -> None:
-        """Enqueue it for about so long."""
+    def hold(self, ns: float) -> Event:
+        """Launch it for about so long."""
         turns = max(1, round(ns / self._turn_ns))
         self._session.set_arguments(self._kernel, (self._word, np.uint32(turns)))
-        self._session.launch(self._kernel, (1,), (1,))
+        return self._session.launch(self._kernel, (1,), (1,))
 
     @cached_property
     def launch_ns(self) -> float:

@@ -101,7 +101,7 @@ class Launcher:
         return times
 
     def batch(
-        self, built: Built, runs: int, longest_ns: float, hold: Callable[[], None], *, launches: bool = True
+        self, built: Built, runs: int, longest_ns: float, hold: Callable[[], Event] | None, *, launches: bool = True
     ) -> Batch:
         """Queue so many runs, restored before each, behind what `hold` enqueues, and wait for the end."""
         self._allow(runs, longest_ns)

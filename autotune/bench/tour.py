@@ -1,8 +1,9 @@
 """Finalists compared on several sessions of a device, where what sessions differ by is more than what they do.
 
-What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put
-queues and buffers: on an H200, a sum in two launches by 9 %, ten sweeps of Jacobi's by 7 %. Each search would meet
-another, and tell another time of the same kernel. What an empty launch takes does not tell which are quick.
+What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put what
+belongs to it: on an H200, a sum in two launches by 5 %, ten sweeps of Jacobi's by 4 %. Other queues and buffers of the
+same context change little. Each search would meet another, and tell another time of the same kernel. What an empty
+launch takes does not tell which are quick.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
-from autotune.bench.finals import TURN, Finalist, Finals, sound
+from autotune.bench.finals import LEAST_TAKEN, TURN, Finalist, Finals, sound
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules
 from autotune.devices import BackendError
@@ -25,14 +26,14 @@ from autotune.study import Plan
 if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
-MOST_VISITS = 8
+MOST_VISITS = 12
 """Benches at most: each more narrows what searches differ by, and takes half a second of seven finalists."""
 
 LEAST_S = 0.05
 """Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
 
-_VISIT_TURNS = 3
-"""Of a finalist on each bench."""
+_VISIT_TURNS = 2
+"""Of a finalist on each other bench: what its samples there differ by is a tenth of what benches do."""
 
 _VERIFIED_SHARE = 1 / 3
 """Share of the finalists' time that is kept for runs that are verified."""
@@ -67,15 +68,16 @@ def _visit_all(
 ) -> None:
     """Visit one after another while there is time, and room for one more on the device."""
     least_s = at_home.rules.least_s / MOST_VISITS
-    rules = replace(at_home.rules, target=math.inf, minimum=_VISIT_TURNS, least_s=least_s)
-    here = replace(at_home, rules=rules, aim_ns=BATCH_NS)
-    here.visit(finalists, limit_s, deadline)
+    rules = replace(at_home.rules, target=math.inf, minimum=LEAST_TAKEN, least_s=least_s)
+    replace(at_home, rules=rules, aim_ns=BATCH_NS).visit(finalists, limit_s, deadline)
+    rules = replace(rules, minimum=_VISIT_TURNS)
     visits = 1
     while visits < MOST_VISITS and time.monotonic() < deadline:
         before = sound(finalists)
         visits += 1
         try:
-            replace(here, bench=next(elsewhere)).visit(finalists, limit_s, deadline)
+            there = replace(at_home, bench=next(elsewhere), rules=rules, aim_ns=BATCH_NS, least=_VISIT_TURNS)
+            there.visit(finalists, limit_s, deadline)
         except (BackendError, Fault):  # where the device is lost, so it is at home
             _leave(before, visits)
             return

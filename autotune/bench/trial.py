@@ -272,7 +272,7 @@ class Bench:
 
         def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on
-            timed = measure(source, self._rules_of(built.plan, longer), bound_ns, built.plan.cache, clock.runs)
+            timed = measure(source, self._rules_of(built.plan, clock, longer), bound_ns, built.plan.cache, clock.runs)
             waited = round(self.contention(), 3)
             facts = {**self._sensed(), **({CONTENTION: waited} if waited > CONTENDED else {})}
             return replace(timed, facts=facts, contention=waited)
@@ -289,9 +289,10 @@ class Bench:
         self.clocks.rest()
         return timed
 
-    def _rules_of(self, plan: Plan, longer: float) -> Rules:
+    def _rules_of(self, plan: Plan, clock: Clock, longer: float) -> Rules:
         """The rules for a plan that took so many times as long beside other programs."""
-        rules = self._rules
+        # What disturbs a machine lasts for so long whether or not the device is held meanwhile.
+        rules = replace(self._rules, least_s=self._rules.least_s * clock.share)
         if plan.cache == "cold":  # each sample costs a flush of the cache, however short it is
             rules = replace(rules, most=rules.maximum)
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly

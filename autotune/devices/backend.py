@@ -153,10 +153,15 @@ class Program(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """A batch on the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued."""
+    """A batch on the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued.
+
+    Where the host has `seen` the device let go, `ns` counts from there, else from the beginning: too much, never too
+    little.
+    """
 
     ns: int = 0
     enqueued_ns: int = 0
+    seen: bool = False
 
 
 class Session(Protocol):
@@ -233,8 +238,8 @@ class Session(Protocol):
     ) -> Event:
         """Enqueue one kernel with the arguments it has; `offset` is that of its global ids."""
 
-    def batch(self, hold: Callable[[], None]) -> AbstractContextManager[Batch]:
-        """Enqueue without profiling inside, behind what `hold` enqueues, which keeps the device busy; then time all.
+    def batch(self, hold: Callable[[], Event] | None = None) -> AbstractContextManager[Batch]:
+        """Enqueue without profiling inside, behind what `hold` launches, which keeps the device busy; then time it.
 
         Only called on a device that shares no cores with the host.
         """

@@ -34,6 +34,9 @@ import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its 
 _TELL = "-cl-kernel-arg-info"
 """The option of a build that is to tell of arguments."""
 
+_SEEN_NS = 10_000
+"""Who waits for an event that was over has waited for less."""
+
 _CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
 """Bytes of a last-level cache at least: drivers report one that is not always the last, NVIDIA's counts the L1s. These
 are half of what is above the largest L2 of today's GPUs and the shared cache of a CPU's chiplet."""
@@ -148,7 +151,7 @@ class OpenCLSession(OpenCLMemory):
             return event
 
     @contextmanager
-    def batch(self, hold: Callable[[], None]) -> Iterator[Batch]:
+    def batch(self, hold: Callable[[], cl.Event] | None = None) -> Iterator[Batch]:
         self.finish()
         with reported():
             plain = self._plain = self._plain or cl.CommandQueue(self._context)
@@ -157,14 +160,20 @@ class OpenCLSession(OpenCLMemory):
         try:
             with reported():
                 began = time.perf_counter_ns()
-                hold()
+                held = hold() if hold else None
                 plain.flush()
                 yield batch
                 plain.flush()
-                batch.enqueued_ns = time.perf_counter_ns() - began
+                enqueued = released = time.perf_counter_ns()
+                if held is not None:
+                    held.wait()
+                    released = time.perf_counter_ns()
                 plain.finish()
-                batch.ns = time.perf_counter_ns() - began
-                self._batches_ns += batch.ns
+                ended = time.perf_counter_ns()
+            batch.enqueued_ns = enqueued - began
+            batch.seen = released - enqueued > _SEEN_NS
+            batch.ns = ended - (released if batch.seen else began)
+            self._batches_ns += ended - began
         finally:
             self._queue, self._launched = profiling, launched
             with reported():

@@ -177,10 +177,11 @@ class BackendContract:
         if session.traits.shares_cores or not session.traits.checks_on_device:
             return
         buffer, found = session.allocate(4), np.zeros(1, np.uint32)
-        with session.batch(lambda: session.fill(buffer, 4, 0, 4)) as batch:
+        with session.batch() as batch:
             session.fill(buffer, 5, 0, 4)
         session.read(buffer, found)
         assert batch.ns > 0
+        assert not batch.seen
         assert found.tolist() == [5]
 
     @pytest.mark.parametrize(
