@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.holder import Holder
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.devices import BackendError, Session, list_devices, open_session
+from autotune.devices import BackendError, Batch, Session, list_devices, open_session
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
@@ -129,10 +130,23 @@ def test_a_batch_that_the_host_was_too_slow_for_is_taken_again(session: Session)
     built = bench.build(spin(3000))
     found = bench.clocks.choose(built, 100_000)
     assert isinstance(found, QueueClock)
-    found._hold_ns = 1.0
+    found._holds, found._hold_ns = True, 1.0  # where this host is too busy for any
     (sample,) = found.sample(built, 1)
     assert sample > 0
     assert found._hold_ns > 1.0
+
+
+def test_a_host_that_no_hold_outlasts_is_timed_as_it_is(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(3000))
+    found = bench.clocks.choose(built, 100_000)
+    assert isinstance(found, QueueClock)
+    found._holds = True
+    assert 0 < found.share < 1
+    monkeypatch.setattr(clock, "_LONGEST_HOLD_NS", 1)
+    found._holds, found._hold_ns = True, 1.0  # where this host is too busy for any
+    assert found.sample(built, 1)[0] > 0
+    assert found.share == 1
 
 
 def test_a_batch_no_longer_than_an_empty_one_is_timed_anew(session: Session) -> None:
@@ -140,9 +154,29 @@ def test_a_batch_no_longer_than_an_empty_one_is_timed_anew(session: Session) -> 
     built = bench.build(spin(30_000))
     found = bench.clocks.choose(built, 100_000)
     assert isinstance(found, QueueClock)
-    found._bases_ns.extend([10**12] * 9)
+    found._lost = 0
+    found._bases.extend([Batch(10**12)] * 9)
     assert found.sample(built, 1)[0] > 1000 * found.runs
-    assert max(found._bases_ns) < 10**12
+    assert all(base.ns < 10**12 for base in found._bases)
+
+
+def test_a_batch_whose_beginning_the_host_saw_too_late_is_timed_anew(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(30_000))
+    found = bench.clocks.choose(built, 100_000)
+    assert isinstance(found, QueueClock)
+    found._holds, found._lost, taken = True, 0, list[Batch]()
+
+    def batch(*_: Any, launches: bool = True) -> Batch:
+        late = launches and not taken
+        taken.append(Batch(1, 2, 10_000_000) if late else Batch(1000 * found.runs if launches else 1, 2, 1_000_000))
+        return taken[-1]
+
+    monkeypatch.setattr(found._launcher, "batch", batch)
+    assert found.sample(built, 1) == [1000 * found.runs - 1]
+    assert len([one for one in taken if one.held_ns > 1_000_000]) == 1
 
 
 def test_a_batch_counts_from_where_the_device_lets_go(session: Session) -> None:
@@ -151,13 +185,13 @@ def test_a_batch_counts_from_where_the_device_lets_go(session: Session) -> None:
     with session.batch(partial(holder.hold, 20_000_000)) as batch:
         pass
     whole_ns = time.perf_counter_ns() - began
-    assert batch.seen
-    assert batch.ns < whole_ns - batch.enqueued_ns
+    assert batch.held_ns > batch.enqueued_ns
+    assert batch.ns < whole_ns - batch.held_ns
 
 
 def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(session: Session) -> None:
     holder = Holder(session)
     with session.batch(partial(holder.hold, 1)) as batch:
         session.finish()
-    assert not batch.seen
+    assert batch.held_ns == 0
     assert batch.ns >= batch.enqueued_ns

@@ -17,7 +17,7 @@ from typing import Protocol
 from autotune.bench.holder import Holder, can_hold
 from autotune.bench.launcher import INSENSITIVE_NS, Launcher
 from autotune.bench.prepare import Built
-from autotune.devices import Session
+from autotune.devices import Batch, Session
 from autotune.ranking import median
 
 QUEUED_NS = 500_000
@@ -33,7 +33,10 @@ COMMAND_NS = 5000.0
 """What enqueuing a command takes the host, before that is known."""
 
 _MOST_LOST = 20
-"""Batches of a plan that may be timed anew because they took no longer than an empty one."""
+"""Batches of a plan that may be timed anew because they took too little."""
+
+_MOST_LATE = 0.5
+"""Share of its time by which the host may have looked later than usual at the beginning of a batch."""
 
 _LONGEST_HOLD_NS = 20_000_000
 """A host that takes longer to enqueue a batch is too busy; its times count as they are."""
@@ -118,7 +121,7 @@ class QueueClock:
         self._commands = len(built.kernels) + sum(guarded.restored for guarded in built.buffers)
         # A loop of more launches than a driver takes ahead is handed over while it runs, as by any program.
         self._holds = self._commands <= MOST_COMMANDS
-        self._bases_ns: deque[int] = deque(maxlen=9)
+        self._bases: deque[Batch] = deque(maxlen=9)
         self._count, self._lost = 0, 0
         self._hold_ns, self._enqueued_ns = 0.0, command_ns * self._commands * self._most
         self.runs, self.run_ns = 1, run_ns
@@ -149,7 +152,7 @@ class QueueClock:
     def share(self) -> float:
         """What its runs take of a sample's time: the device is held before them."""
         device_ns = self.run_ns * self.runs
-        return device_ns / (device_ns + self._hold_ns)
+        return device_ns / (device_ns + self._hold_ns) if self._holds else 1.0
 
     @property
     def _most(self) -> int:
@@ -162,30 +165,32 @@ class QueueClock:
         """Hold for a quarter longer than the host takes to enqueue so many."""
         self._enqueued_ns *= runs / self.runs if self._count else runs / self._most
         self.runs, self._hold_ns = runs, 1.25 * self._enqueued_ns + 100_000
-        self._bases_ns.clear()
+        self._bases.clear()
 
     def _batch(self, built: Built) -> int:
         hold = partial(self._holder.hold, self._hold_ns) if self._holds else None
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
         self._enqueued_ns = batch.enqueued_ns
-        # The device had to wait for the host: hold it longer.
-        if self._holds and not batch.seen and self._hold_ns < _LONGEST_HOLD_NS:
+        # The device may have begun before the host's clock: hold it longer, as far as that goes.
+        if self._holds and not (batch.held_ns and batch.enqueued_ns < self._hold_ns):
+            self._holds = self._hold_ns < _LONGEST_HOLD_NS
             self._hold_ns = min(_LONGEST_HOLD_NS, max(2.0 * batch.enqueued_ns, 1.5 * self._hold_ns))
-            self._bases_ns.clear()
+            self._bases.clear()
             return self._batch(built)
         self._count += 1
-        if len(self._bases_ns) < 3 or self._count % 3 == 0:
-            base = self._launcher.batch(built, self.runs, self._longest_ns, hold, launches=False)
-            self._bases_ns.append(base.ns)
-        net_ns = round(batch.ns - median(self._bases_ns))
-        return net_ns if net_ns >= self.runs else self._again(built, batch.ns)
+        if len(self._bases) < 3 or self._count % 3 == 0:
+            self._bases.append(self._launcher.batch(built, self.runs, self._longest_ns, hold, launches=False))
+        net_ns = round(batch.ns - median([base.ns for base in self._bases]))
+        late_ns = batch.held_ns - median([base.held_ns for base in self._bases])
+        lost = net_ns < self.runs or late_ns > _MOST_LATE * net_ns
+        return self._again(built, batch) if lost else net_ns
 
-    def _again(self, built: Built, whole_ns: int) -> int:
-        """Time a batch anew that took no longer than an empty one: the host was elsewhere while one of them ran."""
-        self._bases_ns.clear()
+    def _again(self, built: Built, batch: Batch) -> int:
+        """Time a batch anew that took too little: the host was elsewhere when it began, or while an empty one ran."""
+        self._bases.clear()
         self._lost += 1
         # On a host that is never there for long, what is known is an upper bound.
-        return self._batch(built) if self._lost < _MOST_LOST else whole_ns
+        return self._batch(built) if self._lost < _MOST_LOST else batch.held_ns + batch.ns
 
 
 class Clocks:

@@ -155,13 +155,13 @@ class Program(Protocol):
 class Batch:
     """A batch on the host's clock: `ns` until all of it had ended, `enqueued_ns` until it was enqueued.
 
-    Where the host has `seen` the device let go, `ns` counts from there, else from the beginning: too much, never too
-    little.
+    Where the host saw the device let go, after `held_ns`, `ns` counts from there; else that is 0 and `ns` counts from
+    the beginning.
     """
 
     ns: int = 0
     enqueued_ns: int = 0
-    seen: bool = False
+    held_ns: int = 0
 
 
 class Session(Protocol):

@@ -171,8 +171,8 @@ class OpenCLSession(OpenCLMemory):
                 plain.finish()
                 ended = time.perf_counter_ns()
             batch.enqueued_ns = enqueued - began
-            batch.seen = released - enqueued > _SEEN_NS
-            batch.ns = ended - (released if batch.seen else began)
+            batch.held_ns = released - began if released - enqueued > _SEEN_NS else 0
+            batch.ns = ended - began - batch.held_ns
             self._batches_ns += ended - began
         finally:
             self._queue, self._launched = profiling, launched

@@ -181,7 +181,7 @@ class BackendContract:
             session.fill(buffer, 5, 0, 4)
         session.read(buffer, found)
         assert batch.ns > 0
-        assert not batch.seen
+        assert batch.held_ns == 0
         assert found.tolist() == [5]
 
     @pytest.mark.parametrize(
