@@ -549,6 +549,11 @@ def test_the_first_configuration_has_its_time(queued: Callable[..., list[Trial]]
     assert good.outcome in (Outcome.OK, Outcome.STOPPED)
 
 
+def test_the_first_configuration_is_not_stopped_for_being_slower(queued: Callable[..., list[Trial]]) -> None:
+    first, second = queued("GOOD", "INOUT", best_ns=1.0)
+    assert (first.outcome, second.outcome) == (Outcome.OK, Outcome.STOPPED)
+
+
 FLAKY = """
 kernel void flaky(global uint *seen, global int *out) {
     int i = get_global_id(0), sum = 0;

@@ -128,8 +128,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
         else:
             on_built = wait_for_turn if job.asks else None
-            ahead, patient = job.built_ahead, job.patient
-            report = bench.run(job.plan, job.best_ns, patient=patient, built_ahead=ahead, on_built=on_built)
+            report = bench.run(job.plan, job.best_ns, built_ahead=job.built_ahead, on_built=on_built)
             if note and not report.outcome.failed:
                 report = replace(report, environment={**report.environment, UNVERIFIED: note})
             connection.send(report)

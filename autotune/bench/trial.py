@@ -78,14 +78,12 @@ class Bench:
         plan: Plan,
         best_ns: float | None,
         *,
-        patient: bool = False,
         built_ahead: bool = False,
         on_built: Callable[[], None] | None = None,
     ) -> Report:
         """Put one plan through all steps. Never raises for what a kernel does.
 
-        With `patient`, the first run may take as long as if no best were known. A plan that was `built_ahead` has
-        had its binary hashed. `on_built` is called before anything runs.
+        A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
         watch = self._watch
         watch.restart()
@@ -96,7 +94,7 @@ class Bench:
             watch.lap("build")
             if on_built is not None:
                 on_built()
-            built, first_ns, verdict = self.verify_first(built, self._limits.run_s(None if patient else best_ns))
+            built, first_ns, verdict = self.verify_first(built, self._limits.run_s(best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
             timed, last = self._timed(built, clock, best_ns, [first_ns] if clock.runs == 1 else [])

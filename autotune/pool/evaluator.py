@@ -262,13 +262,14 @@ class DeviceEvaluator:
         if isinstance(plan, Report):
             return plan
         ahead = task.built is not None
-        # The default's time is part of the answer, even if another was faster meanwhile. What a builder gave up is not.
+        # The default's time is part of the answer, even if another was faster meanwhile: nothing stops it. What a
+        # builder gave up is not.
         patient = task is self._first and (ahead or not self._builds_ahead)
         asks = self._traits.shares_cores and self._builds_ahead
         began = time.monotonic()
         with ExitStack() as turn:
             report = keeper.attempt(
-                Job(plan, best_ns, patient=patient, built_ahead=ahead, asks=asks),
+                Job(plan, None if patient else best_ns, built_ahead=ahead, asks=asks),
                 self._limits.build_s,
                 on_built=lambda: turn.enter_context(self._pause.held()),
                 gives_up=self._way.of(task) if best_ns is None and not patient else None,
