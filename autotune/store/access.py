@@ -37,8 +37,8 @@ class Access:
         self._engine = engine
         self._reader = reading(engine)
         self._hasty = hasty(engine)
-        self._file: presence.Identity = None
-        self._log: dict[Path, presence.Identity] = {}
+        self._file: presence.Inode = None
+        self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._waited = False
         """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
@@ -56,7 +56,7 @@ class Access:
     def _note_file(self) -> None:
         """Remember which file this is: another may come to its place."""
         if self._location.path:
-            self._file = presence.identity(Path(self._location.path))
+            self._file = presence.inode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
 
     def _written(
@@ -96,11 +96,11 @@ class Access:
         if self._gone is not None:
             raise self._gone
         path = Path(self._location.path)
-        if self._file is None or self._file == presence.identity(path):
+        if self._file is None or self._file == presence.inode(path):
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            if presence.identity(path) is None and presence.restore(source, path, self._log):
+            if presence.inode(path) is None and presence.restore(source, path, self._log):
                 kept = None
             else:
                 kept = presence.keep_copy(source, path)
