@@ -47,7 +47,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
 
     name = KEY
 
-    def __init__(self, device: DeviceInfo, share: int = 1) -> None:
+    def __init__(self, device: DeviceInfo, share: int) -> None:
         self.device = device
         self._share = share
         self._hold: Hold | None = None
