@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -111,6 +112,11 @@ def line(text: str) -> str:
     if text.isprintable():  # controls, line and paragraph breaks, bidi marks and lone surrogates are not
         return text
     return _visible(re.sub(r"\s*[\r\n\t\v\f\x85\u2028\u2029]\s*", " ", text), "")
+
+
+def say(text: str) -> None:
+    """Print a line about the work, on stderr."""
+    print(line(text), file=sys.stderr, flush=True)
 
 
 def lines(text: str) -> str:

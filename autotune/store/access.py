@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
+from autotune.text import say
 
 PATIENCE_S = 60.0
 """How long a search waits for a server that went away."""
@@ -87,7 +87,7 @@ class Access:
                     self._waited = True
                     raise ConnectionLost(error.what, where=error.where, hint=error.hint or _KEPT) from error
                 if not said:
-                    _say(f"{error}; trying again for {PATIENCE_S:g} s")
+                    say(f"autotune: {error}; trying again for {PATIENCE_S:g} s")
                 said, due = True, again or step
                 time.sleep(PAUSE_S)
 
@@ -116,7 +116,7 @@ class Access:
         with self._writing():  # opens it, which makes its log
             pass
         self._note_file()
-        _say(f"{self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+        say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
@@ -127,7 +127,3 @@ class Access:
     def _reading(self) -> Iterator[Connection]:
         with clear_errors(self._location), clear_values(self._location), self._reader.connect() as connection:
             yield connection
-
-
-def _say(line: str) -> None:
-    print(f"autotune: {line}", file=sys.stderr, flush=True)
