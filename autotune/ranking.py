@@ -167,7 +167,7 @@ def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float,
     return median(slow) / median(fast), low / fast_high, high / fast_low
 
 
-def interval_rank(n: int, confidence: float = 0.95) -> int:
+def interval_rank(n: int, confidence: float) -> int:
     """Return the 0-based rank of the interval's lower end among `n` samples; the upper is `n - 1 - rank`."""
     # Integers throughout: 2**n leaves the floats at n = 1024.
     allowed = round((1.0 - confidence) * 1_000_000) << n

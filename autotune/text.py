@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -111,6 +112,11 @@ def line(text: str) -> str:
     if text.isprintable():  # controls, line and paragraph breaks, bidi marks and lone surrogates are not
         return text
     return _visible(re.sub(r"\s*[\r\n\t\v\f\x85\u2028\u2029]\s*", " ", text), "")
+
+
+def say(text: str) -> None:
+    """Print a line about the work, on stderr."""
+    print(line(text), file=sys.stderr, flush=True)
 
 
 def lines(text: str) -> str:
@@ -243,11 +249,13 @@ def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str
     """
     size = dict(known)
     for item, name, value in _items(texts, "--size"):
-        number = _whole(value, item)
+        if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
+            hint = f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
+            raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
         if not name:
-            size = dict.fromkeys(size, number)
+            size = dict.fromkeys(size, int(value))
         elif name in known:
-            size[name] = number
+            size[name] = int(value)
         else:
             what, hint = f"no size named {name!r}{did_you_mean(name, known)}", f"sizes here: {_listing(known)}"
             raise UsageError(what, where="--size", hint=hint)
@@ -286,13 +294,6 @@ def _items(texts: str | Sequence[str], option: str) -> Iterator[tuple[str, str, 
                 )
             seen.add(name)
             yield item, name, value
-
-
-def _whole(value: str, item: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
-        hint = f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
-        raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
-    return int(value)
 
 
 def _listing(names: Iterable[str]) -> str:

@@ -23,8 +23,7 @@ from autotune.expression import Expression
 from autotune.lookup import artefacts, collect
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
-from autotune.lookup.artefacts.ctext import NoCError, helpers, lines, string, whole
-from autotune.lookup.artefacts.prefix import prefix_of
+from autotune.lookup.artefacts.ctext import NoCError, helpers, lines, prefix_of, string, whole
 from autotune.model import DeviceInfo, Value
 from autotune.store import Store
 from autotune.study import StudyText, find_study, problem_key

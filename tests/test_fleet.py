@@ -27,7 +27,7 @@ if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, claims, roster, travel
+from autotune.cluster import address, claims, failures, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -155,7 +155,7 @@ def test_a_search_does_not_call_itself_another(problem: Problem, said: Said, mon
 
 
 def refusal(error: UsageError | SetupError) -> dict[str, Any]:
-    return {"refused": travel.told(error)}
+    return failures.refused(error)
 
 
 def test_a_machine_at_fault_is_left_out_and_the_last_ends_the_search(problem: Problem, said: Said) -> None:
@@ -377,10 +377,10 @@ def test_what_no_other_process_can_have_is_said(problem: Problem) -> None:
 
 
 def test_errors_travel_with_their_place() -> None:
-    found = travel.heard(travel.told(DeviceError("no room", where="buffer a", hint="give less")), "gpu3")
+    found = failures.heard(failures.refused(DeviceError("no room", where="buffer a", hint="give less")), "gpu3")
     assert (type(found), str(found)) == (DeviceError, "gpu3: buffer a: no room; give less")
-    strange = travel.heard({"kind": "SystemExit", "what": "a", "where": "", "hint": "", "detail": ""}, "gpu3")
-    assert type(strange) is WorkerError
+    strange = {"kind": "SystemExit", "what": "a", "where": "", "hint": "", "detail": ""}
+    assert type(failures.heard({"refused": strange}, "gpu3")) is WorkerError
 
 
 @pytest.mark.parametrize(

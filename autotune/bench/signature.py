@@ -188,7 +188,7 @@ def _unwritable(plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> It
 def _layouts(session: Session, plan: Plan, known: Mapping[str, Sequence[KernelArgument]]) -> Iterator[str]:
     """Yield a line for each struct that the compiler lays out in another way than the study's members say."""
     pairs = {
-        (_plain_struct(told.type_name), plan.arguments[name].type)
+        (told.type_name.removesuffix("*").strip(), plan.arguments[name].type)
         for launch in plan.launches
         for name, told in zip(launch.arguments, known.get(launch.entry, ()), strict=False)
         if is_struct(plan.arguments[name].type)
@@ -243,10 +243,6 @@ def _measured(session: Session, plan: Plan, name: str, members: Sequence[str]) -
     except BackendError:
         return None
     return [int(number) for number in found]
-
-
-def _plain_struct(type_name: str) -> str:
-    return type_name.removesuffix("*").strip()
 
 
 def _plain(type_name: str) -> str:

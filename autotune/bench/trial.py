@@ -176,8 +176,8 @@ class Bench:
         """Return a plan ready to launch, compiled once. Raises Fault."""
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
-        if _signed(plan) not in self._hints:
-            self._hints[_signed(plan)] = check_signatures(self._session, plan)
+        if (signed := _signed(plan)) not in self._hints:
+            self._hints[signed] = check_signatures(self._session, plan)
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
@@ -277,7 +277,8 @@ class Bench:
 
         timed = measured(best_ns)
         what, _ = self._spoilt(timed)
-        if what or self._was_contended(timed):
+        again = timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _AGAIN_NS
+        if what or again:
             longer = stretch(timed.measurement.samples_ns, timed.contention)
             bound_ns = best_ns * longer if timed.stopped and best_ns is not None else None
             timed = measured(bound_ns, longer)
@@ -294,9 +295,6 @@ class Bench:
         if plan.cache == "cold":  # each sample costs a flush of the cache, however short it is
             rules = replace(rules, most=rules.maximum)
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly
-
-    def _was_contended(self, timed: Timed) -> bool:
-        return timed.contention > CONTENDED and sum(timed.measurement.samples_ns) <= _AGAIN_NS
 
     def _sensed(self) -> Mapping[str, str | int | float]:
         reading = self._session.sense()

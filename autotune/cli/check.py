@@ -29,12 +29,9 @@ from autotune.cli.result import rates_text, timing_text, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
-from autotune.reports import save_build, trial_json
+from autotune.reports import BUILD_FILES, save_build, trial_json
 from autotune.study import Problem, check_entries, check_inputs, check_reference, watched
 from autotune.text import parse_choices, parse_size
-
-_BUILD_FILES = ("kernel.cl", "options.txt", "build.log", "kernel.ptx", "kernel.bin")
-"""What `--save-build` may write."""
 
 
 def check(
@@ -71,7 +68,7 @@ def check(
     with watched() as read:
         tuned = load_study(study)
     if save_build is not None:
-        for name in _BUILD_FILES:
+        for name in BUILD_FILES:
             require_spare(save_build / name, read=read)
     sizes = parse_size(size or [], tuned.sizes)
     choices = parse_choices(choice or [], tuned.choices)

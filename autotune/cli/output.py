@@ -21,6 +21,7 @@ from rich.text import Text
 
 from autotune.errors import AutotuneError, UsageError
 from autotune.text import in_quotes, line, lines, plain
+from autotune.text import say as say
 
 WIDE = 240
 """Columns of a table that goes to a file or a pipe: nothing is cut there."""
@@ -34,11 +35,6 @@ def stdout() -> Console:
 def stderr() -> Console:
     """A console on today's stderr."""
     return Console(file=sys.stderr, highlight=False)
-
-
-def say(text: str) -> None:
-    """Print a line about the work, on stderr."""
-    print(line(text), file=sys.stderr, flush=True)
 
 
 def announce(text: str) -> None:

@@ -115,13 +115,10 @@ def _failure_rows(result: Result) -> list[tuple[str, str]]:
     rows = []
     for outcome, count in result.failures.items():
         example = result.examples.get(outcome)
-        shown = f"; e.g. {text.pairs(example.configuration)}: {_one_line(example.reason)}" if example else ""
+        reason = " ".join(example.reason.split())[:300] if example else ""
+        shown = f"; e.g. {text.pairs(example.configuration)}: {reason}" if example else ""
         rows.append((outcome.value, f"{count} x{shown}"))
     return rows
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
 
 
 def usage_text(result: Result) -> str:

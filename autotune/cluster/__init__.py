@@ -7,7 +7,7 @@
     fleet.py       the search's side: stays connected, and sees who is there
     claims.py      the devices that it has; flights.py: what they run for it, and what comes back
     anchor.py      whether devices of one model are alike
-    lost.py        what Dask raises where a connection is gone
+    failures.py    an error as an answer that travels; what Dask raises where a connection is gone
     evaluator.py   ClusterEvaluator: the Evaluator over a fleet; `run` starts a search on it
     tasks.py       what Dask runs on its workers
     post.py        a device's side: one search at a time holds it, with a whole evaluator beside the GPU

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from autotune.cluster.lost import close
+from autotune.cluster.failures import close
 from autotune.errors import SetupError, UsageError
 from autotune.text import installing
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.cluster import tasks
-from autotune.cluster.lost import lost
+from autotune.cluster.failures import heard, lost
 from autotune.cluster.roster import OTHER, Found, fits
-from autotune.cluster.travel import Packed, heard, versions
+from autotune.cluster.travel import Packed, versions
 from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import DeviceInfo
 
@@ -145,7 +145,7 @@ class Claims:
                 self._enlist(found, held, int(answer["slots"]))
                 held = None
             elif "refused" in answer:
-                self.refuse(found, heard(answer["refused"], found.host))
+                self.refuse(found, heard(answer, found.host))
             else:
                 await self._wait(found, answer.get("busy", ""))
         except (*lost(), _killed()):  # as the next look will tell

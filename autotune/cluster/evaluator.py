@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
+from autotune import text
 from autotune.cluster.address import Address, connect, require_distributed
 from autotune.cluster.fleet import Fleet
 from autotune.cluster.travel import pack
@@ -17,7 +17,6 @@ from autotune.errors import AutotuneError
 from autotune.model import Configuration, Measurement, Trial
 from autotune.pool import Evaluator, Settings, Stopped
 from autotune.study import Problem
-from autotune.text import line
 from autotune.tuner import ProgressCallback, ReplayEvaluator, Request, Result
 from autotune.tuner import run as run_search
 
@@ -27,8 +26,8 @@ _POLL_S = 0.2
 _CLOSE_S = 10.0
 
 
-def _print(text: str) -> None:
-    print(line(f"autotune: {text}"), file=sys.stderr, flush=True)
+def _say(said: str) -> None:
+    text.say(f"autotune: {said}")
 
 
 class ClusterEvaluator:
@@ -47,7 +46,7 @@ class ClusterEvaluator:
         stop: threading.Event | None = None,
         *,
         most: int | None = None,
-        say: Callable[[str], None] = _print,
+        say: Callable[[str], None] = _say,
         client: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         require_distributed()

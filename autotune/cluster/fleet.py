@@ -10,8 +10,8 @@ from typing import Any
 
 from autotune.cluster.address import SchedulerAway
 from autotune.cluster.claims import Claims
+from autotune.cluster.failures import close, lost
 from autotune.cluster.flights import Deliver, Flights
-from autotune.cluster.lost import close, lost
 from autotune.cluster.roster import read
 from autotune.cluster.travel import Packed
 from autotune.errors import AutotuneError, WorkerError

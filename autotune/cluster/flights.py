@@ -18,8 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.anchor import LEAST, Anchors
 from autotune.cluster.claims import Claims, Member
-from autotune.cluster.lost import lost
-from autotune.cluster.travel import heard
+from autotune.cluster.failures import heard, lost
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 
@@ -190,7 +189,7 @@ class Flights:
         """Deal with an answer that is no result; what was asked is sent again."""
         member = self._claims.members.get(answer.get("worker", ""))
         if member is not None and "refused" in answer:
-            self._claims.refuse(member.found, heard(answer["refused"], member.found.host))
+            self._claims.refuse(member.found, heard(answer, member.found.host))
         await asyncio.sleep(_AGAIN_S)
 
     def _land(self, flight: Flight, trial: Trial) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.cluster import tasks
+from autotune.cluster.failures import refused
 from autotune.errors import AutotuneError, SetupError, StudyError
 
 PIECE = 16 * 2**20
@@ -178,12 +179,10 @@ class Depot:
 
 async def keep(depot: Depot, piece: Mapping[str, Any]) -> dict[str, Any]:
     """Have a depot keep a piece, and answer how many bytes are there of what it is of, or what is amiss."""
-    from autotune.cluster.travel import told  # which imports this file
-
     try:
         return {"there": await asyncio.to_thread(depot.put, **piece)}
     except AutotuneError as error:
-        return {"refused": told(error)}
+        return refused(error)
 
 
 def _digest(content: bytes | Path) -> str:

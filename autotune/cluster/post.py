@@ -19,8 +19,9 @@ from typing import Any
 
 from distributed import Status, Worker, WorkerPlugin
 
+from autotune.cluster.failures import refused
 from autotune.cluster.luggage import Depot
-from autotune.cluster.travel import KEY, difference, facts_of, told, unpack, versions
+from autotune.cluster.travel import KEY, difference, facts_of, unpack, versions
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, RunFolder, Settings, Stopped, count_builders
@@ -47,7 +48,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
 
     name = KEY
 
-    def __init__(self, device: DeviceInfo, share: int = 1) -> None:
+    def __init__(self, device: DeviceInfo, share: int) -> None:
         self.device = device
         self._share = share
         self._hold: Hold | None = None
@@ -79,7 +80,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
     ) -> Any:
         """Open an evaluator for a search; the claim's own key is the token. Answers as tasks.claim says."""
         if wrong := difference(versions):
-            return {"refused": told(SetupError(f"the search has other versions: {wrong}"))}
+            return refused(SetupError(f"the search has other versions: {wrong}"))
         if self._hold is not None:
             return {"busy": self._hold.owner}
         if lacks := self.depot.lacks(luggage):
@@ -100,7 +101,7 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             return GONE
         except AutotuneError as error:
             await self._leave(hold)
-            return {"refused": told(error)}
+            return refused(error)
         except BaseException:
             await self._leave(hold)
             raise
@@ -222,7 +223,7 @@ class Hold:
         except Stopped:
             return GONE
         except AutotuneError as error:
-            return {"refused": told(error)}
+            return refused(error)
         return {"times": [self._placed(answer) if isinstance(answer, Trial) else answer for answer in found]}
 
     def withdraw(self, keep: Sequence[Identity], building: bool) -> list[Identity]:
@@ -272,10 +273,10 @@ class Hold:
 
     def _fail(self, error: AutotuneError) -> None:
         self._failure = error
-        self._answer_all({"refused": told(error)})
+        self._answer_all(refused(error))
 
     def _no_more(self) -> Any:
-        return GONE if self._failure is None else {"refused": told(self._failure)}
+        return GONE if self._failure is None else refused(self._failure)
 
     def _answer_all(self, answer: Any) -> None:
         for name in list(self._waiting):

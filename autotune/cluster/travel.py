@@ -15,9 +15,9 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotune import __version__, errors
+from autotune import __version__
 from autotune.cluster.luggage import Depot, Item, Luggage
-from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StudyError
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.study import Problem, Read, StudyText, data_place, files_of, python_place, reads_of
@@ -130,24 +130,3 @@ def unpack(problem: str, depot: Depot, folder: Path) -> tuple[Problem, Settings]
         path = python_place(study.text, name, "reference.python")
         study.reference = replace(study.reference, function=(path, function))
     return found, settings
-
-
-def told(error: AutotuneError) -> dict[str, str]:
-    """Return an error as plain data."""
-    return {
-        "kind": type(error).__name__,
-        "what": error.what,
-        "where": error.where,
-        "hint": error.hint,
-        "detail": error.detail,
-    }
-
-
-def heard(told: Mapping[str, str], place: str) -> AutotuneError:
-    """Return the error that `told` tells of, as happened at a place."""
-    kind = getattr(errors, told["kind"], WorkerError)
-    if not (isinstance(kind, type) and issubclass(kind, AutotuneError)):
-        kind = WorkerError
-    where = f"{place}: {told['where']}" if told["where"] else place
-    error: AutotuneError = kind(told["what"], where=where, hint=told["hint"], detail=told["detail"])
-    return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -14,7 +13,7 @@ from autotune.devices.drivers import is_pocl, version
 from autotune.devices.guest import Guest
 from autotune.errors import DeviceError, SetupError, UsageError
 from autotune.model import DeviceInfo
-from autotune.text import line
+from autotune.text import line, say
 
 BACKENDS = {"opencl": "autotune.devices.opencl"}
 """The backends that come with this package: their module, whose `BACKEND` they are."""
@@ -146,11 +145,10 @@ def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
     best = ranked[0]
     others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
     if is_pocl(best) and others:
-        said = (
+        say(
             f"autotune: two PoCL drivers here, using {best.driver} (-d {best.number}), "
             f"not {others[0].driver} (-d {others[0].number})"
         )
-        print(line(said), file=sys.stderr)
     return best
 
 

@@ -88,14 +88,11 @@ def _recording(
 def one(recordings: Sequence[Recording], format: str) -> Recording:
     """Return the only recording. Raises UsageError, naming the others, where there are several."""
     if len(recordings) > 1:
-        stored = "; ".join(_asked(each.key, _choices_differ(recordings)) for each in recordings[:6])
+        differ = any(each.key.choices != recordings[0].key.choices for each in recordings)
+        stored = "; ".join(_asked(each.key, differ) for each in recordings[:6])
         what = f"{format} holds one device, size and choice, and {len(recordings)} are stored"
         raise UsageError(what, where="--format", hint=f"choose: {stored}")
     return recordings[0]
-
-
-def _choices_differ(recordings: Sequence[Recording]) -> bool:
-    return any(each.key.choices != recordings[0].key.choices for each in recordings)
 
 
 def _asked(key: ProblemKey, with_choices: bool) -> str:

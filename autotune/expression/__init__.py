@@ -127,7 +127,7 @@ def _expression(text: str, where: str) -> Expression:
     return Expression(text, where)
 
 
-def unknown_name(text: str, name: str, known: Iterable[str], *, where: str = "") -> ExpressionError:
+def unknown_name(text: str, name: str, known: Iterable[str], *, where: str) -> ExpressionError:
     """Return the error for a name that `text` uses and nobody defines, with the names it may have meant."""
     listed = sorted(known)
     by_capitals = {each.upper(): each for each in listed}

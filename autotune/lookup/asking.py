@@ -91,7 +91,10 @@ def parse(words: Sequence[str]) -> Asked | None:
 def run(asked: Asked) -> int:
     """Answer on stdout, say what to know about it on stderr, and return the exit code."""
     try:
-        text, lines = answer(asked)
+        require_known("format", [asked.format], FORMATS, where="--format")
+        found, lines = best_of(asked, find_study(asked.study))
+        # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
+        text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
         _say("error: " + " ".join(str(error).split()))
         for detail in error.detail.splitlines():
@@ -101,15 +104,6 @@ def run(asked: Asked) -> int:
         _say(said)
     sys.stdout.write(text)
     return 0
-
-
-def answer(asked: Asked) -> tuple[str, list[str]]:
-    """Return the answer in the format asked for, and the lines to say beside it. Raises AutotuneError."""
-    require_known("format", [asked.format], FORMATS, where="--format")
-    found, said = best_of(asked, find_study(asked.study))
-    # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
-    shown_as: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
-    return shown_as, said
 
 
 def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = "") -> tuple[Best, list[str]]:

@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -207,7 +208,8 @@ def open_records(location: Location) -> Iterator[Records]:
     require_database_file(location.path)
     try:
         with closing(_connected(location.path)) as connection:
-            yield Database(_reader(connection) if _is_filled(connection, location.path) else lambda query, values: ())
+            filled = _is_filled(connection, location.path)
+            yield Database(partial(_read, connection) if filled else lambda query, values: ())
     except sqlite3.DatabaseError as error:
         raise database_error(location.path, error) from error
     except UNSOUND as error:
@@ -223,14 +225,11 @@ _COLUMNS: dict[str, tuple[type, ...]] = {
 """What the columns of queries hold that hold no text. SQLite itself lets any column hold anything."""
 
 
-def _reader(connection: sqlite3.Connection) -> Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]:
-    def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        cursor = connection.execute(query, values)
-        found = cursor.fetchall()
-        _require_kinds([column[0] for column in cursor.description], found)
-        return found
-
-    return rows
+def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    cursor = connection.execute(query, values)
+    found = cursor.fetchall()
+    _require_kinds([column[0] for column in cursor.description], found)
+    return found
 
 
 def of_store(store: Store) -> Database:

@@ -3,12 +3,11 @@
     contract.py    Evaluator and its Settings: what a search needs
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     builders.py    those that build ahead: how many begin
-    runners.py     which device's worker is at which task, and how many are left
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
-    tasks.py       what travels through the threads, what waits for a device, and how many are in flight
+    tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message

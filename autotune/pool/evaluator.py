@@ -29,9 +29,8 @@ from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import LONGEST_WAIT_S
-from autotune.pool.runners import AtWork
 from autotune.pool.sizing import count_builders, require_room
-from autotune.pool.tasks import Ahead, Finalists, Task, Usage, Waiting, make_trial
+from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from autotune.devices import environment
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.text import say
 
 
 def temporary_folder() -> Path:
@@ -57,7 +57,7 @@ class RunFolder:
         """Delete the folder; where AUTOTUNE_KEEP is set, keep it under a name that no sweep knows, and say where."""
         if os.environ.get("AUTOTUNE_KEEP"):
             kept = self.path.rename(self.path.with_name(self.path.name.replace(_PREFIX, "autotune-kept-")))
-            print(f"autotune: the workers' files are in {kept}", file=sys.stderr, flush=True)
+            say(f"autotune: the workers' files are in {kept}")
         else:
             shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import stat
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from autotune.devices import traits
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.pool.folder import temporary_folder, try_lock
-from autotune.text import line
+from autotune.text import say
 
 _POLL_S = 0.1
 """How often a search that waits for its turn looks whether it has come."""
@@ -39,8 +38,7 @@ class DeviceLock:
             self._descriptor = _open_shared(path)
             if not try_lock(self._descriptor):
                 holder = _holder(self._descriptor)
-                said = f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end"
-                print(line(said), file=sys.stderr, flush=True)
+                say(f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end")
                 self._wait(stop)
             if _is_at(self._descriptor, path):
                 break
@@ -103,11 +101,9 @@ def lock_folder() -> Path:
     shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)
     if shared is not None:
         return shared
-    print(
+    say(
         f"autotune: none of {', '.join(map(str, LOCK_FOLDERS))} can be written by every user: "
-        "another user's search on this device would not be seen",
-        file=sys.stderr,
-        flush=True,
+        "another user's search on this device would not be seen"
     )
     return temporary_folder()
 

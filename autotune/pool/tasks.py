@@ -1,4 +1,4 @@
-"""What travels through the threads of a search, what of it waits for a device, how much it is to be, what it took."""
+"""What travels through the threads of a search: what waits, what a device is at, how much is to be, what it took."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.bench import Report
 from autotune.errors import AutotuneError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.study import Plan, Problem, made_of
+
+if TYPE_CHECKING:
+    from autotune.pool.keeper import Keeper
 
 RECENT = 16
 """Of so many builds and of so many trials the medians tell how long the next take."""
@@ -89,6 +92,44 @@ class Waiting:
         with self._lock:
             count = max(0, len(self._ready) - leave)
             return [self._ready.popitem()[0].configuration for _ in range(count)]
+
+
+class AtWork:
+    """The tasks that devices' workers are at. Called by their threads and by whoever withdraws."""
+
+    def __init__(self, devices: int, waiting: Waiting) -> None:
+        self._lock = Lock()
+        self._tasks: dict[Keeper, Task] = {}
+        self._waiting = waiting
+        self._sound = devices
+
+    def begin(self, keeper: Keeper, task: Task) -> bool:
+        """Note that a device's worker turns to a task; False where that was withdrawn."""
+        with self._lock:
+            if not self._waiting.claim(task):
+                return False
+            self._tasks[keeper] = task
+            return True
+
+    def stop(self, keeper: Keeper, task: Task) -> bool:
+        """Note that a device's worker is done with a task; False where that was withdrawn meanwhile."""
+        with self._lock:
+            return self._tasks.pop(keeper, None) is task
+
+    def withdraw_building(self) -> list[Configuration]:
+        """End the workers that have not come to run the kernel of their task; return what those were of."""
+        with self._lock:
+            early = [(keeper, task) for keeper, task in self._tasks.items() if keeper.building]
+            for keeper, _ in early:
+                del self._tasks[keeper]
+                keeper.cancel()
+            return [task.configuration for _, task in early]
+
+    def lose(self) -> bool:
+        """Note that a device is lost, and say whether it was the last."""
+        with self._lock:
+            self._sound -= 1
+            return self._sound == 0
 
 
 @dataclass

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.reports.fresh import BUILD_FILES as BUILD_FILES
     from autotune.reports.fresh import end_to_end as end_to_end
     from autotune.reports.fresh import inspect as inspect
     from autotune.reports.fresh import save_build as save_build
@@ -24,4 +25,7 @@ if TYPE_CHECKING:
     from autotune.reports.told import row_json as row_json
     from autotune.reports.told import trial_json as trial_json
 
-__getattr__ = lazily(__name__, {"fresh": "end_to_end inspect save_build", "told": "result_json row_json trial_json"})
+__getattr__ = lazily(
+    __name__,
+    {"fresh": "BUILD_FILES end_to_end inspect save_build", "told": "result_json row_json trial_json"},
+)

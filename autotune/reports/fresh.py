@@ -20,6 +20,10 @@ from autotune.study import Plan
 LIMIT_S = 300.0
 """For all of it."""
 
+_SOURCE, _OPTIONS, _LOG = "kernel.cl", "options.txt", "build.log"
+BUILD_FILES = (_SOURCE, _OPTIONS, _LOG, "kernel.ptx", "kernel.bin")
+"""What `save_build` may write."""
+
 
 def end_to_end(plan: Plan, device: DeviceInfo) -> EndToEnd:
     """Use a verified plan from nothing. Raises WorkerError where the process fails or overruns."""
@@ -34,14 +38,14 @@ def save_build(plan: Plan, device: DeviceInfo, folder: Path) -> list[Path]:
     A plan that does not build leaves no binary, which is PTX on NVIDIA. Raises UsageError where the folder cannot be
     written, WorkerError where the build process dies or overruns.
     """
-    _write(folder, {"kernel.cl": plan.source.encode(), "options.txt": ("\n".join(plan.options) + "\n").encode()})
+    _write(folder, {_SOURCE: plan.source.encode(), _OPTIONS: ("\n".join(plan.options) + "\n").encode()})
     kept = _ask(Keep(plan), device, "--save-build")
     assert isinstance(kept, Kept)
-    files = {"build.log": (kept.log + "\n").encode()}
+    files = {_LOG: (kept.log + "\n").encode()}
     if kept.binary:
         files[f"kernel.{kept.suffix}"] = kept.binary
     _write(folder, files)
-    return [folder / name for name in ("kernel.cl", "options.txt", *files)]
+    return [folder / name for name in (_SOURCE, _OPTIONS, *files)]
 
 
 def inspect(source: str, options: Sequence[str], names: Sequence[str], device: DeviceInfo) -> Inspected:

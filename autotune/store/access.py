@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
+from autotune.text import say
 
 PATIENCE_S = 60.0
 """How long a search waits for a server that went away."""
@@ -37,8 +37,8 @@ class Access:
         self._engine = engine
         self._reader = reading(engine)
         self._hasty = hasty(engine)
-        self._file: presence.Identity = None
-        self._log: dict[Path, presence.Identity] = {}
+        self._file: presence.Inode = None
+        self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._waited = False
         """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
@@ -56,7 +56,7 @@ class Access:
     def _note_file(self) -> None:
         """Remember which file this is: another may come to its place."""
         if self._location.path:
-            self._file = presence.identity(Path(self._location.path))
+            self._file = presence.inode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
 
     def _written(
@@ -87,7 +87,7 @@ class Access:
                     self._waited = True
                     raise ConnectionLost(error.what, where=error.where, hint=error.hint or _KEPT) from error
                 if not said:
-                    _say(f"{error}; trying again for {PATIENCE_S:g} s")
+                    say(f"autotune: {error}; trying again for {PATIENCE_S:g} s")
                 said, due = True, again or step
                 time.sleep(PAUSE_S)
 
@@ -96,11 +96,11 @@ class Access:
         if self._gone is not None:
             raise self._gone
         path = Path(self._location.path)
-        if self._file is None or self._file == presence.identity(path):
+        if self._file is None or self._file == presence.inode(path):
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            if presence.identity(path) is None and presence.restore(source, path, self._log):
+            if presence.inode(path) is None and presence.restore(source, path, self._log):
                 kept = None
             else:
                 kept = presence.keep_copy(source, path)
@@ -116,7 +116,7 @@ class Access:
         with self._writing():  # opens it, which makes its log
             pass
         self._note_file()
-        _say(f"{self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+        say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
@@ -127,7 +127,3 @@ class Access:
     def _reading(self) -> Iterator[Connection]:
         with clear_errors(self._location), clear_values(self._location), self._reader.connect() as connection:
             yield connection
-
-
-def _say(line: str) -> None:
-    print(f"autotune: {line}", file=sys.stderr, flush=True)

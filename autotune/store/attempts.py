@@ -6,6 +6,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, delete, update
@@ -57,10 +58,7 @@ class Attempts(Access):
         rows = {number: _columns(trial) for number, trial in ended}
         names, instant = {number: uuid.uuid4().hex for number in rows}, now()
 
-        def step(connection: Connection) -> None:
-            finish(dict(ended), connection)
-
-        def finish(due: dict[int, Trial], connection: Connection) -> None:
+        def step(connection: Connection, due: dict[int, Trial]) -> None:
             begun = queries.begun(connection, due)
             if missing := due.keys() - begun.keys():
                 raise ValueError(f"trial {min(missing)} was not begun or has been finished before")
@@ -84,10 +82,10 @@ class Attempts(Access):
                 number: trial for number, trial in ended if not queries.is_finished(connection, number, rows[number])
             }
             if due:
-                finish(due, connection)
+                step(connection, due)
 
         if ended:
-            self._written(step, again)
+            self._written(partial(step, due=dict(ended)), again)
 
     def retime(self, search_id: int, taken: Sequence[tuple[Configuration, Measurement]]) -> str:
         """Add the timings of configurations that were timed in turns, all or none; return the instant they share.

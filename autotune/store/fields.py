@@ -240,7 +240,7 @@ def measurement_columns(measurement: Measurement) -> dict[str, Any]:
     return {field.name: field.stored(measurement) for field in MEASUREMENT}
 
 
-def trial_of(row: Columns, retimed: Columns | None = None) -> Trial:
+def trial_of(row: Columns, retimed: Columns | None) -> Trial:
     """Return the trial that a row of `trials` holds, with the latest row of its `retimings`.
 
     Raises ValueError for values that no trial has.

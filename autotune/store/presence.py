@@ -78,10 +78,10 @@ def _start(number: int) -> str:
 
 # The file --------------------------------------------------------------------------------------------------
 
-Identity = tuple[int, int] | None
+Inode = tuple[int, int] | None
 
 
-def identity(path: Path) -> Identity:
+def inode(path: Path) -> Inode:
     """Return device and inode of a file; None where there is none."""
     try:
         found = path.stat()
@@ -90,24 +90,24 @@ def identity(path: Path) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def log_files(path: Path) -> dict[Path, Identity]:
+def log_files(path: Path) -> dict[Path, Inode]:
     """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
     files = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
-    return {file: identity(file) for file in files}
+    return {file: inode(file) for file in files}
 
 
-def remove_log(files: dict[Path, Identity]) -> None:
+def remove_log(files: dict[Path, Inode]) -> None:
     """Remove the files that `log_files` found, but not those of another database that are in their place.
 
     Whoever opens the file that came to the place of the old one would have the old log replayed into it.
     """
     for file, known in files.items():
-        if known is not None and identity(file) == known:
+        if known is not None and inode(file) == known:
             with suppress(OSError):
                 file.unlink()
 
 
-def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Identity]) -> bool:
+def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode]) -> bool:
     """Write the open database to `path` anew, where nothing is there now; False where that cannot be done."""
     copy = path.with_name(f"{path.name}.restored")
     try:
@@ -117,7 +117,7 @@ def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Identity
         return False
     try:
         _write(connection, copy)
-        if identity(path) is not None:
+        if inode(path) is not None:
             return False
         remove_log(log)
         path.hardlink_to(copy)

@@ -103,14 +103,9 @@ class Argument(ABC):
         return False
 
     @property
-    def local_count(self) -> Extent | None:
-        """Elements of `__local` memory; None where it takes none."""
-        return None
-
-    @property
     def local_bytes(self) -> int:
         """Bytes of `__local` memory that it takes in a plan."""
-        return 0 if self.local_count is None else self.nbytes
+        return 0
 
     @property
     def effect(self) -> str:

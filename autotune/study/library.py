@@ -286,7 +286,7 @@ def require_plain(table: Mapping[str, Any], where: str) -> None:
         raise StudyError(f"is nested more than {_MAX_LEVELS} levels deep", where=f"{where}: {level[0][0][:80]}")
 
 
-def find_kernel(name: str, study: File, key: str = "kernel") -> str:
+def find_kernel(name: str, study: File, key: str) -> str:
     """Return the file that a key of a study names: beside it, in the sibling `kernels/`, or bundled."""
     folder = paths.dirname(study)
     places: tuple[str, ...] = (

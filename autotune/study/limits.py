@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from autotune.errors import DeviceError
 from autotune.expression import Expression
 from autotune.space import Constraint
-from autotune.study.arguments import BRACES, Argument, Buffer, Image, Sampler, filled
+from autotune.study.arguments import BRACES, Argument, Buffer, Image, Local, Sampler, filled
 from autotune.study.plan import Launch, Loop
 from autotune.study.types import numpy_type
 from autotune.text import did_you_mean
@@ -45,8 +45,8 @@ def limits_of(problem: Problem, number: str, launch: Launch, above: Sequence[Loo
             if not whole.names & steps:  # what differs from turn to turn shows at the launch
                 limits.append((f"({whole.text}) % ({part.text}) == 0", f"global size {axis} is whole work-groups"))
     arguments = [problem.study.arguments[name] for name in launch.arguments if name in problem.study.arguments]
-    counted = [(argument.local_count, argument) for argument in arguments]
-    needed = [f"({count.text}) * {_element_bytes(problem, each)}" for count, each in counted if count is not None]
+    local = [argument for argument in arguments if isinstance(argument, Local)]
+    needed = [f"({argument.count.text}) * {_element_bytes(problem, argument)}" for argument in local]
     if needed:
         limits.append((f"{' + '.join(needed)} <= local_memory", "local memory fits the device"))
     constant = [argument for argument in arguments if isinstance(argument, Buffer) and argument.constant]

@@ -189,8 +189,8 @@ class Local(Argument):
     kind: ClassVar[str] = "local memory"
 
     @property
-    def local_count(self) -> Extent | None:
-        return self.count
+    def local_bytes(self) -> int:
+        return self.nbytes
 
     @property
     def _extents(self) -> tuple[Extent, ...]:

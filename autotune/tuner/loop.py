@@ -84,9 +84,9 @@ class Ledger:
 
     def end(self, *trials: Trial) -> None:
         """Record how attempts ended; what was known of their configurations counts no more."""
-        self._store.finish([(self.in_flight[identity(trial.configuration)], trial) for trial in trials])
-        for trial in trials:
-            name = identity(trial.configuration)
+        named = [(identity(trial.configuration), trial) for trial in trials]
+        self._store.finish([(self.in_flight[name], trial) for name, trial in named])
+        for name, trial in named:
             del self.in_flight[name]
             self._note(name, trial)
 
@@ -175,8 +175,8 @@ class Search:
                 raise Stopped
             if not ending and (ending := self._ending()):
                 self._withdraw()
-            if not ending:
-                self._fill()
+            while not ending and (proposed := self._proposed()):
+                self._begin(proposed)
             if not self._ledger.in_flight:
                 return ending or "space exhausted"
             try:
@@ -224,11 +224,6 @@ class Search:
             elapsed_s=self._elapsed(),
         )
 
-    def _fill(self) -> None:
-        """Keep as many configurations in flight as the evaluator wants, until the space is exhausted."""
-        while proposed := self._proposed():
-            self._begin(proposed)
-
     def _begin(self, configurations: Sequence[Configuration]) -> None:
         self._ledger.begin(*configurations)
         for configuration in configurations:
@@ -236,7 +231,7 @@ class Search:
             log.debug("submitted %s", configuration)
 
     def _proposed(self) -> list[Configuration]:
-        """Propose what is wanted; where that takes long, some of it, so that devices begin meanwhile."""
+        """Propose what is wanted in flight; where that takes long, some of it, so that devices begin meanwhile."""
         wanted = self._wanted()
         until, proposed = time.monotonic() + _PROPOSE_S, list[Configuration]()
         while len(proposed) < min(wanted, AT_ONCE) and (not proposed or time.monotonic() < until):

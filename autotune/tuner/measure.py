@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from autotune.model import Configuration, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
-from autotune.study import Problem, space_hash
+from autotune.study import Problem
 from autotune.tuner.finale import finalists
 from autotune.tuner.loop import POLL_S, Ledger
 from autotune.tuner.recall import ours, recall
@@ -67,7 +67,7 @@ def measure(
             devices,
             sampler="measure",
             seed=None,
-            environment={**environment(), "space": space_hash(problem.study.text)},
+            environment=environment(problem),
         )
         ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
         try:

@@ -17,7 +17,7 @@ from autotune.model import Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
 from autotune.samplers import entry_of
 from autotune.store import locate, require_place
-from autotune.study import space_hash
+from autotune.study import Problem, space_hash
 from autotune.tuner.loop import Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
@@ -98,7 +98,7 @@ def _search(
         request.devices or [problem.device],
         sampler=request.sampler,
         seed=seed,
-        environment={**environment(), "space": space_hash(problem.study.text), **_asked_by(request)},
+        environment=environment(problem) | ({"asked_by": request.asked_by} if request.asked_by else {}),
         fresh=request.fresh,
         submission=request.submission,
     )
@@ -140,12 +140,8 @@ def _proposer(request: Request, store: Store, stored: Sequence[Trial], known: Se
     return proposer
 
 
-def _asked_by(request: Request) -> dict[str, str]:
-    return {"asked_by": request.asked_by} if request.asked_by else {}
-
-
-def environment() -> dict[str, str | int | float]:
-    """Return the versions of what could explain a result: this package, its libraries, the host's kernel."""
+def environment(problem: Problem) -> dict[str, str | int | float]:
+    """Return what could explain a result: this package, its libraries, the host's kernel, the space by its hash."""
     found: dict[str, str | int | float] = {"autotune": __version__, "python": platform.python_version()}
     found["system"] = platform.platform()
     for name in ("numpy", "optuna", "pyopencl"):
@@ -153,4 +149,4 @@ def environment() -> dict[str, str | int | float]:
             found[name] = version(name)
         except PackageNotFoundError:  # run from a checkout that is not installed
             continue
-    return found
+    return {**found, "space": space_hash(problem.study.text)}

@@ -2,8 +2,8 @@
 
 catalogue.py   what is stored of a study: entries, each with what it takes to launch it
 geometry.py    launches, extents and scalars of a configuration as C over the sizes; options.py: its build options
-ctext.py       expressions and text of others, safe in C
-header.py      a C99 and C++ header; prefix.py: what its names begin with
+ctext.py       expressions, names and text of others, safe in C
+header.py      a C99 and C++ header
 document.py    a JSON document; schema.json says what it holds
 """
 

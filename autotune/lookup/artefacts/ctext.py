@@ -1,10 +1,13 @@
-"""Expressions and text of others, safe in C: whatever a study or a database says stays in its place."""
+"""Expressions, names and text of others, safe in C: whatever a study or a database says stays in its place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from autotune.errors import UsageError
 from autotune.expression import Node
+from autotune.model import Value
 
 
 class NoCError(Exception):
@@ -172,3 +175,24 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
 def _passed(parts: list[str]) -> str:
     """Return arguments as a function of any number of them takes them: C converts none."""
     return ", ".join(f"(long long){part}" for part in parts)
+
+
+def prefix_of(study: str, chosen: Mapping[str, Value]) -> str:
+    """Return what every name in a study's header begins with; `chosen`: those of its choices that are no defaults."""
+    words = "_".join([study, *(f"{name}_{value}" for name, value in chosen.items())])
+    name = re.sub(r"[^A-Za-z0-9]", "_", words).upper().strip("_")
+    return name if name[:1].isalpha() and not _is_opencl(name) else f"STUDY_{name}"
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return a prefix that a user wrote. Raises UsageError where C takes no such names."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
+        raise UsageError(f"no name in C begins with {prefix!r:.60}", where="--prefix", hint="write --prefix SCALE_F64")
+    if _is_opencl(prefix):
+        raise UsageError(f"names of OpenCL begin with {prefix}", where="--prefix", hint=f"write --prefix MY_{prefix}")
+    return prefix
+
+
+def _is_opencl(prefix: str) -> bool:
+    """Whether OpenCL's own headers have names with it, such as the macros CL_NONE and CL_BUILD_NONE."""
+    return f"{prefix}_".upper().startswith("CL_")

@@ -8,9 +8,8 @@ from pathlib import Path
 from autotune import text
 from autotune.lookup.architecture import words_of
 from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
-from autotune.lookup.artefacts.ctext import helpers, lines, string
+from autotune.lookup.artefacts.ctext import checked_prefix, helpers, lines, prefix_of, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
-from autotune.lookup.artefacts.prefix import given, prefix_of
 from autotune.text import c_comment
 
 
@@ -29,7 +28,7 @@ class _Header:
     def __init__(self, catalogue: Catalogue, prefix: str | None) -> None:
         self.catalogue = catalogue
         study, choices = catalogue.study, catalogue.choices
-        self.p = given(prefix) if prefix is not None else prefix_of(study.name, study.chosen(choices))
+        self.p = checked_prefix(prefix) if prefix is not None else prefix_of(study.name, study.chosen(choices))
         self.sizes = list(catalogue.study.sizes)
         self.names = {name: f"{name}_" for name in self.sizes}
         self.parameters = ", ".join(f"long long {name}" for name in self.names.values()) or "void"

@@ -91,7 +91,7 @@ def default_of(service: Service, problem: listing.Problem, text: StudyText | Non
         return None
 
 
-def course_of(service: Service, numbers: list[int], *, live: bool = False) -> dict[str, Any]:
+def course_of(service: Service, numbers: list[int], *, live: bool) -> dict[str, Any]:
     """Return how these searches went."""
     searches = [one for number in sorted(numbers) if (one := listing.search(service.store, number)) is not None]
     return course.course(service.store, searches, most=LIVE_DOTS if live else course.MOST_DOTS)

@@ -1,0 +1,53 @@
+"""What fails between machines: an error as an answer that travels, and back; what Dask raises where one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from autotune import errors
+from autotune.errors import AutotuneError, WorkerError
+
+
+def refused(error: AutotuneError) -> dict[str, Any]:
+    """Return the answer that tells an error, plain data."""
+    told = {"what": error.what, "where": error.where, "hint": error.hint, "detail": error.detail}
+    return {"refused": {"kind": type(error).__name__, **told}}
+
+
+def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
+    """Return the error that the answer tells, as happened at a place."""
+    told = answer["refused"]
+    kind = getattr(errors, told["kind"], WorkerError)
+    if not (isinstance(kind, type) and issubclass(kind, AutotuneError)):
+        kind = WorkerError
+    where = f"{place}: {told['where']}" if told["where"] else place
+    error: AutotuneError = kind(told["what"], where=where, hint=told["hint"], detail=told["detail"])
+    return error
+
+
+def lost() -> tuple[type[BaseException], ...]:
+    """Return the errors that say that a connection has closed, or the client, or that what was asked was given up."""
+    from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
+    from distributed.scheduler import NoValidWorkerError, NoWorkerError
+
+    # OSError has CommClosedError below it.
+    return (
+        OSError,
+        TimeoutError,
+        ClosedClientError,
+        NoValidWorkerError,
+        NoWorkerError,
+        FutureCancelledError,
+        FuturesCancelledError,
+    )
+
+
+async def close(client: Any, within_s: float) -> None:
+    """Close a client, whatever there still is of its connection."""
+    if client is not None:
+        try:
+            await asyncio.wait_for(client.close(), within_s)
+        except lost():
+            return
