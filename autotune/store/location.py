@@ -122,6 +122,11 @@ def locate(database: str | None) -> Location:
     return Location(paths.expanduser(named))
 
 
+def log_of(path: str) -> str:
+    """Return where SQLite keeps what has not come to a file yet: beside the file itself, where `path` is a link."""
+    return f"{paths.realpath(path)}-wal"
+
+
 def default_path() -> str:
     """Return `autotune.db` in the user's data directory, as platformdirs names it.
 
