@@ -164,8 +164,9 @@ def test_what_comes_on_is_begun_as_often_as_it_takes(store: ServerStore) -> None
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=sent.uuid)
         store.finish([(store.begin(search, [{"A": number}])[0], ok({"A": number}, 10, 11, 12))])
         assert store.recover("here", 2) == []
-    assert len(store.searches_of(sent.uuid)) == 5
-    assert len(store.points(store.searches_of(sent.uuid))) == 5
+    numbers = [one.number for one in store.stored_searches(names=[sent.uuid])]
+    assert len(numbers) == 5
+    assert len(store.points(numbers)) == 5
 
 
 def test_stopping_ends_what_waits_and_asks_what_runs(store: ServerStore) -> None:
