@@ -102,14 +102,40 @@ LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLos
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
     """Have the process of a search give the answer of its attempt, the last one from then on."""
     script = "import json, sys; at = json.load(sys.stdin)['attempt']; said = sys.argv[1:]; print(said[:at][-1])"
+    processes(monkeypatch, script, *map(json.dumps, answers))
+
+
+def processes(monkeypatch: pytest.MonkeyPatch, *script: str) -> None:
+    """Have the process of a search run a script, with the words after it."""
 
     async def started(name: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        words = (sys.executable, "-c", script, *map(json.dumps, answers))
+        words = (sys.executable, "-c", *script)
         return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
 
     monkeypatch.setattr(runner, "started", started)
     monkeypatch.setattr(runner.Runner, "_child", CHILD)
+
+
+WAITS = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+print('{"progress": 1}', flush=True)
+signal.pause()
+"""
+
+
+def test_a_search_ends_where_another_server_is_told_to_stop_it(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LOOK_S", 0.0)
+    processes(monkeypatch, WAITS)
+    search = submit(client).json()["id"]
+    wait_until(lambda: client.service.feeds.of(search).latest is not None)
+    with ServerStore.open(str(tmp_path / "a.db")) as other:
+        other.ask_to_stop(search)
+    last = ended(client, search)[1]
+    assert (last["state"], last["reason"]) == ("stopped", "stopped")
 
 
 def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
