@@ -111,6 +111,8 @@ def locate(database: str | None) -> Location:
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
         return Location(default_path(), chosen=False)
+    if "\0" in named:
+        raise StoreError("holds a NUL character, as no path does", where="--db", hint="give it the path of a file")
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
