@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import autotune
 from autotune.cli import app
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.service.client import Server, ServerAway, ServerRefuses
 from autotune.service.kept import Kept, KeptAnswers
 from tests.studies import SOURCE
@@ -28,6 +28,11 @@ BEST: dict[str, Any] = {
     "measured_size": {"N": 64}, "driver": "550.1", "measured": "2026-01-01T00:00:00+00:00", "ties": 0, "trials": 9,
     "database": "the server's database",
 }  # fmt: skip
+
+EVENTS = (
+    b'event: snapshot\ndata: {"state": "running"}\nid: e:0\n\n: ping\n\nevent: progress\ndata: {"done": 1}\nid: e:1\n\n'
+)
+END = b'event: end\ndata: {"state": "done", "reason": "done", "result": null}\nid: e:2\n\n'
 
 Answers = list[tuple[int, Mapping[str, str], Any]]
 
@@ -166,6 +171,68 @@ def test_what_no_server_of_autotune_says_is_not_believed(told: Any) -> None:
                 Server(fake.url).best("blur")
 
 
+@pytest.mark.parametrize(
+    "told", [{}, [], [1], {"id": 1}, {"id": "\ud800"}, {"sizes": [1]}, {"sizes": {"a": "b"}}, b'{"sizes":{"a":1e400}}']
+)
+def test_what_is_answered_to_no_question_is_one_line(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
+    with server((200, {}, told)) as fake:
+        asked = Server(fake.url)
+        for ask in (asked.search, lambda: asked.sizes("blur")):
+            with pytest.raises(AutotuneError, match="is this a server of autotune, of this version"):
+                ask()
+
+
+@pytest.mark.parametrize("ask", [Server.home, Server.devices, Server.studies, Server.history])
+def test_a_list_is_no_table_and_a_table_no_list(ask: Callable[[Server], Any]) -> None:
+    for told in ([5], {"a": 5}) if ask in (Server.studies, Server.history) else ([5],):
+        with server((200, {}, told)) as fake, pytest.raises(ServerAway, match="what no server of autotune does"):
+            ask(Server(fake.url))
+
+
+def test_an_error_of_any_depth_is_one_line() -> None:
+    with server((400, {}, b'{"a":' + b"[" * 100_000)) as fake, pytest.raises(ServerRefuses, match="answers 400"):
+        Server(fake.url).home()
+
+
+def test_events_that_never_begin_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
+    monkeypatch.setattr("autotune.service.client.PATIENCE_S", 0)
+    with server((200, {}, b"")) as fake, pytest.raises(ServerAway, match="before they tell anything"):
+        Server(fake.url).wait("x")
+
+
+ROW: dict[str, Any] = {
+    "study": "blur", "size": {"N": 64}, "choices": {}, "device": "d", "device_name": "D", "driver": "1",
+    "sampler": "random", "configuration": {"WG": 64}, "outcome": "ok", "reason": "", "time_ns": 10.0,
+    "interval_ns": [9, 11], "samples_ns": [9, 10, 11], "started": "2026-01-01T00:00:00+00:00", "finished": None,
+    "kernel_hash": "k", "study_hash": "s",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"samples_ns": ["x"]}, {"samples_ns": 5}, {"samples_ns": [10**400]}, {"samples_ns": [-1]}, {"outcome": "fine"},
+        {"started": "yesterday"}, {"size": [1]}, {"configuration": "x"},
+    ],
+)  # fmt: skip
+def test_a_history_that_is_none_is_one_line(changed: dict[str, Any]) -> None:
+    with server((200, {}, [ROW | changed])) as fake:
+        told = CliRunner().invoke(app, ["history", "--server", fake.url])
+    assert told.exit_code == 2
+    assert "cannot be believed" in told.stderr
+
+
+@pytest.mark.parametrize("events", [b"event: progress\ndata: {}\n\n" + END, b"event: end\ndata: {}\n\n"])
+def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
+    queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
+    with server((202, {}, queued), (200, {}, events)) as fake:
+        told = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert told.exit_code == 2
+    assert "cannot be believed: no '" in told.stderr
+
+
 def test_notes_are_lines_of_visible_characters() -> None:
     notes = {"Autotune-Notes": json.dumps(["a\x1b]0;x\x07", "b\nerror: c"])}
     with server((200, notes, BEST)) as fake:
@@ -220,12 +287,6 @@ def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypa
         assert keys[0] == keys[1]
 
 
-EVENTS = (
-    b'event: snapshot\ndata: {"state": "running"}\nid: e:0\n\n: ping\n\nevent: progress\ndata: {"done": 1}\nid: e:1\n\n'
-)
-END = b'event: end\ndata: {"state": "done", "reason": "done", "result": null}\nid: e:2\n\n'
-
-
 def test_events_go_on_where_they_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.service.client._PAUSE_S", 0)
     with server((200, {}, EVENTS), (502, {}, b""), (200, {}, END)) as fake:
@@ -252,13 +313,7 @@ def test_the_commands_ask_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
         found = runner.invoke(app, ["best", "blur", "--server", fake.url, "--format", "defines"])
         assert (found.exit_code, found.stdout) == (0, "-DT=float -DWG=64 -DMODE=FAST\n".replace("-DT=float ", ""))
         assert "note: x" in found.stderr
-    row = {
-        "study": "blur", "size": {"N": 64}, "choices": {}, "device": "d", "device_name": "D", "driver": "1",
-        "sampler": "random", "configuration": {"WG": 64}, "outcome": "ok", "reason": "", "time_ns": 10.0,
-        "interval_ns": [9, 11], "samples_ns": [9, 10, 11], "started": "2026-01-01T00:00:00+00:00", "finished": None,
-        "kernel_hash": "k", "study_hash": "s",
-    }  # fmt: skip
-    with server((200, {}, [row])) as fake:
+    with server((200, {}, [ROW])) as fake:
         told = runner.invoke(app, ["history", "blur", "--server", fake.url])
         assert told.exit_code == 0
         assert "WG=64" in told.stdout

@@ -9,6 +9,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from codecs import BOM_UTF8
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -296,6 +297,21 @@ def test_our_own_lines_tell_themselves_what_they_belong_to(folder: Path) -> None
     assert typed("export", "--db", "b.db").stdout == lines
     refused = typed("import", "-d", "0", stdin=lines.encode())
     assert "tells itself what its trials belong to" in refused.stderr
+
+
+def test_our_own_lines_are_read_packed_and_as_windows_writes_them(folder: Path) -> None:
+    typed("import", str(DATA / "t4.json"), *HERE)
+    lines = typed("export").stdout.encode()
+    for number, data in enumerate((gzip.compress(lines), BOM_UTF8 + lines, gzip.compress(BOM_UTF8 + lines))):
+        assert "8 new trials imported" in typed("import", "--db", f"{number}.db", stdin=data).stderr
+        assert typed("export", "--db", f"{number}.db").stdout.encode() == lines
+    for cut in (gzip.compress(lines)[:-20], gzip.compress(lines)[:5]):
+        refused = typed("import", "--db", "c.db", stdin=cut)
+        assert refused.exit_code == 2
+        assert "cannot be unpacked" in refused.stderr
+        assert "nothing was imported" in refused.stderr
+    marked = BOM_UTF8 + (DATA / "t4.json").read_bytes()
+    assert "say which study they are of" in typed("import", stdin=marked).stderr
 
 
 def test_a_line_cannot_pass_an_import_off_as_a_result(folder: Path) -> None:

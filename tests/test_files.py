@@ -52,6 +52,12 @@ def test_the_database_in_use_is_not_written_over(here: Path, ending: str) -> Non
     assert not (here / "x.db").exists()
 
 
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
+def test_a_database_in_use_by_a_link_is_not_written_over(here: Path, ending: str) -> None:
+    (here / "link.db").symlink_to("own.db")
+    assert "is the database in use" in one_line(typed("export", f"own.db{ending}", "--db", "link.db"))
+
+
 @pytest.mark.parametrize("words", [["export", "other.html"], ["report", "scale", "-o", "other.html"]])
 def test_no_other_database_is_written_over(here: Path, words: list[str]) -> None:
     if words[0] == "report":

@@ -6,18 +6,23 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.errors import StoreError
-from autotune.store import ConnectionLost, Submission
+from autotune.store import ConnectionLost, ServerStore, Submission
+from autotune.store.records import instant
 from tests.serving import Client, serving
+from tests.stored import DEVICE, KEY, ok
 from tests.test_service_api import CHILD, ended, submit
 from tests.waiting import wait_until
 
 from autotune.service import runner  # isort: skip
+from autotune.service.search import _budget  # isort: skip
 
 
 @pytest.fixture
@@ -97,14 +102,40 @@ LOST = {"error": ["the server closed the connection", "", "", "", "ConnectionLos
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
     """Have the process of a search give the answer of its attempt, the last one from then on."""
     script = "import json, sys; at = json.load(sys.stdin)['attempt']; said = sys.argv[1:]; print(said[:at][-1])"
+    processes(monkeypatch, script, *map(json.dumps, answers))
+
+
+def processes(monkeypatch: pytest.MonkeyPatch, *script: str) -> None:
+    """Have the process of a search run a script, with the words after it."""
 
     async def started(name: str) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        words = (sys.executable, "-c", script, *map(json.dumps, answers))
+        words = (sys.executable, "-c", *script)
         return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
 
     monkeypatch.setattr(runner, "started", started)
     monkeypatch.setattr(runner.Runner, "_child", CHILD)
+
+
+WAITS = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+print('{"progress": 1}', flush=True)
+signal.pause()
+"""
+
+
+def test_a_search_ends_where_another_server_is_told_to_stop_it(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LOOK_S", 0.0)
+    processes(monkeypatch, WAITS)
+    search = submit(client).json()["id"]
+    wait_until(lambda: client.service.feeds.of(search).latest is not None)
+    with ServerStore.open(str(tmp_path / "a.db")) as other:
+        other.ask_to_stop(search)
+    last = ended(client, search)[1]
+    assert (last["state"], last["reason"]) == ("stopped", "stopped")
 
 
 def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
@@ -137,3 +168,26 @@ def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["attempts"]) == ("failed", 2)
     assert "the server closed the connection" in last["reason"]
+
+
+def test_a_search_that_goes_on_has_the_time_in_which_there_was_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes of a minute, of a quarter and of none yet, with a day between them."""
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    asked = {
+        "database": str(tmp_path / "a.db"),
+        "submission": "a" * 32,
+        "attempt": 3,
+        "budget": {"trials": 10, "seconds": 100.0},
+    }
+    with ServerStore.open(asked["database"]) as store:
+        for days, seconds in ((0, 60), (1, 15), (2, None)):
+            begun = day + timedelta(days=days)
+            monkeypatch.setattr("autotune.store.store.now", lambda begun=begun: instant(begun))
+            search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=asked["submission"])
+            if seconds is not None:
+                ended = replace(ok({"A": days}, 10, 11), finished=begun + timedelta(seconds=seconds))
+                store.finish([(store.begin(search, [{"A": days}])[0], ended)])
+    left = _budget(asked)
+    assert (left.trials, left.seconds) == (8, 25.0)

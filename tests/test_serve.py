@@ -88,7 +88,7 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         server.wait()
         assert has_ended(child)
     with ServerStore.open(str(tmp_path / "a.db")) as store:
-        before = len(store.points(store.searches_of(once["id"])))
+        before = len(store.points([one.number for one in store.stored_searches(names=[once["id"]])]))
         assert [one.state for one in store.submitted()] == ["queued", "running"]
     with started(tmp_path) as (server, url, token):
         client = Server(url, token, cache=False, tell=lambda _: None)

@@ -251,6 +251,15 @@ async def status_of(app: Any, scope: dict[str, Any]) -> int:
     return int(told[0]["status"])
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/history?study=%00"), ("GET", "/trials?study=a%00"), ("DELETE", "/v1/tokens/%00"), ("GET", "/%00")],
+)
+def test_an_address_with_a_nul_is_refused(client: Client, method: str, path: str) -> None:
+    answer = client.ask("admin", method, path)
+    assert (answer.status_code, answer.json()["error"]) == (400, "the address holds a NUL character")
+
+
 def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
     for path in ("/v1/health", "/v1/nothing", "/v1/best?format=x"):
         headers = client.http.get(path).headers

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
-from autotune.errors import UsageError
-from autotune.store import ServerStore, Submission
+from autotune.errors import StoreError, UsageError
+from autotune.store import ServerStore, Submission, queries
+from autotune.store.access import OVERTAKEN
+from autotune.store.database import Overtaken
 from autotune.store.submissions import _in_turns
-from tests.stored import DEVICE, KEY, ok
+from tests.postgres import clear
+from tests.stored import DEVICE, KEY, ok, put
 
 REQUEST = {"budget": {"seconds": 40.0}}
 
@@ -164,8 +169,9 @@ def test_what_comes_on_is_begun_as_often_as_it_takes(store: ServerStore) -> None
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=sent.uuid)
         store.finish([(store.begin(search, [{"A": number}])[0], ok({"A": number}, 10, 11, 12))])
         assert store.recover("here", 2) == []
-    assert len(store.searches_of(sent.uuid)) == 5
-    assert len(store.points(store.searches_of(sent.uuid))) == 5
+    numbers = [one.number for one in store.stored_searches(names=[sent.uuid])]
+    assert len(numbers) == 5
+    assert len(store.points(numbers)) == 5
 
 
 def test_stopping_ends_what_waits_and_asks_what_runs(store: ServerStore) -> None:
@@ -218,6 +224,42 @@ def test_a_server_of_postgresql_keeps_the_same(postgres_url: str) -> None:
         assert store.token_of(store.add_token("ann", "run", None)).role == "run"
         assert store.stored_searches() == []
         assert store.page() == []
+
+
+def test_who_is_overtaken_finds_what_the_other_stored(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ask for the same at once, and one of them has looked whether it is there before the other stored it."""
+    inserted, others = queries.inserted, list[Callable[[], object]]()
+
+    def after_the_other(*given: Any) -> int:
+        if others:
+            others.pop()()
+        return inserted(*given)
+
+    monkeypatch.setattr(queries, "inserted", after_the_other)
+    with ServerStore.open(postgres_url) as here, ServerStore.open(postgres_url) as there:
+        others.append(lambda: send(there, "ann", once="k"))
+        first = send(here, "ann", once="k")
+        assert [one.uuid for one in here.submitted()] == [first.uuid]
+        put(here, [ok({"A": 1}, 10, 11, 12)])
+        lines = list(here.export_lines())
+        clear(postgres_url)
+    with ServerStore.open(postgres_url) as here, ServerStore.open(postgres_url) as there:
+        put(here, [])  # its problem is there: nobody waits for the other's
+        others.append(lambda: there.import_lines(lines))
+        assert here.import_lines(lines) == 0
+        assert list(here.export_lines()) == lines
+
+
+def test_who_is_overtaken_again_and_again_is_told(store: ServerStore) -> None:
+    turns = list[int]()
+
+    def step(_: Connection) -> None:
+        turns.append(1)
+        raise Overtaken("duplicate key")
+
+    with pytest.raises(StoreError, match="duplicate key"):
+        store._written(step)
+    assert len(turns) == OVERTAKEN
 
 
 @pytest.mark.parametrize("server", ["sqlite", "postgresql"])

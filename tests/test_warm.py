@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,23 @@ def test_a_new_best_a_new_kernel_and_a_new_include_are_noticed(folder: Path, ask
         found, looked_up = ask()
         assert looked_up, name
         assert found.match == "changed"
+
+
+def test_what_waits_in_the_log_of_a_linked_database_is_noticed(
+    folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "far").mkdir()
+    (folder / "a.db").rename(folder / "far" / "real.db")
+    (folder / "a.db").symlink_to("far/real.db")
+    with closing(sqlite3.connect("far/real.db")) as reader:  # who reads keeps the log from going into the file
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM trials").fetchall()
+        age(folder)
+        for _ in range(2):
+            assert ask()[0].configuration == SLOW
+        problem = Problem(Study.load("./saxpy.toml"), device=DEVICE)
+        put_in(folder / "a.db", [ok(FAST, *[100] * 6)], key=problem.key, device=DEVICE)
+        assert ask()[0].configuration == FAST
 
 
 def test_a_study_that_comes_to_hide_another_is_noticed(folder: Path) -> None:

@@ -69,7 +69,7 @@ def require_spare(file: Path, database: str | None = None, read: Iterable[str] =
     The database in use is told by its place: to open and close its file would give up this process's locks on it.
     """
     in_use = locate(database).path
-    if in_use and any(_is_same(file, in_use + ending) for ending in _BESIDE):
+    if in_use and any(_is_same(file, os.path.realpath(in_use) + ending) for ending in _BESIDE):
         raise UsageError("is the database in use, and nothing is written over it", where=str(file), hint=_HINT)
     if any(_is_same(file, name) for name in read if Path(name).exists()):
         raise UsageError("was read for this, and nothing is written over it", where=str(file), hint=_HINT)

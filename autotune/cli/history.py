@@ -36,11 +36,11 @@ def history(
     """
     name, rows = study, list[Row]()
     if server is not None:
-        told = remote.server_at(server, database).history(study, limit=limit, failed=failed)
+        asked = remote.server_at(server, database)
         if as_json:
-            write_json(told)
+            write_json(asked.history(study, limit=limit, failed=failed))
             return
-        rows = [remote.row(entry) for entry in told]
+        rows = remote.history(asked, study, limit, failed)
     else:
         name, rows = _stored(study, limit, failed, database)
     if as_json:

@@ -6,6 +6,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from gzip import GzipFile
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -23,7 +24,18 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import opened_bytes, say, warn
 from autotune.errors import UsageError
-from autotune.exchange import HEADER, READERS, Document, adopt, device_of, is_foreign, read, size_of
+from autotune.exchange import (
+    HEADER,
+    READERS,
+    UNPACKING,
+    Document,
+    adopt,
+    device_of,
+    is_foreign,
+    is_packed,
+    read,
+    size_of,
+)
 from autotune.store import Store
 from autotune.study import offered_choices, problem_key
 from autotune.text import parse_choices, require_known
@@ -80,7 +92,9 @@ def import_trials(
         if origin is None and study is None and not is_foreign(beginning):
             if any(given for given in (device, size, choice, rename, fix)):
                 raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
-            _import_lines(_lines(io.TextIOWrapper(whole, encoding="utf-8"), where), where, database)
+            unpacked = GzipFile(fileobj=whole) if is_packed(beginning) else whole
+            # Editors and shells of Windows begin a file with a mark (BOM), which is none of it.
+            _import_lines(_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where), where, database)
             return
         name, document = read(whole, where, origin)
     if study is None:
@@ -106,6 +120,8 @@ def _import_lines(lines: Iterable[str], where: str, database: str | None) -> Non
             count = store.import_lines(lines, where)
         except UnicodeDecodeError as error:
             raise UsageError("is no text in UTF-8", where=where) from error
+        except UNPACKING as error:
+            raise UsageError(f"cannot be unpacked: {error}", where=where, hint="nothing was imported") from None
     say(f"{text.count(count, 'new trial')} imported")
 
 

@@ -21,7 +21,7 @@ from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import confidence
-from autotune.service import Server
+from autotune.service import Server, believed, search_id
 from autotune.store import Row
 from autotune.text import line
 from autotune.tuner import Progress
@@ -87,20 +87,24 @@ def search(
         "start": [_values_of([one], "--start") for one in typed["start"] or ()],
     }
     queued = server.submit(study, **asked)
-    name = str(queued["id"])
-    place = f"; {queued['place']} before it" if queued.get("place") else ""
-    announce(f"search {name} of {line(str(queued['study']))} on {line(str(queued['device']))} at {server.url}{place}")
+    name = search_id(queued, server.url)
+    place = f"; {line(str(queued['place']))} before it" if queued.get("place") else ""
+    of, on = (line(str(queued.get(what))) for what in ("study", "device"))
+    announce(f"search {name} of {of} on {on} at {server.url}{place}")
     ended, stopped = _watched(server, name)
-    best = (ended.get("result") or {}).get("best") or {}
-    warn_of_throttling(str(best.get("throttled") or ""))  # an older server does not tell
+    with believed(server.url):
+        best = (ended.get("result") or {}).get("best") or {}
+        throttled = str(best.get("throttled") or "")  # an older server does not tell
+        state, reason, rows = ended["state"], line(str(ended["reason"])), _facts(ended)
+    warn_of_throttling(throttled)
     if as_json:
         write_json(ended)
     else:
-        _print(ended)
+        facts(rows)
     if stopped:
         raise typer.Exit(130)
-    if ended["state"] != "done":
-        raise AutotuneError(line(str(ended["reason"])), where=server.url)
+    if state != "done":
+        raise AutotuneError(reason, where=server.url)
 
 
 def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
@@ -122,7 +126,9 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
             if told[0] == "end":
                 return told[1], stopped
             if told[0] == "progress" and not stopped:
-                report(_progress(told[1]))
+                with believed(server.url):
+                    done = _progress(told[1])
+                report(done)
 
 
 def _listen(server: Server, name: str, news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException]) -> None:
@@ -151,7 +157,7 @@ def _progress(told: Mapping[str, Any]) -> Progress:
     )
 
 
-def _print(ended: Mapping[str, Any]) -> None:
+def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
     result = ended.get("result") or {}
     rows = [("search", f"{ended['state']}: {ended['reason']}")]
     if result:
@@ -169,18 +175,25 @@ def _print(ended: Mapping[str, Any]) -> None:
     if default and default["time_ns"] is not None:
         rows.append(("default", text.time(default["time_ns"])))
     rows += [(name, f"{entry['count']} x") for name, entry in (result.get("failures") or {}).items()]
-    facts((name, line(str(told))) for name, told in rows)
+    return [(name, line(str(told))) for name, told in rows]
 
 
-def row(told: Mapping[str, Any]) -> Row:
-    """Return a row of a server's history as one of this machine's."""
+def history(server: Server, study: str | None, limit: int, failed: bool) -> list[Row]:
+    """Return rows of a server's history as those of this machine's."""
+    told = server.history(study, limit=limit, failed=failed)
+    with believed(server.url):
+        return [_row(entry) for entry in told]
+
+
+def _row(told: Mapping[str, Any]) -> Row:
     samples = tuple(map(int, told["samples_ns"]))
-    key = ProblemKey(
-        told["study"], told["kernel_hash"], told["study_hash"], told["device"], told["size"], told["choices"]
-    )
+    if not all(0 <= ns < 2**63 for ns in samples):
+        raise ValueError("samples_ns holds what is no time")
+    study, kernel, whole, device = (str(told[name]) for name in ("study", "kernel_hash", "study_hash", "device"))
+    key = ProblemKey(study, kernel, whole, device, dict(told["size"]), dict(told["choices"]))
     begun, ended = (datetime.fromisoformat(told[name]) if told[name] else None for name in ("started", "finished"))
     trial = Trial(
-        told["configuration"],
+        dict(told["configuration"]),
         Outcome(told["outcome"]),
         str(told["reason"]),
         measurement=Measurement(samples) if samples else None,

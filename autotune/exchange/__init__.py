@@ -18,13 +18,13 @@ from autotune.exchange.adopt import Adopted, adopt
 from autotune.exchange.belonging import device_of, size_of
 from autotune.exchange.document import Document
 from autotune.exchange.gathering import HEADER, gather, one
-from autotune.exchange.reading import READERS, is_foreign, read
+from autotune.exchange.reading import READERS, UNPACKING, is_foreign, is_packed, read
 from autotune.exchange.recording import Recording
 from autotune.exchange.t1 import MOST_BYTES as MOST_BYTES_T1
 from autotune.exchange.t1 import read_t1
 from autotune.exchange.writing import WRITERS, Writer
 
 __all__ = [
-    "HEADER", "MOST_BYTES_T1", "READERS", "WRITERS", "Adopted", "Document", "Recording", "Writer", "adopt",
-    "device_of", "gather", "is_foreign", "one", "read", "read_t1", "size_of",
+    "HEADER", "MOST_BYTES_T1", "READERS", "UNPACKING", "WRITERS", "Adopted", "Document", "Recording", "Writer",
+    "adopt", "device_of", "gather", "is_foreign", "is_packed", "one", "read", "read_t1", "size_of",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from gzip import BadGzipFile, GzipFile
 from typing import IO, Any
@@ -29,15 +30,27 @@ READERS: Mapping[str, Reader] = {
 MOST_BYTES = 2**28
 """A file, unpacked. The largest of a public collection have 60 MB."""
 
+UNPACKING = (BadGzipFile, EOFError, zlib.error)
+"""What unpacking a file raises that is damaged or cut off."""
+
 _GZIP = b"\x1f\x8b"
+_GZIP_ALONE = 16 + zlib.MAX_WBITS
 _LINE = 2**16
+
+
+def is_packed(beginning: bytes) -> bool:
+    """Whether a file that begins so was packed by gzip."""
+    return beginning.startswith(_GZIP)
 
 
 def is_foreign(beginning: bytes) -> bool:
     """Whether a file that begins so is another tool's, not lines of our own: those each hold one JSON object."""
-    text = beginning.lstrip()
-    if text.startswith(_GZIP):
-        return True
+    if is_packed(beginning):
+        try:
+            beginning = zlib.decompressobj(_GZIP_ALONE).decompress(beginning, _LINE)
+        except zlib.error:
+            return True
+    text = beginning.removeprefix(BOM_UTF8).lstrip()
     first = text.split(b"\n", 1)[0].strip()
     if not first.startswith(b"{") or first.startswith(b'{"format":'):
         return False
@@ -71,14 +84,14 @@ def _text(file: IO[bytes]) -> str:
     """Return the text of a file, unpacked where gzip packed it. Raises UsageError."""
     data = file.read(MOST_BYTES + 1)
     try:
-        if data.startswith(_GZIP):
+        if is_packed(data):
             data = GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError("is no text in UTF-8") from None
-    except (BadGzipFile, EOFError, zlib.error) as error:
+    except UNPACKING as error:
         raise UsageError(f"cannot be unpacked: {error}") from None
 
 

@@ -27,6 +27,7 @@ from autotune.store import (
     damaged_database,
     database_error,
     is_our_file,
+    log_of,
     require_database_file,
     version_in,
 )
@@ -259,7 +260,7 @@ def _connected(path: str) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         connection.close()
         unwritable = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not unwritable or os.path.exists(f"{path}-wal"):
+        if not unwritable or os.path.exists(log_of(path)):
             raise
         # A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing
         # there either, and without a -wal file the database file is whole.

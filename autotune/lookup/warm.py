@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.lookup.answer import Best, best
 from autotune.lookup.asking import Meant, device_meant
-from autotune.store import locate
+from autotune.store import locate, log_of
 from autotune.study import StudyText, default_choices, default_size, find_study, read_by
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def best_again(
         known = _answers.get(key) if place else None
     except TypeError:  # a value that is none: the look-up says so
         key, known = None, None
-    files = (place, f"{place}-wal")
     if known is not None and known.text is text and _are(known.stamps):
         return _own(known.best)
-    before = _stamped(files) if place else None
+    files = (place, log_of(place)) if place else ()  # of a link led elsewhere, the first has another stamp
+    before = _stamped(files) if files else None
     meant = _here.get(device) or device_meant(device, database)
     if meant.info is not None:
         _here[device] = meant

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from autotune.service.config import Limits as Limits
     from autotune.service.serving import serve as serve
     from autotune.service.state import Service as Service
+    from autotune.service.trust import believed as believed
+    from autotune.service.trust import search_id as search_id
 
 __getattr__ = lazily(
     __name__,
@@ -39,5 +41,6 @@ __getattr__ = lazily(
         "config": "Config Limits",
         "serving": "serve",
         "state": "Service",
+        "trust": "believed search_id",
     },
 )

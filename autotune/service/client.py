@@ -26,7 +26,7 @@ from autotune.service.sending import is_path, question_of, upload_of
 from autotune.service.transport import Reply, Transport
 from autotune.service.transport import ServerAway as ServerAway
 from autotune.service.transport import ServerRefuses as ServerRefuses
-from autotune.service.trust import best_from, line_of
+from autotune.service.trust import believed, best_from, line_of, search_id
 
 PATIENCE_S = 600.0
 """Seconds for which a watched search waits for a server that went away."""
@@ -91,19 +91,19 @@ class Server:
     def history(self, study: str | None = None, *, limit: int = 30, failed: bool = False) -> list[dict[str, Any]]:
         """Return the newest trials, as `autotune history --json` prints them."""
         asked = {"limit": min(limit, 1000), "failed": str(failed).lower()} | ({"study": study} if study else {})
-        return list(self._http.json("GET", f"/v1/history?{urlencode(asked)}"))
+        return self._http.rows(f"/v1/history?{urlencode(asked)}")
 
     def home(self) -> dict[str, Any]:
         """Return the server's devices, what is `running`, what is `queued` in which order, and the `latest` bests."""
-        return dict(self._http.json("GET", "/v1/home"))
+        return self._http.json("GET", "/v1/home")
 
     def devices(self) -> dict[str, Any]:
         """Return the server's devices (`here`) and every model with results (`stored`)."""
-        return dict(self._http.json("GET", "/v1/devices"))
+        return self._http.json("GET", "/v1/devices")
 
     def studies(self) -> list[dict[str, Any]]:
         """Return the server's own studies."""
-        return list(self._http.json("GET", "/v1/studies"))
+        return self._http.rows("/v1/studies")
 
     def sizes(self, study: str) -> dict[str, int]:
         """Return the sizes of a study with their defaults: of a file here, or of a name there."""
@@ -112,7 +112,8 @@ class Server:
 
             return default_size(find_study(study))
         told = self._http.json("GET", f"/v1/studies/{quote(study, safe='')}")
-        return {str(name): int(value) for name, value in told["sizes"].items()}
+        with believed(self.url):
+            return {str(name): int(value) for name, value in told["sizes"].items()}
 
     # Searches ---------------------------------------------------------------------------------------------
 
@@ -125,10 +126,10 @@ class Server:
         body |= upload_of(Path(study)) if is_path(study) else {"study": str(study)}
         headers = {"Idempotency-Key": once or uuid.uuid4().hex}
         try:
-            return dict(self._http.json("POST", "/v1/searches", body, headers))
+            return self._http.json("POST", "/v1/searches", body, headers)
         except ServerAway:  # it may have come all the same
             time.sleep(_PAUSE_S)
-            return dict(self._http.json("POST", "/v1/searches", body, headers))
+            return self._http.json("POST", "/v1/searches", body, headers)
 
     def search(
         self,
@@ -149,18 +150,20 @@ class Server:
         budget = {name: value for name, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         budget |= more.pop("budget", {})
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
-        ended = self.wait(self.submit(study, **asked)["id"], on_progress)
-        if ended["state"] == "failed":
-            raise AutotuneError(line_of(ended["reason"]), where=self.url)
+        ended = self.wait(search_id(self.submit(study, **asked), self.url), on_progress)
+        with believed(self.url):
+            state, reason = ended["state"], line_of(ended["reason"])
+        if state == "failed":
+            raise AutotuneError(reason, where=self.url)
         return ended
 
     def find(self, search: str) -> dict[str, Any]:
         """Return a search by its id."""
-        return dict(self._http.json("GET", f"/v1/searches/{quote(search, safe='')}"))
+        return self._http.json("GET", f"/v1/searches/{quote(search, safe='')}")
 
     def stop(self, search: str) -> dict[str, Any]:
         """Have a search stopped, in order; it goes on for a moment."""
-        return dict(self._http.json("DELETE", f"/v1/searches/{quote(search, safe='')}"))
+        return self._http.json("DELETE", f"/v1/searches/{quote(search, safe='')}")
 
     def wait(self, search: str, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """Return a search when it has ended; meanwhile tell of each trial. Outlasts a restart of the server."""
@@ -168,7 +171,7 @@ class Server:
             if kind == "progress" and on_progress is not None:
                 on_progress(told)
             if kind == "end":
-                return dict(told)
+                return told
         raise ServerAway("its events ended without an end", where=self.url)
 
     def events(self, search: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -185,6 +188,8 @@ class Server:
                         yield kind, data
                     if kind == "end":
                         return
+                if time.monotonic() - since > PATIENCE_S:
+                    raise ServerAway("its events end before they tell anything", where=self.url)
             except ServerAway as error:
                 if time.monotonic() - since > PATIENCE_S:
                     raise

@@ -82,6 +82,7 @@ class Guard:
 
         try:
             self._require_name(headers, scope["http_version"])
+            _require_text(scope)
             scope["autotune.caller"] = await self._caller(headers)
             receive = self._bounded(scope["path"], headers, receive)
         except AutotuneError as error:
@@ -139,6 +140,12 @@ class Guard:
             return message
 
         return bounded
+
+
+def _require_text(scope: Scope) -> None:
+    """Raise Refused for an address with a NUL: nothing is called so, and PostgreSQL fails at asking for it."""
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise Refused(400, "the address holds a NUL character", hint="leave %00 out")
 
 
 def _unfinished(status: int, what: str) -> HTTPException:

@@ -30,7 +30,7 @@ from autotune.service.config import Config
 from autotune.service.machine import Machine
 from autotune.service.studies import Studies, stamp
 from autotune.service.trust import FLOPS, MATCH, NOTES
-from autotune.store import locate
+from autotune.store import locate, log_of
 from autotune.study import StudyText
 from autotune.text import require_known
 
@@ -72,7 +72,7 @@ class Lookups:
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._asked: dict[str, asyncio.Future[Answer]] = {}
         path = locate(config.database).path
-        self._files = (Path(path), Path(f"{path}-wal")) if path else ()
+        self._files = (Path(path), Path(log_of(path))) if path else ()
 
     async def best(self, request: Request) -> Response:
         """Answer `GET /v1/best`; what it takes and gives stands in routes.py."""

@@ -35,6 +35,9 @@ ATTEMPTS = 10
 GRACE_S = 900.0
 """Seconds beyond its budget that a search has to build its space, to wait for its device and to settle."""
 
+LOOK_S = 2.0
+"""How often it is looked whether a search that runs was stopped at another server of the same database."""
+
 AGAIN_S = 1.0
 """Pause before another try at what the database did not do."""
 
@@ -196,22 +199,33 @@ class Runner:
         listening = asyncio.create_task(listen(process, said))
         answer: dict[str, Any] = {}
         await ask(process, self._asked(submission))
-        if self._closing or await self._is_stopping(submission.uuid):  # meanwhile
+        if self._closing:  # meanwhile
             signal(process)
+        looking = asyncio.create_task(self._stop_for_others(submission.uuid, process))
         overdue = asyncio.get_running_loop().call_later(
             submission.request["budget"]["seconds"] + GRACE_S, kill, process
         )
-        async for line in lines(process):
-            with suppress(ValueError):
-                told = json.loads(line)
-                if "progress" in told:
-                    self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
-                else:
-                    answer = told
-        code = await process.wait()
-        overdue.cancel()
+        try:
+            async for line in lines(process):
+                with suppress(ValueError):
+                    told = json.loads(line)
+                    if "progress" in told:
+                        self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
+                    else:
+                        answer = told
+            code = await process.wait()
+        finally:
+            looking.cancel()
+            overdue.cancel()
         await listening
         return await self._outcome(submission, answer, code, said)
+
+    async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:
+        """Ask a process to end once its search is to be stopped: nobody else tells what another server was asked."""
+        while not await self._is_stopping(search):
+            await asyncio.sleep(LOOK_S)
+        self._tell(search, STATE)
+        signal(process)
 
     async def _outcome(
         self, submission: Submission, answer: Mapping[str, Any], code: int, said: deque[str]

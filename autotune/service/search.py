@@ -96,16 +96,15 @@ def _budget(asked: Mapping[str, Any]) -> Budget:
 
 
 def _spent(asked: Mapping[str, Any]) -> tuple[int, float]:
+    """Return how many trials are done, and the seconds of each process by itself: the server was away between them."""
+    done, spent = 0, 0.0
     with ServerStore.open(asked["database"]) as store:
-        numbers = store.searches_of(asked["submission"])
-        points = store.points(numbers, limit=10**6) if numbers else []
-        begun = {one.number: one.started for one in store.stored_searches(names=[asked["submission"]], limit=1000)}
-        ends = [point.finished for point in points if point.finished]
-    done = len([point for point in points if point.outcome not in UNFINISHED])
-    if not begun or not ends:
-        return done, 0.0
-    first, last = datetime.fromisoformat(min(begun.values())), datetime.fromisoformat(max(ends))
-    return done, max(0.0, (last - first).total_seconds())
+        for one in store.stored_searches(names=[asked["submission"]], limit=1000):
+            points = store.points([one.number], limit=10**6)
+            done += len([point for point in points if point.outcome not in UNFINISHED])
+            ends = [datetime.fromisoformat(point.finished) for point in points if point.finished]
+            spent += max([0.0, *((end - datetime.fromisoformat(one.started)).total_seconds() for end in ends)])
+    return done, spent
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:

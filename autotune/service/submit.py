@@ -205,7 +205,7 @@ async def take_in(service: Service, request: Request) -> dict[str, int]:
         async for part in request.stream():
             await asyncio.to_thread(waiting.write, part)
         waiting.seek(0)
-        with io.TextIOWrapper(waiting, encoding="utf-8", errors="replace") as lines:
+        with io.TextIOWrapper(waiting, encoding="utf-8-sig", errors="replace") as lines:
             try:
                 return {"imported": await asyncio.to_thread(service.store.import_lines, lines, "body")}
             except StoreError as error:

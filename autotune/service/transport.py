@@ -8,15 +8,18 @@ import json
 import os
 import ssl
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from autotune.errors import SetupError, UsageError
 from autotune.service.trust import line_of
+from autotune.store import UNSOUND
 
 TIMEOUT_S = 30.0
 
 _MOST = 64 * 2**20
+
+_Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
 
 class ServerAway(SetupError):
@@ -63,11 +66,22 @@ class Transport:
         if self.token is not None and not self._secure and not is_loopback(self._host):
             raise UsageError("the token would travel in clear text", where=self.url, hint="call it by https://")
 
-    def json(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Ask, and return the JSON that is answered."""
+    def json(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Ask, and return the table that is answered as JSON."""
         reply = self.ask(method, path, body, headers or {})
         self.require(reply)
-        return parsed(reply.body, self.url)
+        return parsed(reply.body, self.url, dict)
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        """Ask, and return the list of tables that is answered as JSON."""
+        reply = self.ask("GET", path, None, {})
+        self.require(reply)
+        found = parsed(reply.body, self.url, list)
+        if not all(isinstance(row, dict) for row in found):
+            raise _strange(self.url)
+        return found
 
     def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
         """Ask, and return what is answered, be it an error. Raises ServerAway."""
@@ -99,7 +113,7 @@ class Transport:
                 if name:
                     fields[name] = value.removeprefix(" ")
                 elif "data" in fields:
-                    yield fields.get("id", ""), fields.get("event", ""), parsed(fields["data"], self.url)
+                    yield fields.get("id", ""), fields.get("event", ""), parsed(fields["data"], self.url, dict)
                     fields = {}
                 elif not value:
                     fields = {}
@@ -122,7 +136,7 @@ class Transport:
             told = json.loads(reply.body)
             what, where, hint = (line_of(told[name]) for name in ("error", "where", "hint"))
             detail = str(told.get("detail", ""))
-        except (ValueError, KeyError, TypeError):
+        except UNSOUND:
             what, where, hint, detail = f"answers {reply.status}", "", "is this a server of autotune?", ""
         if reply.status == 401:
             hint = "set AUTOTUNE_TOKEN to one that autotune token add has made"
@@ -159,15 +173,20 @@ class Transport:
             raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
 
 
-def parsed(data: str | bytes, where: str) -> Any:
-    """Return JSON as it was answered. Raises ServerAway for what no server of ours answers."""
+def parsed(data: str | bytes, where: str, kind: type[_Kind]) -> _Kind:
+    """Return JSON of a kind as it was answered. Raises ServerAway for what no server of ours answers."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise ServerAway("answers what is no JSON", where=where, hint="is this a server of autotune?") from None
-    if not isinstance(found, dict | list):
-        raise ServerAway("answers what no server of autotune does", where=where)
+    if not isinstance(found, kind):
+        raise _strange(where)
     return found
+
+
+def _strange(where: str) -> ServerAway:
+    hint = "is this a server of autotune, of this version?"
+    return ServerAway("answers what no server of autotune does", where=where, hint=hint)
 
 
 def _has_problem(reply: Reply) -> bool:

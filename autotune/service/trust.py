@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import UsageError
 from autotune.identity import STUDY_NAME, name_fault, value_fault
 from autotune.lookup import Best, Match
+from autotune.store import UNSOUND
 from autotune.text import line
 
 MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
@@ -22,18 +24,35 @@ def line_of(text: object) -> str:
     return line(str(text))[:2000]
 
 
+@contextmanager
+def believed(where: str) -> Iterator[None]:
+    """Raise UsageError where no sense can be made of what a server said: it is another program, or of another version.
+
+    For what is read of its answers alone: whoever is told of them raises what they like.
+    """
+    try:
+        yield
+    except UNSOUND as error:
+        said = f"no {error}" if isinstance(error, KeyError) else str(error)
+        what = f"answers what cannot be believed: {line(said)[:200]}"
+        raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None
+
+
+def search_id(told: Mapping[str, Any], where: str) -> str:
+    """Return the id of a search that a server tells of. Raises UsageError where it tells none."""
+    with believed(where):
+        return _matching(told["id"], "[0-9a-z]{1,64}")
+
+
 def best_from(body: bytes, headers: Mapping[str, str], where: str) -> tuple[Best, list[str]]:
     """Return the best that an answer to /v1/best tells, and the lines to say beside it.
 
     Raises UsageError for what no server of autotune says.
     """
-    try:
+    with believed(where):
         told = json.loads(body)
         best = _best(told, headers.get(FLOPS))
         notes = [line_of(note) for note in json.loads(headers.get(NOTES, "[]"))][:100]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = f"answers what cannot be believed: {line(str(error))[:200]}"
-        raise UsageError(what, where=where, hint="is this a server of autotune, of this version?") from None
     return best._replace(database=where), notes
 
 

@@ -17,6 +17,7 @@ from autotune.store.location import (
     database_error,
     is_our_file,
     locate,
+    log_of,
     require_database_file,
     require_place,
     shown,
@@ -37,8 +38,8 @@ __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
     "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row", "ServerStore", "Store",
     "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of",
-    "is_our_file", "lasting", "lifetime", "locate", "new_token", "ordered", "origin_fault", "require_database_file",
-    "require_place", "shown", "version_in",
+    "is_our_file", "lasting", "lifetime", "locate", "log_of", "new_token", "ordered", "origin_fault",
+    "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(

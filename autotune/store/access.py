@@ -13,12 +13,15 @@ from sqlalchemy import Connection, Engine
 
 from autotune.errors import StoreError
 from autotune.store import presence
-from autotune.store.database import ConnectionLost, clear_errors, clear_values, hasty, reading
+from autotune.store.database import ConnectionLost, Overtaken, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
 from autotune.text import say
 
 PATIENCE_S = 60.0
 """How long a search waits for a server that went away."""
+
+OVERTAKEN = 10
+"""How often a step is taken where others store the same meanwhile: each time there is less left to store."""
 
 PAUSE_S = 0.5
 """How long it waits before it asks again."""
@@ -75,13 +78,17 @@ class Access:
         """
         self._require_file()
         deadline = time.monotonic() + (0.0 if self._waited else PATIENCE_S)
-        said, due = False, step
+        said, due, turns = False, step, OVERTAKEN
         while True:
             try:
                 with self._writing(durable=durable) as connection:
                     found = due(connection)
                 self._waited = False
                 return found
+            except Overtaken:
+                turns -= 1
+                if not turns:
+                    raise
             except ConnectionLost as error:
                 if time.monotonic() >= deadline:
                     self._waited = True

@@ -72,6 +72,10 @@ class ConnectionLost(StoreError):
     """The server, or the way to it, went away: what was asked may have been done or not."""
 
 
+class Overtaken(StoreError):
+    """Another stored the same a moment before, and nothing was done: what is asked again finds that."""
+
+
 @contextmanager
 def clear_errors(location: Location) -> Iterator[None]:
     """Turn whatever the database says into one StoreError; ConnectionLost where asking again may help."""
@@ -81,7 +85,7 @@ def clear_errors(location: Location) -> Iterator[None]:
         where = str(location)
         found = database_error(where, error.orig)
         if location.url:
-            kind = ConnectionLost if _is_lost(error) else StoreError
+            kind = ConnectionLost if _is_lost(error) else Overtaken if _is_overtaken(error) else StoreError
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
     except SQLAlchemyError as error:
@@ -107,6 +111,11 @@ def _is_lost(error: DBAPIError) -> bool:
     return state is None and type(error.orig).__name__ in ("OperationalError", "ConnectionTimeout")
 
 
+def _is_overtaken(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == _UNIQUE_VIOLATION
+
+
+_UNIQUE_VIOLATION = "23505"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
 """What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
 

@@ -111,6 +111,8 @@ def locate(database: str | None) -> Location:
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
         return Location(default_path(), chosen=False)
+    if "\0" in named:
+        raise StoreError("holds a NUL character, as no path does", where="--db", hint="give it the path of a file")
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -120,6 +122,11 @@ def locate(database: str | None) -> Location:
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
     return Location(paths.expanduser(named))
+
+
+def log_of(path: str) -> str:
+    """Return where SQLite keeps what has not come to a file yet: beside the file itself, where `path` is a link."""
+    return f"{paths.realpath(path)}-wal"
 
 
 def default_path() -> str:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from autotune.errors import StoreError
+from autotune.store.location import log_of
 
 PATIENCE = timedelta(days=1)
 """How long a search that cannot be looked at from here, as on another machine, is believed to be at work."""
@@ -92,7 +93,8 @@ def inode(path: Path) -> Inode:
 
 def log_files(path: Path) -> dict[Path, Inode]:
     """Return the files in which SQLite keeps what has not come to `path` yet, and which they are."""
-    files = [path.with_name(path.name + end) for end in ("-wal", "-shm")]
+    log = Path(log_of(str(path)))
+    files = [log, log.with_name(log.name.removesuffix("wal") + "shm")]
     return {file: inode(file) for file in files}
 
 

@@ -258,8 +258,7 @@ class Store(Attempts):
         search = importing.foreign(key, device, told)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
             found = importing.wait(search, trials, waiting)
-            with self._writing() as connection:
-                return importing.store(connection, waiting, found)
+            return self._written(lambda connection: importing.store(connection, waiting, found))
 
     def import_lines(self, lines: Iterable[str], source: str = "") -> int:
         """Add the trials of exported lines; return how many were new. One already here is not added again.
@@ -269,8 +268,7 @@ class Store(Attempts):
         """
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
             found = importing.check(lines, waiting, source)
-            with self._writing() as connection:
-                return importing.store(connection, waiting, found)
+            return self._written(lambda connection: importing.store(connection, waiting, found))
 
 
 def _one(table: Table, number: int) -> Update:

@@ -231,12 +231,6 @@ class Submissions(Access):
         with self._reading() as connection:
             return [json.loads(row.upload) for row in connection.execute(query)]
 
-    def searches_of(self, name: str) -> list[int]:
-        """Return the numbers of the searches that are a submission's work, oldest first."""
-        query = select(searches.c.id).where(searches.c.submission == name).order_by(searches.c.id)
-        with self._reading() as connection:
-            return [row.id for row in connection.execute(query)]
-
 
 def _has_come_on() -> ColumnElement[bool]:
     """Return the condition that a trial has ended since a submission began last."""
