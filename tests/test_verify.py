@@ -20,7 +20,7 @@ from autotune.bench.readback import compared
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import count_unwritten, is_unwritten, unverified
+from autotune.bench.unwritten import count_unwritten, is_unwritten, not_numbers, unverified
 from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -245,6 +245,15 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     assert unverified(plan, outputs) == (
         "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
     )
+
+
+def test_nans_of_a_reference_are_said_but_for_poison() -> None:
+    some = np.array([[1, 2], [np.nan, np.nan]], np.float32)
+    known = {"whole": np.zeros(2, np.int32), "none": np.zeros(0, np.float32), "fine": np.full(2, np.inf), "some": some}
+    said = "the reference gives NaN for 2 of 4 values of some, first some[1, 0]: "
+    assert not_numbers(known).startswith(said)
+    some.view(np.uint32)[1] = POISON
+    assert not not_numbers(known)
 
 
 @pytest.fixture(scope="module")

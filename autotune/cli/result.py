@@ -26,7 +26,7 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
 
 
 def warn_of_unverified(best: Trial | None, of: str = "") -> None:
-    """Say on stderr what of the outputs the reference leaves unwritten, if anything; `of` says where, of several."""
+    """Say on stderr of which outputs the reference tells nothing, if of any; `of` says where, of several."""
     if best is not None and best.unverified:
         warn(f"{of}{best.unverified}")
 
