@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replay
     assert "9 new trials in " in result.stdout
     assert "longer" in result.stdout
     assert "autotune search ./saxpy.toml ./never.toml ./twice.toml --sizes 100,1000\n" in result.stdout
+
+
+def test_the_command_that_goes_on_has_what_the_search_had(replayed: None) -> None:
+    options = ("--fix", "WG=32,64", "--sampler", "random", "--cold", "--run-limit", "5m", "--allow-python")
+    kept = "--fix WG=32,64 --sampler random --cold --run-limit 5m --allow-python"
+    one = run("search", "./saxpy.toml", "--trials", "1", "--seed", "1", "--build-limit", "60s", *options).stdout
+    assert re.search(rf"autotune search ./saxpy.toml -d \S+ {kept} --timeout 5m\n", one)
+    several = run("search", "./saxpy.toml", "--sizes", "100,1000", "--trials", "2", *options).stdout
+    assert re.search(rf"autotune search ./saxpy.toml -d \S+ --sizes 'N=100;N=1000' {kept}\n", several)
+    assert re.search(r"autotune cover ./saxpy.toml -d \S+ --sizes 'N=100;N=1000' --allow-python\n", several)
 
 
 def test_a_bad_list_is_one_error(replayed: None) -> None:

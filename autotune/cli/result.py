@@ -32,7 +32,7 @@ def warn_of_unverified(best: Trial | None, of: str = "") -> None:
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
-    """Print the best, how it compares, what failed, where the time went, and what to type next (with `on`)."""
+    """Print the best, how it compares, what failed, where the time went, and what to type next (a search with `on`)."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
