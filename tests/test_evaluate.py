@@ -549,6 +549,13 @@ def test_the_first_configuration_has_its_time(queued: Callable[..., list[Trial]]
     assert good.outcome in (Outcome.OK, Outcome.STOPPED)
 
 
+def test_the_default_is_timed_to_the_end_whatever_is_faster(evaluator: DeviceEvaluator, problem: Problem) -> None:
+    assert problem.default == {"VARIANT": "GOOD"}
+    for variant, outcome in (("GOOD", Outcome.OK), ("INOUT", Outcome.STOPPED)):
+        evaluator.best_ns = 1.0
+        assert run(evaluator, variant).outcome is outcome
+
+
 FLAKY = """
 kernel void flaky(global uint *seen, global int *out) {
     int i = get_global_id(0), sum = 0;

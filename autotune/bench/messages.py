@@ -50,8 +50,8 @@ class Sound:
 class Job:
     """To a device worker: run this plan; answered by a Report. To a builder: build it; answered likewise.
 
-    A `patient` one has as long for its first run as if no best were known. Where it `asks`, a device worker sends
-    Turn and waits for any message before it runs what it has built.
+    A `patient` one has as long for its first run as if no best were known, and is timed to the end. Where it `asks`, a
+    device worker sends Turn and waits for any message before it runs what it has built.
     """
 
     plan: Plan

@@ -84,8 +84,8 @@ class Bench:
     ) -> Report:
         """Put one plan through all steps. Never raises for what a kernel does.
 
-        With `patient`, the first run may take as long as if no best were known. A plan that was `built_ahead` has
-        had its binary hashed. `on_built` is called before anything runs.
+        With `patient`, the first run may take as long as if no best were known, and nothing is stopped for being slow.
+        A plan that was `built_ahead` has had its binary hashed. `on_built` is called before anything runs.
         """
         watch = self._watch
         watch.restart()
@@ -99,9 +99,10 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(None if patient else best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed, last = self._timed(built, clock, best_ns, [first_ns] if clock.runs == 1 else [])
+            bound_ns = None if patient else best_ns
+            timed, last = self._timed(built, clock, bound_ns, [first_ns] if clock.runs == 1 else [])
             if self.anchor.has_moved():  # so it may have while this was timed
-                timed, last = self._timed(self.build(plan), clock, best_ns, [])
+                timed, last = self._timed(self.build(plan), clock, bound_ns, [])
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
             return Report(
                 Outcome.STOPPED if timed.stopped else Outcome.OK, timed.reason, timed.measurement,
