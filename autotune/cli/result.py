@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
-from autotune.model import BUSY_CORES, Trial
+from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -92,6 +92,8 @@ def _against_default(result: Result, best: Trial) -> str:
     if not result.problem.study.chose_default:
         first = text.pairs(default.configuration)
         return f"{text.time(default.time_ns)} with the first values ({first}): its author chose none, so no baseline"
+    if default.outcome is Outcome.STOPPED:
+        return f"{text.time(default.time_ns)}: {default.reason}, as it was then; not timed in turns with the best"
     named = f"the study's default configuration ({text.pairs(default.configuration)})"
     if (found := result.gain) is None:
         return (
