@@ -224,7 +224,7 @@ class Trial:
 
     @property
     def unverified(self) -> str:
-        """What of its outputs the reference leaves unwritten, in a sentence; empty: nothing, as far as is known."""
+        """What the reference leaves unwritten or gives as NaN, in a sentence; empty: nothing, as far as is known."""
         found = self.environment.get(UNVERIFIED, "")  # may have been imported
         return found if isinstance(found, str) else ""
 

@@ -461,6 +461,25 @@ def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() 
     assert "unwritten" not in run("check", "./saxpy.toml").stderr
 
 
+def test_values_of_which_the_reference_gives_nan_are_a_warning() -> None:
+    Path("root.cl").write_text(
+        "kernel void root(const int N, global const float *x, global float *y)\n"
+        "{ int i = get_global_id(0); if (i < N && x[i] >= 0) y[i] = sqrt(x[i]); }"
+    )
+    Path("root.toml").write_text(
+        'name = "root"\nkernel = "root.cl"\nsizes = { N = 100 }\nreference.numpy = { y = "sqrt(x)" }\n'
+        'arguments.x = { type = "float", shape = ["N"], access = "in", data = { numpy = "arange(N) - 40" } }\n'
+        'arguments.y = { type = "float", shape = ["N"], access = "out" }\nparameters.WG.values = [32, 64]\n'
+        '[tolerance]\nrelative = 1e-5\n[[launch]]\nentry = "root"\nglobal = ["round_up(N, WG)"]\nlocal = ["WG"]\n'
+        'arguments = ["N", "x", "y"]\n'
+    )
+    said = (
+        "warning: the reference gives NaN for 40 of 100 values of y, first y[0]: what is never written there passes; "
+    )
+    assert said in run("check", "./root.toml").stderr
+    assert said in run("search", "./root.toml", "--trials", "1").stderr
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

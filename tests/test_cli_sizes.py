@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,31 @@ def test_several_studies_share_a_budget_and_one_that_fails_stops_no_other(replay
     assert "autotune search ./saxpy.toml ./never.toml ./twice.toml --sizes 100,1000\n" in result.stdout
 
 
+def test_the_command_that_goes_on_has_what_the_search_had(replayed: None) -> None:
+    options = ("--fix", "WG=32,64", "--sampler", "random", "--cold", "--run-limit", "5m", "--allow-python")
+    kept = "--fix WG=32,64 --sampler random --cold --run-limit 5m --allow-python"
+    one = run("search", "./saxpy.toml", "--trials", "1", "--seed", "1", "--build-limit", "60s", *options).stdout
+    assert re.search(rf"autotune search ./saxpy.toml -d \S+ {kept} --timeout 5m\n", one)
+    several = run("search", "./saxpy.toml", "--sizes", "100,1000", "--trials", "2", *options).stdout
+    assert re.search(rf"autotune search ./saxpy.toml -d \S+ --sizes 'N=100;N=1000' {kept}\n", several)
+    assert re.search(r"autotune cover ./saxpy.toml -d \S+ --sizes 'N=100;N=1000' --allow-python\n", several)
+
+
+def test_a_default_that_was_stopped_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "clearly slower than the best: 3 times as long after 6 runs"
+
+    def search(request: Request, stop: threading.Event | None = None, **options: Any) -> Result:
+        trials = [
+            replace(trial, outcome=Outcome.STOPPED, reason=slow) if trial.configuration == DEFAULT else trial
+            for trial in recorded(request.problem)
+        ]
+        return real(request, stop, evaluator=ReplayEvaluator(trials), **options)
+
+    monkeypatch.setattr("autotune.tuner.run", search)
+    said = " ".join(run("search", "./saxpy.toml", "--trials", "2").stdout.split())
+    assert f" µs: {slow}, as it was then; not timed in turns with the best " in said
+
+
 def test_a_bad_list_is_one_error(replayed: None) -> None:
     for words, said in (
         (("search", "./saxpy.toml", "--sizes", "nope"), "no list of sizes named 'nope'"),
@@ -182,6 +209,13 @@ def measured(best_ns: tuple[int, ...], default_ns: tuple[int, ...], outcome: Out
         return Measured(request.problem, {tuple(sorted(trial.configuration.items())): trial for trial in trials})
 
     return measure
+
+
+def test_a_borrowed_best_says_where_its_stored_time_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "measure", measured((100,) * 20, (100,) * 20))
+    stored(800)
+    assert ", measured at N=800 2" in run("verify", "./saxpy.toml").stdout
+    assert ", measured 2" in run("verify", "./saxpy.toml", "--size", "800").stdout
 
 
 @pytest.mark.parametrize(

@@ -372,3 +372,22 @@ def test_what_vectors_and_halves_are_stored_to_has_its_extent() -> None:
     assert 'y = { type = "half", shape = ["n"], access = "out" }' in lines
     assert 'z = { type = "float", shape = ["4 * n"], access = "inout" }' in lines
     assert sketch.gaps == []
+
+
+def test_rows_that_are_skipped_count_rows_and_what_is_taken_off_an_extent_is_less_than_it() -> None:
+    _, lines = drafted(
+        "kernel void step(global float *a, int N, int k) { int j = k + 1 + get_global_id(0);\n"
+        "int i = k + 1 + get_global_id(1); if (i < N && j < N) a[i * N + j] -= a[i * N + k] * a[k * N + j]; }"
+    )
+    assert 'a = { type = "float", shape = ["N", "N"], access = "inout" }' in lines
+    assert any(line.startswith("k = 1  # guess") for line in lines)
+    assert any(line.startswith('global = ["round_up(N - k - 1, ') for line in lines)
+
+
+def test_of_places_that_go_equally_far_apart_the_farthest_counts() -> None:
+    _, lines = drafted(
+        "kernel void pair(global const float *x, global float *y, int N) { int t = N / 4, i = get_global_id(0);\n"
+        "if (i < t) y[i] = x[i] + x[i + t] + x[i + 2 * t] + x[i + 3 * t]; }"
+    )
+    assert 'x = { type = "float", shape = ["4 * (N // 4)"], access = "in" }' in lines
+    assert 'y = { type = "float", shape = ["N // 4"], access = "out" }' in lines

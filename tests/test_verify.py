@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
 from autotune.bench.prepare import compile_plan
+from autotune.bench.readback import compared
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import count_unwritten, is_unwritten, unverified
+from autotune.bench.unwritten import count_unwritten, is_unwritten, not_numbers, unverified
 from autotune.bench.verify import Checker, _walk
 from autotune.devices import BackendError, KernelLimits, Session, list_devices, open_session
 from autotune.devices.opencl_objects import OpenCLProgram
@@ -120,7 +121,18 @@ def test_nan_and_infinity_are_right_only_where_expected(session: Session) -> Non
     plain = np.ones(4, np.float32)
     reason, _ = verdict(session, buffer, special, plain, Tolerance(1e-3, 1e9))
     assert reason.startswith("3 of 4 values of c are wrong, 1 of them NaN; first c[1] = nan, expected 1.0")
-    assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0]
+    assert verdict(session, buffer, plain, special, Tolerance(1e-3))[0].startswith("3 of 4 values of c are wrong; ")
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "half"])
+def test_nothing_comes_near_to_infinity(session: Session, kind: str) -> None:
+    dtype, tolerance = numpy_type(kind)[0], Tolerance(1e-3, 1e-3)
+    found, expected = np.array([1, np.inf, -np.inf, np.inf], dtype), np.array([np.inf, -np.inf, np.inf, np.inf], dtype)
+    reason, worst = verdict(session, Buffer("c", kind, (4,), (4,), "out"), found, expected, tolerance)
+    assert reason.startswith("3 of 4 values of c are wrong; first c[0] = 1.0, expected inf")
+    assert worst == np.inf
+    words = compared(found, expected, tolerance)
+    assert (words[0], words.view(np.float32)[3]) == (3, np.inf)
 
 
 @pytest.mark.parametrize("kind", ["char", "float", "double"])
@@ -233,6 +245,15 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     assert unverified(plan, outputs) == (
         "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
     )
+
+
+def test_nans_of_a_reference_are_said_but_for_poison() -> None:
+    some = np.array([[1, 2], [np.nan, np.nan]], np.float32)
+    known = {"whole": np.zeros(2, np.int32), "none": np.zeros(0, np.float32), "fine": np.full(2, np.inf), "some": some}
+    said = "the reference gives NaN for 2 of 4 values of some, first some[1, 0]: "
+    assert not_numbers(known).startswith(said)
+    some.view(np.uint32)[1] = POISON
+    assert not not_numbers(known)
 
 
 @pytest.fixture(scope="module")

@@ -82,8 +82,8 @@ kernel void compare(global const TYPE *found, global const TYPE *expected, ulong
              is_nan = isnan(x) && !isnan(e);
 #endif
         if (same) continue;
-        bool right = error <= allowed;
-        float share = allowed > 0 && !isnan((float)error) ? (float)(error / allowed) : INFINITY;
+        bool finite = error < INFINITY, right = finite && error <= allowed;  /* of an infinity all is allowed */
+        float share = allowed > 0 && finite ? (float)(error / allowed) : INFINITY;
         worst = fmax(worst, share);
         nans += is_nan;
         if (!right) {

@@ -98,8 +98,9 @@ def compared(found: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance) 
     with np.errstate(all="ignore"):
         same = (found == expected) | (np.isnan(x) & np.isnan(e))
         error, allowed = np.abs(x - e), tolerance.absolute + tolerance.relative * np.abs(e)
-        wrong = ~same & ~(error <= allowed)
-        share = np.where(~same & (allowed > 0) & ~np.isnan(error), error / allowed, np.where(same, 0.0, np.inf))
+        finite = np.isfinite(error)  # of an infinity all is allowed
+        wrong = ~same & ~(finite & (error <= allowed))
+        share = np.where(~same & (allowed > 0) & finite, error / allowed, np.where(same, 0.0, np.inf))
         worst = np.array([np.max(share, initial=0.0)]).astype(np.float32)
     first = ~np.uint32(min(int(np.argmax(wrong)), 2**32 - 1)) if wrong.any() else np.uint32(0)
     nans = np.count_nonzero(np.isnan(x) & ~np.isnan(e))

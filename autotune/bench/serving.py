@@ -21,7 +21,7 @@ from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
 from autotune.bench.trial import Bench
-from autotune.bench.unwritten import unverified
+from autotune.bench.unwritten import not_numbers, unverified
 from autotune.devices import BackendError, Program, Session, open_session
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Outcome
@@ -115,9 +115,10 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
     known = _load(expected)
-    note = unverified(setup.reference, known) if setup.reference is not None else ""
     bench = Bench(session, inputs, known, setup.rules, setup.limits, announce)
     connection.send(Ready(expected))
+    unwritten = unverified(setup.reference, known) if setup.reference is not None else ""
+    note = "; ".join(filter(None, (unwritten, not_numbers(known))))
     session.sense()  # loads a library, while the first configuration is built
     while True:
         job = _receive(session, connection)

@@ -1,4 +1,4 @@
-"""What a reference kernel left as it was: its outputs are filled with poison before it runs."""
+"""What a reference tells nothing of: what its kernel left as it was, filled with poison before it runs, and NaNs."""
 
 from __future__ import annotations
 
@@ -39,6 +39,33 @@ def is_unwritten(data: NDArray[Any]) -> bool:
     return data.nbytes >= 4 and count_unwritten(data)[0] == data.nbytes // 4 * 4 // data.dtype.itemsize
 
 
+def count_nans(data: NDArray[Any]) -> tuple[int, int]:
+    """Return how many values of an output, in its logical shape, are NaN but no poison, and the place of the first.
+
+    Of structs none is counted.
+    """
+    if data.dtype.kind != "f":
+        return 0, 0
+    nans = np.isnan(data).reshape(-1)
+    count, first = int(nans.sum()), int(nans.argmax()) if nans.size else 0
+    return count - count_unwritten(data)[0] if count else 0, first
+
+
+def not_numbers(expected: Mapping[str, NDArray[Any]]) -> str:
+    """Say for which values a reference gives NaN; empty: none.
+
+    Poison is NaN in every float, so what a configuration leaves unwritten there is right.
+    """
+    said = []
+    for name, data in expected.items():
+        count, first = count_nans(data)
+        if count:
+            said.append(f"{count:,} of {data.size:,} values of {name}, first {_element(name, data, first)}")
+    if not said:
+        return ""
+    return f"the reference gives NaN for {'; '.join(said)}: what is never written there passes; see to the inputs' data"
+
+
 def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
     """Say which values of a reference's outputs the reference leaves unwritten; empty: none.
 
@@ -49,6 +76,10 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
         data = outputs[name]
         count, first = count_unwritten(data)
         if count:
-            place = ", ".join(str(int(index)) for index in np.unravel_index(first, data.shape))
-            said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {name}[{place}]")
+            where = _element(name, data, first)
+            said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {where}")
     return f"the reference leaves {'; '.join(said)}: they are not verified" if said else ""
+
+
+def _element(name: str, data: NDArray[Any], index: int) -> str:
+    return f"{name}[{', '.join(str(int(place)) for place in np.unravel_index(index, data.shape))}]"

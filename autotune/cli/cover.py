@@ -18,6 +18,7 @@ from autotune.cli.options import (
     RunLimitOption,
     StudyArgument,
     command,
+    kept,
     load_study,
     parse_sizes,
     settings_of,
@@ -77,7 +78,8 @@ def cover(
 
     def searching(problem: Problem) -> str:
         typed, named = tuned.chosen(problem.choices), None if device is None else chosen
-        return command("search", study, named, problem.size, typed, database)
+        python = kept({"--allow-python": allow_python})
+        return command("search", study, named, problem.size, typed, database) + python
 
     with interrupt.stopping() as stop:
         found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -215,6 +216,17 @@ def command(
     named = None if device is None else device.fingerprint
     place = None if database is None else shown(database)
     return words.command(name, study, device=named, size=size, choices=choices, database=place)
+
+
+def kept(typed: Mapping[str, Sequence[str] | str | bool | None], defaults: Mapping[str, str] | None = None) -> str:
+    """The options that a command to type next needs as this one did, ` --fix WG=64`, but for what is as by default."""
+    words = list[str]()
+    for option, value in typed.items():
+        if value is True:
+            words.append(option)
+        elif value and value != (defaults or {}).get(option):
+            words += [word for one in ([value] if isinstance(value, str) else value) for word in (option, one)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def percent(told: str, option: str, example: str) -> float:

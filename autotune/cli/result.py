@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
-from autotune.model import BUSY_CORES, Trial
+from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -26,13 +26,13 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
 
 
 def warn_of_unverified(best: Trial | None, of: str = "") -> None:
-    """Say on stderr what of the outputs the reference leaves unwritten, if anything; `of` says where, of several."""
+    """Say on stderr of which outputs the reference tells nothing, if of any; `of` says where, of several."""
     if best is not None and best.unverified:
         warn(f"{of}{best.unverified}")
 
 
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
-    """Print the best, how it compares, what failed, where the time went, and what to type next (with `on`)."""
+    """Print the best, how it compares, what failed, where the time went, and what to type next (a search with `on`)."""
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:
@@ -92,6 +92,8 @@ def _against_default(result: Result, best: Trial) -> str:
     if not result.problem.study.chose_default:
         first = text.pairs(default.configuration)
         return f"{text.time(default.time_ns)} with the first values ({first}): its author chose none, so no baseline"
+    if default.outcome is Outcome.STOPPED:
+        return f"{text.time(default.time_ns)}: {default.reason}, as it was then; not timed in turns with the best"
     named = f"the study's default configuration ({text.pairs(default.configuration)})"
     if (found := result.gain) is None:
         return (

@@ -27,6 +27,7 @@ from autotune.cli.options import (
     SeedOption,
     ServerOption,
     SizeOption,
+    kept,
     load_study,
     parse_configuration,
     parse_fix,
@@ -147,17 +148,22 @@ def search(
         return
     settings = settings_of(run_limit, allow_python, build_limit)
     tuned = [load_study(one) for one in studies]
+    limits = {"--run-limit": run_limit, "--build-limit": build_limit}
+    as_here = kept(
+        {"--fix": fix, "--sampler": sampler, "--cold": cold, **limits, "--allow-python": allow_python},
+        {"--sampler": DEFAULT_SAMPLER, "--run-limit": f"{FIRST_S:g}s", "--build-limit": f"{BUILD_S:g}s"},
+    )
     run: Callable[..., Result] = tuner.run
     if on is None:
         if at_most is not None:
             raise UsageError(
                 "--at-most leaves devices of a cluster to others", hint="name it with --on, or leave it out"
             )
-        models, again = [_devices(device)], ""
+        models, again = [_devices(device)], as_here
     else:
         address = cluster.Address.parse(on)
         models = [[one] for one in _models(address, device)]
-        again = f" --on {shlex.quote(on)}{'' if at_most is None else f' --at-most {at_most}'}"
+        again = f"{as_here} --on {shlex.quote(on)}{'' if at_most is None else f' --at-most {at_most}'}"
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
@@ -208,12 +214,15 @@ def search(
     if result.failure is not None:
         raise result.failure
     if result.best is None:
-        raise _nothing_passed(result, study)
+        raise _nothing_passed(result, study + kept({"--allow-python": allow_python}))
 
 
-def _nothing_passed(result: Result, study: str) -> AutotuneError:
-    """The error of a search without a verified configuration: where nothing builds, the kernel is wrong."""
-    hint = f"autotune check {study} builds one and shows its log"
+def _nothing_passed(result: Result, typed: str) -> AutotuneError:
+    """The error of a search without a verified configuration: where nothing builds, the kernel is wrong.
+
+    `typed` is the study as a command takes it.
+    """
+    hint = f"autotune check {typed} builds one and shows its log"
     if not result.trials + result.reused:
         hint = "no build ended in time: give a longer --timeout"
     if set(result.failures) == {Outcome.TIMEOUT}:

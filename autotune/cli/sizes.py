@@ -13,7 +13,7 @@ import typer
 
 from autotune import text
 from autotune.cli import interrupt, progress
-from autotune.cli.options import command, warn_of_idle
+from autotune.cli.options import command, kept, warn_of_idle
 from autotune.cli.output import announce, facts, say, stderr, table, write_json
 from autotune.cli.result import warn_of_throttling, warn_of_unverified
 from autotune.errors import AutotuneError
@@ -63,7 +63,8 @@ def search(
     """Search all parts within a budget for each model, print what was found, and set the exit code.
 
     Models are searched at the same time, the parts of one after another. `run` is what each problem is searched by,
-    `on` the option that says so in the commands to type next, `again` the command that searches several parts longer.
+    `on` the options that a search to type next needs as this one did, `again` the command that searches several parts
+    longer.
     """
     parts = [part for model in models for part in model]
     _announce(models, budget)
@@ -216,7 +217,8 @@ def _print(parts: Sequence[Part], database: str | None, elapsed_s: float, on: st
     else:
         (one,) = parts
         told.append(("longer", several_command("search", one.problems, one.study, database) + on))
-        told.append(("next", several_command("cover", one.problems, one.study, database)))
+        python = kept({"--allow-python": one.requests[0].settings.allow_python})
+        told.append(("next", several_command("cover", one.problems, one.study, database) + python))
     facts(told)
 
 

@@ -113,7 +113,9 @@ def _stored(found: verifying.Verified) -> str:
         return f"{text.time(found.imported.time_ns)}, as {origin.get('format', 'another tool')} tells"
     if best.time_ns is None:
         return ""
-    where = "" if best.measured_on == best.device and best.measured_size == best.size else " elsewhere"
+    where = f" on {best.measured_on}" if best.measured_on != best.device else ""
+    if best.measured_size is not None and best.measured_size != best.size:
+        where += f" at {text.size(best.measured_size)}"
     return f"{text.time(best.time_ns)}, measured{where} {best.measured[:10]} with driver {best.driver}"
 
 

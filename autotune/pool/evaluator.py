@@ -261,9 +261,10 @@ class DeviceEvaluator:
         if isinstance(plan, Report):
             return plan
         ahead = task.built is not None
-        # The default's time is part of the answer, even if another was faster meanwhile: nothing stops it. What a
-        # builder gave up is not.
-        patient = task is self._first and (ahead or not self._builds_ahead)
+        # The default's time is part of the answer, even if another was faster meanwhile, or in a search before that was
+        # killed. What a builder gave up is not.
+        awaited = task is self._first or task.configuration == self._problem.default
+        patient = awaited and (ahead or not self._builds_ahead)
         asks = self._traits.shares_cores and self._builds_ahead
         began = time.monotonic()
         with ExitStack() as turn:

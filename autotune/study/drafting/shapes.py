@@ -31,6 +31,16 @@ def _number(value: Sum) -> int:
     return value.terms.get((), 0)
 
 
+def _factors(value: Sum) -> tuple[int, ...]:
+    return tuple(value.terms.values())
+
+
+def _is_multiple(value: Sum, least: Sum) -> bool:
+    """Whether a sum has the same products as another, none less often: of `x[i]` and `x[i + n]` that goes farther."""
+    same = value.terms.keys() == least.terms.keys()
+    return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
+
+
 def _rounded(count: str, local: str) -> str:
     return count if local == "1" else f"round_up({count}, {plain(local)})"
 
@@ -228,6 +238,7 @@ class Shapes:
     def shape(self, name: str, *, written: bool) -> list[Sum] | None:
         """Return the extents of a buffer, row by row; None where its indices do not tell."""
         found: list[tuple[list[Sum], Sum, int]] = []
+        guarded = list[Sum]()
         for mention in self.reading.of(name):
             (index,) = mention.places
             whole = any((index - varying).known for varying, _ in self.reading.guards)
@@ -237,11 +248,13 @@ class Shapes:
             if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
                 continue
             found.append((rows[1], limit, rows[0].terms.get((), 0)))
+            guarded += [limit - _number(limit)] if whole else []
         if not found:
             return None
         most = max(len(inner) for inner, *_ in found)
         counted = Counter((tuple(inner), limit - _number(limit)) for inner, limit, _ in found if len(inner) == most)
         (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1]))
+        kind = max([kind, *(each for each in guarded if not inner and _is_multiple(each, kind))], key=_factors)
         alike = [each for each in found if tuple(each[0]) == inner and each[1] - _number(each[1]) == kind]
         beyond = max(_number(limit) for _, limit, _ in alike)
         # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
@@ -265,8 +278,9 @@ class Shapes:
             else:
                 loose += Sum([(product, factor)])
         for product, factor in loose.terms.items():
-            stride = product if product in strides else ()
-            rest = () if stride else product
+            # Whole rows that are skipped count rows: of `(k + 1 + gid) * N + k`, `k * N` and `N`.
+            stride = max((each for each in strides if not Counter(each) - Counter(product)), key=len, default=())
+            rest = tuple(sorted((Counter(product) - Counter(stride)).elements()))
             strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
         order = sorted(strides, key=len, reverse=True)
         if not order:

@@ -116,9 +116,14 @@ class _Writer:
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
         return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
 
+    def _is_small(self, name: str) -> bool:
+        """Whether a size is small by its name, or less than another: a launch has to have something left."""
+        items = (extent for items in self._items.values() for extent in items)
+        return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
+
     def _size_tables(self) -> None:
         of, sizes = self._of, [*self._sizes, *self._of.made]
-        big = [name for name in sizes if not of.is_small(name) and not name.startswith("ENTRIES")]
+        big = [name for name in sizes if not self._is_small(name) and not name.startswith("ENTRIES")]
         dimensions = max((len(local) for local in of.locals.values()), default=1)
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
         each = {1: line, 2: 512}.get(max(len(big), dimensions), 128)
@@ -130,7 +135,7 @@ class _Writer:
                 entries = name.startswith("ENTRIES")
                 real = '; of a real matrix { file = "FILE.mtx", part = "entries" }' if entries else ""
                 self._guess(f"{name} = {each * _ENTRIES_EACH if entries else each}", of.made[name][7:] + real)
-            elif of.is_small(name):
+            elif self._is_small(name):
                 self._guess(f"{name} = 1", "its value")
             else:
                 self._add(f"{name} = {each}")
