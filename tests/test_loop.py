@@ -363,6 +363,26 @@ def test_the_winner_is_named_after_retiming_and_ties_are_told(problem: Problem, 
     assert result.best.time_ns == 1001.5
 
 
+class Timed(ReplayEvaluator):
+    """Notes the seconds that the finalists are given."""
+
+    given_s = 0.0
+
+    def retime(
+        self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: threading.Event | None = None
+    ) -> Sequence[Measurement | Trial | None]:
+        self.given_s = budget_s
+        return super().retime(configurations, budget_s, stop)
+
+
+@pytest.mark.parametrize("seconds", [None, 40.0])
+def test_finalists_have_what_is_left_of_the_time(problem: Problem, store: Store, seconds: float | None) -> None:
+    evaluator = Timed(recorded(problem))
+    result = run(problem, store, evaluator, budget=Budget(seconds=seconds))
+    assert result.reason == "space exhausted"
+    assert evaluator.given_s == 5.0
+
+
 def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> None:
     seen: list[Progress] = []
     evaluator = ReplayEvaluator(recorded(problem, [Outcome.TIMEOUT]))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from autotune.store import Store
 
 RETIME_SHARE = 0.1
-"""Share of a time budget that is kept for the finalists."""
+"""Share of a time budget that is kept for the finalists. What trials have left of it is theirs too."""
 
 GRACE_S = 0.5
 """Seconds that a build may go on when the time is over; what runs on a device then is bounded by its own limit."""
@@ -193,7 +193,8 @@ class Search:
 
     def settle(self) -> None:
         """Have the fastest timed again, and with that name the best. Raises Stopped."""
-        budget_s = min(RETIME_S, RETIME_SHARE * (self._budget.seconds or math.inf))
+        given_s = self._budget.seconds or math.inf
+        budget_s = min(RETIME_S, max(RETIME_SHARE * given_s, given_s - self._elapsed()))
 
         def report(phase: str) -> None:
             if self._reporter is not None:
