@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autotune.errors import StoreError
 from autotune.study import find_study, problem_key, space_hash
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
@@ -435,6 +436,18 @@ def test_what_is_exported_can_be_imported_elsewhere(client: Client, tmp_path: Pa
         assert other.ask("write", "POST", "/v1/import", content=b"\xef\xbb\xbf" + lines).json() == {"imported": 0}
         wrong = other.ask("write", "POST", "/v1/import", content=b"{}\n")
         assert (wrong.status_code, wrong.json()["where"]) == (422, "body:1")
+
+
+def test_an_error_of_the_database_does_not_tell_where_that_is(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = client.service.store.where
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise StoreError("is damaged", where=where, hint=f"look at {where}")
+
+    monkeypatch.setattr(client.service.store, "history", fail)
+    told = client.ask("read", "GET", "/v1/history")
+    assert (told.status_code, where in told.text) == (503, False)
+    assert told.json()["where"] == "the server's database"
 
 
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:

@@ -13,6 +13,9 @@ from starlette.exceptions import HTTPException
 from autotune.errors import AutotuneError, SetupError, StoreError
 from autotune.text import line, lines
 
+LABEL = "the server's database"
+"""What answers call the database: its path is nobody else's business."""
+
 
 class Problem(BaseModel):
     """Why there is no answer, in one line: what is wrong, where, what to do next; `detail` is a log of several."""
@@ -75,27 +78,28 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     }
 
 
-def answer(error: AutotuneError) -> JSONResponse:
-    """Return the answer that an error is."""
+def answer(error: AutotuneError, database: str) -> JSONResponse:
+    """Return the answer that an error is; `database` is the text by which errors name the server's own."""
     status = status_of(error)
+    told = {name: value.replace(database, LABEL) for name, value in problem_of(error).items()}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
-    return JSONResponse(problem_of(error), status, headers | {"Cache-Control": "no-store"})
+    return JSONResponse(told, status, headers | {"Cache-Control": "no-store"})
 
 
-def install(app: FastAPI) -> None:
-    """Have every error answered in the one shape."""
+def install(app: FastAPI, database: str) -> None:
+    """Have every error answered in the one shape; `database` as for `answer`."""
 
     async def ours(_request: Request, error: Exception) -> Response:
         assert isinstance(error, AutotuneError)
-        return answer(error)
+        return answer(error, database)
 
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return answer(
-            Refused(422, str(first["msg"]), where=where, hint="GET /v1/openapi.json tells what may stand there")
-        )
+        hint = "GET /v1/openapi.json tells what may stand there"
+        refused = Refused(422, str(first["msg"]), where=where, hint=hint)
+        return answer(refused, database)
 
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from autotune.errors import AutotuneError
 from autotune.lookup import DEFAULT_STUDY, FORMATS, Asked, Best, Match, best_of, render
 from autotune.model import DeviceInfo
-from autotune.service.answers import Refused, answer
+from autotune.service.answers import LABEL, Refused, answer
 from autotune.service.callers import Caller
 from autotune.service.config import Config
 from autotune.service.machine import Machine
@@ -33,9 +33,6 @@ from autotune.service.trust import FLOPS, MATCH, NOTES
 from autotune.store import locate, log_of
 from autotune.study import StudyText
 from autotune.text import require_known
-
-LABEL = "the server's database"
-"""What answers call the database: its path is nobody else's business."""
 
 _MAX_AGE_S = 60
 """How long whoever asked may keep an exact answer."""
@@ -71,7 +68,8 @@ class Lookups:
         self._machine = machine
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._asked: dict[str, asyncio.Future[Answer]] = {}
-        path = locate(config.database).path
+        location = locate(config.database)
+        self._database, path = str(location), location.path
         self._files = (Path(path), Path(log_of(path))) if path else ()
 
     async def best(self, request: Request) -> Response:
@@ -82,7 +80,7 @@ class Lookups:
                 raise Refused(401, "this takes a token of the role read", hint="send Authorization: Bearer TOKEN")
             found = await self._answer(request.scope["query_string"].decode("latin-1"))
         except AutotuneError as error:
-            return answer(error)
+            return answer(error, self._database)
         if _has(request.headers.get("if-none-match"), found.headers["ETag"]):
             kept = {name: value for name, value in found.headers.items() if name != "Content-Type"}
             return Response(status_code=304, headers=kept)
