@@ -356,7 +356,7 @@ def test_every_study_is_searched_on_every_model(machines: Machines, tmp_path: Pa
     assert "on NumPy (tests-numpy-1cu-1g), Other (tests-other-1cu-1g) within 24 trials for each model" in errors
     assert "in use by another search" not in errors  # which the size before was
     assert "48 new trials in " in output
-    assert f"-d all --sizes 64,128 --db {database} --on {machines.address}" in output
+    assert f"-d all --sizes 64,128 --db {database} --sampler random --on {machines.address}" in output
     query = (
         "SELECT study, device, count(*), count(DISTINCT configuration_hash), min(trials.environment) FROM trials "
         "JOIN searches ON searches.id = search_id JOIN problems ON problems.id = problem_id GROUP BY problems.id"
