@@ -35,8 +35,9 @@ COMMAND_NS = 5000.0
 _MOST_LOST = 20
 """Batches of a plan that may be timed anew because they took too little."""
 
-_MOST_LATE = 0.5
-"""Share of its time by which the host may have looked later than usual at the beginning of a batch."""
+_LATE, _UNEVEN = 0.25, 0.02
+"""The host looked too late at the beginning of a batch where what the device was held for by its clock is more than
+usual by this share of the batch's time, and this of what is usual: that varies by a per cent or two by itself."""
 
 _LONGEST_HOLD_NS = 20_000_000
 """A host that takes longer to enqueue a batch is too busy; its times count as they are."""
@@ -181,16 +182,23 @@ class QueueClock:
         if len(self._bases) < 3 or self._count % 3 == 0:
             self._bases.append(self._launcher.batch(built, self.runs, self._longest_ns, hold, launches=False))
         net_ns = round(batch.ns - median([base.ns for base in self._bases]))
-        late_ns = batch.held_ns - median([base.held_ns for base in self._bases])
-        lost = net_ns < self.runs or late_ns > _MOST_LATE * net_ns
-        return self._again(built, batch) if lost else net_ns
+        usual_ns = median([base.held_ns for base in self._bases])
+        late_ns = round(batch.held_ns - usual_ns)
+        if net_ns >= self.runs and late_ns <= _LATE * net_ns + _UNEVEN * usual_ns:
+            return net_ns
+        return self._again(built, batch, net_ns + late_ns)
 
-    def _again(self, built: Built, batch: Batch) -> int:
-        """Time a batch anew that took too little: the host was elsewhere when it began, or while an empty one ran."""
+    def _again(self, built: Built, batch: Batch, rough_ns: int) -> int:
+        """Time a batch anew that took too little: the host was elsewhere when it began, or while an empty one ran.
+
+        `rough_ns` is what it took beyond an empty one, both from where the device began to be held.
+        """
         self._bases.clear()
         self._lost += 1
-        # On a host that is never there for long, what is known is an upper bound.
-        return self._batch(built) if self._lost < _MOST_LOST else batch.held_ns + batch.ns
+        if self._lost < _MOST_LOST:
+            return self._batch(built)
+        # On a host that is never there for long, what is known is rough, or an upper bound.
+        return rough_ns if rough_ns >= self.runs else batch.held_ns + batch.ns
 
 
 class Clocks:
