@@ -81,7 +81,9 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
 def answer(error: AutotuneError, database: str) -> JSONResponse:
     """Return the answer that an error is; `database` is the text by which errors name the server's own."""
     status = status_of(error)
-    told = {name: value.replace(database, LABEL) for name, value in problem_of(error).items()}
+    told = problem_of(error)
+    if error.where == database:
+        told |= {"where": LABEL, "hint": told["hint"].replace(database, LABEL)}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
     return JSONResponse(told, status, headers | {"Cache-Control": "no-store"})
 
