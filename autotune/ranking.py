@@ -167,6 +167,17 @@ def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float,
     return median(slow) / median(fast), low / fast_high, high / fast_low
 
 
+def may_be_as_fast(rival: Sequence[float], best: Sequence[float], *, in_turns: bool) -> bool:
+    """Say whether times leave open that the first of two is as fast as the second.
+
+    Where both were taken in turns, by how many times as fast the second is; else by whether their intervals meet. A
+    database may hold any times, 0 too.
+    """
+    if in_turns and len(rival) == len(best) and 0 not in best:
+        return speedup(rival, best)[1] <= 1.0
+    return median_interval(rival)[0] <= median_interval(best)[1]
+
+
 def interval_rank(n: int, confidence: float) -> int:
     """Return the 0-based rank of the interval's lower end among `n` samples; the upper is `n - 1 - rank`."""
     # Integers throughout: 2**n leaves the floats at n = 1024.

@@ -56,6 +56,12 @@ def save(
     return path
 
 
+def saved(name: str, command: str) -> list[list[Any]]:
+    """Return the rows of `results/NAME.json` that this command wrote at this commit."""
+    found = json.loads((RESULTS / f"{name}.json").read_text())
+    return found["rows"] if (found["command"], found["commit"]) == (command, _commit()) else []
+
+
 def _machine() -> str:
     gpus = _said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
     names = [f"{len(gpus)} x {gpus[0].replace(', ', ', driver ')}"] if gpus else []

@@ -102,6 +102,18 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     assert fast.median_ns < slow.median_ns
 
 
+def test_what_another_session_learnt_of_a_plan_is_not_learnt_again(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = bench_of(session, out=5)
+    built, ns, _ = first.verify_first(first.build(spin(30_000)), 60.0)
+    usual = first.clocks.choose(built, ns)
+    batches: list[int] = []
+    monkeypatch.setattr(clock.QueueClock, "_batch", lambda self, built: batches.append(self.runs))
+    known = first.clocks.choose(built, ns, usual=usual)
+    assert (known.runs, batches) == (usual.runs, [])
+
+
 def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(session: Session) -> None:
     memory, found = session.allocate(7), np.zeros(7, np.uint8)
     with session.batch() as batch:
@@ -184,8 +196,8 @@ def test_a_batch_that_took_too_little_is_timed_anew(
 
 
 def test_a_batch_counts_from_where_the_device_lets_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl, "_SEEN_NS", -1)
     holder = Holder(session)
+    monkeypatch.setattr(opencl, "_SEEN_NS", -1)
     began = time.perf_counter_ns()
     with session.batch(partial(holder.hold, 20_000_000)) as batch:
         pass

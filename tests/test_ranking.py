@@ -25,6 +25,7 @@ from autotune.ranking import (
     WRONG,
     Event,
     interval_rank,
+    may_be_as_fast,
     median,
     median_interval,
     rank,
@@ -258,3 +259,23 @@ def test_a_speedup_is_that_of_pairs_whatever_the_machine_did_meanwhile() -> None
     assert speedup(slow, fast) == (1.5, 1.5, 1.5)
     ratio, low, high = speedup(slow, fast[:6])
     assert low <= 1 <= ratio <= high
+
+
+@pytest.mark.parametrize(
+    ("rival", "in_turns", "expected"),
+    [
+        ([11, 21, 31], True, False),  # slower in each pair
+        ([11, 21, 31], False, True),  # intervals meet
+        ([31, 41, 51], False, False),
+        ([11, 19, 31], True, True),
+        ([11, 21], True, True),  # no pairs
+    ],
+)
+def test_times_taken_in_turns_leave_open_which_is_faster_by_their_pairs(
+    rival: list[int], in_turns: bool, expected: bool
+) -> None:
+    assert may_be_as_fast(rival, [10, 20, 30], in_turns=in_turns) == expected
+
+
+def test_a_stored_time_of_0_spoils_no_comparison() -> None:
+    assert may_be_as_fast([0, 1, 2], [0, 1, 2], in_turns=True)

@@ -48,17 +48,27 @@ def measured(
     return [one for one in found if isinstance(one, Measurement)]
 
 
-def test_short_launches_are_compared_on_several_sessions_of_which_half_count(
+def test_short_launches_are_compared_on_several_sessions_whose_means_are_the_samples(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tour, "MOST_VISITS", 4)
+    monkeypatch.setattr(tour, "MOST_VISITS", 7)
+    monkeypatch.setattr(tour, "_width", lambda finalists: math.inf)
     bench = bench_of(opened(), out=5)
     short, long = measured(bench)
-    assert len(others) == 3
-    assert len(short.samples_ns) == len(long.samples_ns) >= 2 * 2
-    assert short.verified_runs >= 4 * (1 + 3)  # everywhere, at first and in each round
+    assert len(others) == 6
+    assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
+    assert short.verified_runs >= 7 * (1 + 1)  # everywhere, at first and in each round
     assert not any(other() for other in others)  # their memory is free
     assert bench.run(LONG, None).outcome is Outcome.OK  # the bench is as it was
+
+
+def test_no_more_are_visited_than_it_takes_to_know_the_mean(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "_width", lambda finalists: 0.02 if tour._visits(finalists) < 3 else 0.01)
+    short, long = measured(bench_of(opened(), out=5))
+    assert len(others) == 2
+    assert len(short.samples_ns) == len(long.samples_ns) >= 3  # all turns, of so few
 
 
 @pytest.mark.parametrize(
@@ -130,17 +140,55 @@ def test_what_is_wrong_on_one_session_is_wrong(
     assert long.outcome is Outcome.WRONG_RESULT
 
 
-@given(data=st.data(), count=st.integers(1, 9), finalists=st.integers(1, 4))
-def test_the_quicker_half_of_the_visits_is_kept_in_their_order(data: st.DataObject, count: int, finalists: int) -> None:
-    times = st.lists(st.tuples(st.integers(0, 10**9)), min_size=count, max_size=count)
-    found = [Finalist(place, SHORT, list(data.draw(times))) for place in range(finalists)]
-    before = [list(one.visits) for one in found]
-    tour._keep_quicker_half(found)
-    kept = [one.visits for one in found]
-    assert {len(visits) for visits in kept} == {(count + 1) // 2}
-    together = list(zip(*before, strict=True))
-    of_kept = list(zip(*kept, strict=True))
-    assert [one for one in together if one in of_kept] == of_kept or len(set(together)) < count
-    slowest = max(sum(math.log(max(1.0, median(visit))) for visit in visits) for visits in of_kept)
-    dropped = [visits for visits in together if visits not in of_kept]
-    assert all(sum(math.log(max(1.0, median(visit))) for visit in visits) >= slowest for visits in dropped)
+VISITS = st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=4).map(tuple), min_size=1, max_size=20)
+
+
+@given(visits=VISITS, factor=st.integers(2, 10))
+def test_samples_are_means_over_benches_alike_for_all_finalists(visits: list[tuple[int, ...]], factor: int) -> None:
+    slower = [tuple(factor * ns for ns in visit) for visit in visits]
+    finalists = [Finalist(0, SHORT, list(visits)), Finalist(1, SHORT, list(slower))]
+    tour._share_out(finalists)
+    if len(visits) < tour.SAMPLES:
+        assert [finalist.visits for finalist in finalists] == [visits, slower]
+        return
+    one, other = (finalist.samples for finalist in finalists)
+    assert len(one) == len(other) == tour.SAMPLES
+    times = list(map(median, visits))
+    assert 1 <= median(one) <= max(times) + 1
+    if min(one) > 1 < min(other):
+        assert other == pytest.approx([factor * ns for ns in one], abs=factor)  # pairs
+
+
+def test_the_median_of_the_samples_is_the_mean_over_all_benches() -> None:
+    times = [100, 117, 101, 118, 102, 119, 103, 120, 104, 121, 105, 122, 106]
+    finalist = Finalist(0, SHORT, [(ns, ns, 500) for ns in times])
+    tour._share_out([finalist])
+    assert median(finalist.samples) == pytest.approx(sum(times) / len(times), abs=0.5)
+    assert len(set(finalist.samples)) > 1  # and tell how sure that is
+
+
+def test_a_bench_that_was_disturbed_hardly_counts() -> None:
+    times = [100, 101, 102, 103, 104, 105, 106]
+    quiet, disturbed = (Finalist(0, SHORT, [(ns,) for ns in some]) for some in ([*times, 107], [*times, 10_000]))
+    tour._share_out([quiet])
+    tour._share_out([disturbed])
+    assert median(disturbed.samples) == pytest.approx(median(quiet.samples), abs=3)
+
+
+def test_benches_alike_make_samples_alike() -> None:
+    finalist = Finalist(0, SHORT, [(100, 102, 110)] * (2 * tour.SAMPLES + 1))
+    tour._share_out([finalist])
+    assert finalist.samples == (102,) * tour.SAMPLES
+
+
+@given(visits=VISITS, factor=st.integers(2, 10))
+def test_how_well_the_mean_is_known_goes_by_what_is_common_to_all_finalists(
+    visits: list[tuple[int, ...]], factor: int
+) -> None:
+    slower = [tuple(factor * ns for ns in visit) for visit in visits]
+    alone, together = (
+        tour._width([Finalist(place, SHORT, times) for place, times in enumerate(some)])
+        for some in ([visits], [visits, slower])
+    )
+    assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.SAMPLES else math.inf)
+    assert tour._width([Finalist(0, SHORT, visits[:1] * tour.SAMPLES)]) == pytest.approx(0.0, abs=1e-9)

@@ -99,7 +99,8 @@ class EventClock:
 class QueueClock:
     """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be.
 
-    `command_ns` is what the host takes to enqueue a command, as far as it is known.
+    `command_ns` is what the host takes to enqueue a command, as far as it is known; `usual` the clock of the same plan
+    on another session, which knows how long.
     """
 
     poisons = False
@@ -114,6 +115,7 @@ class QueueClock:
         aim_ns: int,
         wake_ns: int = 0,
         command_ns: float = COMMAND_NS,
+        usual: QueueClock | None = None,
     ) -> None:
         self._launcher = launcher
         self._holder = holder
@@ -126,8 +128,14 @@ class QueueClock:
         self._count, self._lost = 0, 0
         self._hold_ns, self._enqueued_ns = 0.0, command_ns * self._commands * self._most
         self.runs, self.run_ns = 1, run_ns
+        if usual is not None:
+            self._count, self._enqueued_ns, self.runs, self.run_ns = 1, usual._enqueued_ns, usual.runs, usual.run_ns
+        self._learn(built, 0 if usual is not None else 5, wake_ns)
+
+    def _learn(self, built: Built, most: int, wake_ns: int) -> None:
+        """Time up to so many batches, until they are long enough, and for `wake_ns` at least."""
         spent_ns, tries = 0.0, 0
-        while not tries or spent_ns < wake_ns or (tries < 5 and self.runs < self._fitting() // 2):
+        while spent_ns < wake_ns or (tries < most and (not tries or self.runs < self._fitting() // 2)):
             self._set_runs(self._fitting())
             self.run_ns = self._batch(built) / self.runs
             spent_ns += self._hold_ns + self.run_ns * self.runs
@@ -211,10 +219,10 @@ class Clocks:
         self._awake_s = 0.0  # when it last ran for long
         self._command_ns = COMMAND_NS
 
-    def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS) -> Clock:
+    def choose(self, built: Built, run_ns: int, aim_ns: int = BATCH_NS, usual: Clock | None = None) -> Clock:
         """Return the clock of a plan whose first run took `run_ns` by its events. Raises Fault.
 
-        `aim_ns` is the device time of a batch: the longer, the surer.
+        `aim_ns` is the device time of a batch: the longer, the surer. `usual` is the plan's clock on another session.
         """
         limit_ns = QUEUED_NS * len(built.kernels)
         # The first run may have met a sleeping device, at a quarter of its clock.
@@ -228,6 +236,7 @@ class Clocks:
                 aim_ns=aim_ns,
                 wake_ns=WAKE_NS if idle else 0,
                 command_ns=self._command_ns,
+                usual=usual if isinstance(usual, QueueClock) else None,
             )
             self._command_ns = clock.command_ns
             self.rest()

@@ -48,7 +48,8 @@ _LAUNCH_S = 0.001
 class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
-    `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work.
+    `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work,
+    `usual` the clock of the one before.
     `first_ns` is the time of its first run; `turn` the median of its last turn, `turn_throttled` what slowed the device
     down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile; `aside`
     are samples of rounds that count where there are no others, `aside_throttled` what slowed those down; `run_s` what a
@@ -60,6 +61,7 @@ class Finalist:
     visits: list[tuple[int, ...]] = field(default_factory=list)
     precise: Precise = field(default_factory=lambda: Precise(Rules()))
     clock: Clock | None = None
+    usual: Clock | None = None
     first_ns: int = 0
     turn: Sequence[int] = ()
     turn_throttled: str = ""
@@ -102,7 +104,7 @@ class Finalist:
         """Keep what it took on this bench, and let that go."""
         runs = self.clock.runs if self.clock else 1
         self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples))
-        self.clock = None
+        self.usual, self.clock = self.clock, None
 
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured."""
@@ -180,7 +182,7 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
         finalist.verified += 1
-        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns)
+        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
         if finalist.first_ns >= LONG_NS:
             finalist.precise.add(finalist.first_ns)
 

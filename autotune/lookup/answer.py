@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
 from autotune.lookup.records import Records, Told, open_records
-from autotune.ranking import RETIMED, Event, median_interval
+from autotune.ranking import RETIMED, Event, may_be_as_fast, median_interval
 from autotune.store import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
 from autotune.text import clean, did_you_mean
@@ -224,6 +224,16 @@ def _is_word(value: str) -> bool:
 _NUMERIC = dict.fromkeys(map(ord, "_.+-"))
 
 
+def _ties(asked: Question, problem: int, ranked: Sequence[Event], best: Told) -> int:
+    """Return how many of the next in rank may be as fast as the first."""
+    if ranked[0].kind != RETIMED:
+        return 0
+    rivals = [asked.records.told(problem, rival) for rival in ranked[1:_CLOSEST] if rival.kind == RETIMED]
+    return sum(
+        may_be_as_fast(rival.samples_ns, best.samples_ns, in_turns=rival.taken == best.taken != "") for rival in rivals
+    )
+
+
 def found(
     asked: Question,
     problem: int,
@@ -244,10 +254,7 @@ def found(
         notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
         match = Match.OTHER_DRIVER if match is Match.EXACT else match
     interval = median_interval(told.samples_ns)
-    ties = 0
-    if entry.kind == RETIMED:
-        rivals = [rival for rival in ranked[1:_CLOSEST] if rival.kind == RETIMED]
-        ties = sum(median_interval(asked.records.told(problem, rival).samples_ns)[0] <= interval[1] for rival in rivals)
+    ties = _ties(asked, problem, ranked, told)
     if ties:
         others = "one other configuration is" if ties == 1 else f"{ties} other configurations are"
         notes.append(f"a tie: {others} as fast within the interval")

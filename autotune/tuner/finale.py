@@ -18,6 +18,7 @@ from autotune.ranking import (
     RETIMED,
     WRONG,
     Event,
+    may_be_as_fast,
     median_interval,
     rank,
 )
@@ -185,12 +186,16 @@ def retiming_s(trials: Sequence[Trial]) -> float:
 
 
 def ties(best: Trial | None, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-    """Return the trials timed in turns with the best whose interval of the median overlaps its own."""
+    """Return the trials timed in turns with the best that may be as fast, as far as their times tell."""
     if best is None or best.retimed is None:
         return ()
-    _, high = _interval(best.retimed)
-    rivals = [trial for trial in trials if trial is not best and in_turns(trial, best)]
-    return tuple(trial for trial in rivals if trial.retimed is not None and _interval(trial.retimed)[0] <= high)
+    rivals = [(trial, trial.retimed) for trial in trials if trial is not best and in_turns(trial, best)]
+    fastest_ns = best.retimed.samples_ns
+    return tuple(
+        trial
+        for trial, again in rivals
+        if again is not None and may_be_as_fast(again.samples_ns, fastest_ns, in_turns=True)
+    )
 
 
 def noise(best: Trial | None) -> float:

@@ -29,7 +29,7 @@ RETIME_SHARE = 0.1
 GRACE_S = 0.5
 """Seconds that a build may go on when the time is over; what runs on a device then is bounded by its own limit."""
 
-RETIME_S = 5.0
+RETIME_S = 8.0
 """Seconds for a round of finalists; two of them are timed again even where that takes longer."""
 
 POLL_S = 0.2

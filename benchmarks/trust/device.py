@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.tables import save
+from benchmarks.tables import save, saved
 
 HERE = Path(__file__).parent
 STUDIES = sorted(path.stem for path in HERE.glob("*.toml"))
@@ -42,8 +42,10 @@ def judge(study: str, searches: int, trials: int) -> list[str]:
             database = f"{folder}/{number}.db"
             words = ("--trials", str(trials), "--seed", str(number), "--db", database, "--json")
             found.append(call("autotune", "search", path, *words))
+            default, best = (found[-1][name]["time_ns"] / 1e3 for name in ("default", "best"))
+            print(f"{study} {number}: default {default:.2f} us, pick {best:.2f} us", file=sys.stderr, flush=True)
     seconds = (time.monotonic() - began) / searches
-    default = [one["default"]["time_ns"] for one in found]
+    defaults = [one["default"]["time_ns"] for one in found]
     picks = {json.dumps(one["best"]["configuration"], sort_keys=True): one["best"]["configuration"] for one in found}
     times = call(
         "benchmarks.trust.loop", path, text=json.dumps([found[0]["default"]["configuration"], *picks.values()])
@@ -54,9 +56,9 @@ def judge(study: str, searches: int, trials: int) -> list[str]:
     best = [one["best"]["time_ns"] for one in found]
     return [
         study,
-        f"{median(default) / 1e3:.2f}",
-        f"{max(default) / min(default) - 1:.2%}",
-        f"{median(default) / queued - 1:+.2%}",
+        f"{median(defaults) / 1e3:.2f}",
+        f"{max(defaults) / min(defaults) - 1:.2%}",
+        f"{median(defaults) / queued - 1:+.2%}",
         f"{min(of_picks) / 1e3:.2f}",
         f"{max(best) / min(best) - 1:.2%}",
         f"{max(losses):.2%}",
@@ -75,17 +77,17 @@ def main() -> None:
     options = parser.parse_args()
     print(" | ".join(COLUMNS), flush=True)
     command = f"python -m benchmarks.trust.device --searches {options.searches} --trials {options.trials}"
-    rows: list[list[str]] = []
+    rows = {row[0]: row for row in saved("trust-h200", command)} if options.save else {}
     for study in options.studies:
-        rows.append(judge(study, options.searches, options.trials))
-        print(" | ".join(rows[-1]), flush=True)
-        if options.save:  # what is cut off leaves what was known
+        rows[study] = judge(study, options.searches, options.trials)
+        print(" | ".join(rows[study]), flush=True)
+        if options.save:  # what is cut off leaves what was known, and the next call goes on from it
             save(
                 "trust-h200",
                 question="Does a search give the same time again, the time that a program sees, and a pick that holds?",
                 command=command,
                 columns=COLUMNS,
-                rows=rows,
+                rows=[rows[name] for name in sorted(rows)],
                 asked="spread 1.5 %, within 3 % of the loop, loss 2 %",
                 note="Spread: largest against smallest of all searches, each with new processes and an empty database; "
                 "loss: of each pick against the best of them, timed together in loops of 400 queued runs. Such a loop "
