@@ -260,6 +260,18 @@ def test_an_address_with_a_nul_is_refused(client: Client, method: str, path: str
     assert (answer.status_code, answer.json()["error"]) == (400, "the address holds a NUL character")
 
 
+@pytest.mark.parametrize("path", ["/", "/v1/health", "/v1/devices", "/v1/export", "/v1/trials/1"])
+def test_head_is_answered_as_get_without_a_body(client: Client, path: str) -> None:
+    asked, bare = client.ask("read", "GET", path), client.ask("read", "HEAD", path)
+    assert bare.status_code == asked.status_code
+    assert bare.headers["content-type"] == asked.headers["content-type"]
+    assert (bare.content, bool(asked.content)) == (b"", path != "/v1/export")
+
+
+def test_events_have_no_head(client: Client) -> None:
+    assert client.ask("read", "HEAD", f"/v1/searches/{NOBODY}/events").status_code == 405
+
+
 def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
     for path in ("/v1/health", "/v1/nothing", "/v1/best?format=x"):
         headers = client.http.get(path).headers

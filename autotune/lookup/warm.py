@@ -24,7 +24,7 @@ YOUNG_NS = 50_000_000
 """Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""
 
 _MOST = 4096
-"""Answers that are kept."""
+"""Answers that are kept, and studies."""
 
 _Stamp = tuple[int, int, int] | None
 _Stamps = tuple[tuple[str, _Stamp], ...]
@@ -113,7 +113,10 @@ def _text(study: str) -> StudyText:
     code = isinstance(reference, dict) and any(name in reference for name in ("python", "kernel"))
     stamps = None if code else _stamped(dict.fromkeys(map(os.path.abspath, names)))
     if stamps is not None:
-        _studies[study, folder] = _Read(text, stamps)
+        with _lock:
+            if len(_studies) >= _MOST:
+                _studies.clear()
+            _studies[study, folder] = _Read(text, stamps)
     return text
 
 

@@ -76,10 +76,16 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
+        # A stream of events has no end that would end its answer.
+        bare = scope["method"] == "HEAD" and not scope["path"].endswith("/events")
+        if bare:
+            scope = {**scope, "method": "GET"}
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
+            elif bare:
+                message["body"] = b""
             await send(message)
 
         try:

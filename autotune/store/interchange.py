@@ -35,7 +35,7 @@ from autotune.store.schema import devices, search_devices, searches, trials
 FORMAT = 1
 """Version of a line. A reader refuses a newer one."""
 
-HINT = "import reads what autotune export writes; nothing was imported"
+HINT = "import reads the JSON lines of autotune export, not its CSV; nothing was imported"
 
 
 Word = Annotated[Text, Field(min_length=1, max_length=200)]
