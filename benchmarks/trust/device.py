@@ -42,8 +42,7 @@ def judge(study: str, searches: int, trials: int) -> list[str]:
             database = f"{folder}/{number}.db"
             words = ("--trials", str(trials), "--seed", str(number), "--db", database, "--json")
             found.append(call("autotune", "search", path, *words))
-            default, best = (found[-1][name]["time_ns"] / 1e3 for name in ("default", "best"))
-            print(f"{study} {number}: default {default:.2f} us, pick {best:.2f} us", file=sys.stderr, flush=True)
+            print(f"{study} {number}: {_told(found[-1])}", file=sys.stderr, flush=True)
     seconds = (time.monotonic() - began) / searches
     defaults = [one["default"]["time_ns"] for one in found]
     picks = {json.dumps(one["best"]["configuration"], sort_keys=True): one["best"]["configuration"] for one in found}
@@ -65,6 +64,15 @@ def judge(study: str, searches: int, trials: int) -> list[str]:
         f"{sum(loss <= 0.02 for loss in losses)} of {searches}",
         f"{seconds:.1f}",
     ]
+
+
+def _told(found: Any) -> str:
+    """What a search says of the default and of its pick, each with its interval and the samples that this is of."""
+    said = []
+    for name in ("default", "best"):
+        low, high = (ns / 1e3 for ns in found[name]["interval_ns"])
+        said.append(f"{name} {found[name]['time_ns'] / 1e3:.2f} us ({low:.2f} to {high:.2f}, {found[name]['runs']})")
+    return ", ".join(said)
 
 
 def main() -> None:
