@@ -151,3 +151,14 @@ def test_a_cache_folder_of_pocl_that_is_none_is_said(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("POCL_CACHE_DIR", "/dev/null/x")
     (line,) = diagnose()
     assert line.startswith("PoCL cannot write to /dev/null/x: set POCL_CACHE_DIR to ")
+
+
+@pytest.mark.parametrize("home", ["/" + "n" * 300, ""])
+def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    """As in a container whose HOME is not its user's: PoCL would find no device."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "/")  # nobody but root makes a folder there
+    drivers.give_pocl_a_cache()
+    assert Path(os.environ["POCL_CACHE_DIR"]).is_dir()

@@ -161,3 +161,26 @@ def test_what_cannot_be_written_is_one_line(here: Path) -> None:
 def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     os.mkfifo("pipe.cl")
     assert one_line(typed(command, "pipe.cl")).startswith("error: pipe.cl: is no file; name one")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "NAME"],
+        ["export", "NAME", "--format", "csv", "--study", "sgemm"],
+        ["export", "NAME", "--format", "optuna", "--study", "sgemm"],
+        ["check", "sgemm", "--no-run", "--save-build", "NAME"],
+        ["compare", "sgemm", "--by", "VARIANT", "--no-search", "--chart", "NAME/x.svg"],
+        ["report", "sgemm", "-o", "NAME.html"],
+        ["import-study", "NAME"],
+        ["new", "NAME"],
+        ["import", "NAME"],
+        ["best", "./NAME.toml"],
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_cannot_be_looked_at_is_no_traceback(here: Path, words: list[str]) -> None:
+    """As of a folder that is another user's; a name too long is one for root too."""
+    found = typed(*(word.replace("NAME", "n" * 300) for word in words))
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    assert found.exit_code in (0, 2), found.output

@@ -7,6 +7,7 @@ Where kernels run on the host's cores, the system's scheduler tells what other p
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -92,7 +93,7 @@ class Contention:
     def _accounts(self) -> dict[str, tuple[int, int, int]]:
         """Nanoseconds run and waited, and how often it came to run, by thread."""
         found = {}
-        for task in self._tasks.iterdir() if self._tasks.is_dir() else ():
+        for task in self._tasks.iterdir() if os.path.isdir(self._tasks) else ():
             with suppress(OSError, ValueError):  # it has ended meanwhile, or nobody keeps accounts
                 ran, waited, turns = (task / "schedstat").read_text().split()
                 found[task.name] = int(ran), int(waited), int(turns)

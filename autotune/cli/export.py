@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -166,8 +167,8 @@ def _new(file: Path | None, format: str) -> Path:
     """Return the path of a database to be made. Raises UsageError where there is none, or something stands there."""
     if file is None or str(file) == "-":
         raise UsageError("is a database, not text", where=f"--format {format}", hint="give a FILE")
-    if file.exists():
+    if os.path.exists(file):
         raise UsageError("is there already, and nothing is written over", where=str(file), hint="name another file")
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):
         raise UsageError("cannot be written: no such folder", where=str(file))
     return file

@@ -41,7 +41,7 @@ def replacing(file: Path, database: str | None = None, read: Iterable[str] = ())
     """
     require_spare(file, database, read)
     try:
-        if (file.exists() and not file.is_file()) or _is_stream(file):
+        if (os.path.exists(file) and not os.path.isfile(file)) or _is_stream(file):
             yield file
             return
         target = Path(os.path.realpath(file))  # of a link: it stays
@@ -71,9 +71,9 @@ def require_spare(file: Path, database: str | None = None, read: Iterable[str] =
     in_use = locate(database).path
     if in_use and any(_is_same(file, os.path.realpath(in_use) + ending) for ending in _BESIDE):
         raise UsageError("is the database in use, and nothing is written over it", where=str(file), hint=_HINT)
-    if any(_is_same(file, name) for name in read if Path(name).exists()):
+    if any(_is_same(file, name) for name in read if os.path.exists(name)):
         raise UsageError("was read for this, and nothing is written over it", where=str(file), hint=_HINT)
-    if file.is_file() and _begins_as_database(file):
+    if os.path.isfile(file) and _begins_as_database(file):
         raise UsageError("is a database, and nothing is written over it", where=str(file), hint=_HINT)
 
 
@@ -103,7 +103,7 @@ def _is_stream(file: Path) -> bool:
 
 def _mode(target: Path) -> int | None:
     """Return the rights of the file that is replaced; None where there is none. Raises OSError where it is guarded."""
-    if not target.exists():
+    if not os.path.exists(target):
         return None
     with target.open("ab"):  # who may not write to it may not replace it
         return stat.S_IMODE(target.stat().st_mode)

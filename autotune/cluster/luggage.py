@@ -104,7 +104,7 @@ class Depot:
 
     def lacks(self, digests: Iterable[str]) -> list[str]:
         """Return what of these is not here, or not whole."""
-        return [digest for digest in digests if not self._place(digest).is_file()]
+        return [digest for digest in digests if not os.path.isfile(self._place(digest))]
 
     def put(self, digest: str, begin: int, data: bytes, nbytes: int) -> int:
         """Keep a piece of a content; return how many of its bytes are here. Raises SetupError where there is no room.
@@ -147,7 +147,7 @@ class Depot:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _put(self, place: Path, begin: int, data: bytes, nbytes: int) -> int:
-        if place.exists():
+        if os.path.exists(place):
             return nbytes
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = place.with_suffix(".part")

@@ -160,15 +160,15 @@ def _pocl_cache() -> Path:
         return Path(named)
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "pocl" / "kcache"
-    if home := os.environ.get("HOME"):
-        return Path(home) / ".cache" / "pocl" / "kcache"
+    if (home := os.environ.get("HOME")) is not None:  # an empty one too
+        return Path(f"{home}/.cache/pocl/kcache")
     return Path("/tmp/pocl/kcache")
 
 
 def _can_hold(folder: Path) -> bool:
     """Whether a folder can be written to, or be made."""
-    there = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    there = next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))
+    return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 
 def _remove(folder: str, process: int) -> None:

@@ -51,7 +51,7 @@ class _Watch:
 
     def _may_read(self, real: str) -> bool:
         path = Path(real)
-        if real in self._known or path.is_dir():
+        if real in self._known or os.path.isdir(path):
             return True
         if path.parent.name == "__pycache__":  # Python compares it with its source
             try:

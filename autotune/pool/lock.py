@@ -95,7 +95,7 @@ def lock_folder() -> Path:
     """
     named = os.environ.get("AUTOTUNE_LOCKS")
     if named:
-        if not Path(named).is_dir():
+        if not os.path.isdir(named):
             raise SetupError("is no folder", where=f"AUTOTUNE_LOCKS={named}", hint=f"mkdir -p {shlex.quote(named)}")
         return Path(named)
     shared = next((folder for folder in LOCK_FOLDERS if _is_shared(folder)), None)

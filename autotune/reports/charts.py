@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ def check_path(path: Path) -> Path:
     """Return `path` where a chart can be written there; UsageError where not, before any time is spent."""
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"cannot draw {path.name!r}", where="--chart", hint="name a .png or .svg file")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UsageError(f"no directory {str(path.parent)!r}", where="--chart", hint=f"mkdir -p {path.parent} first")
     return path
 

@@ -35,7 +35,7 @@ def upload_of(path: Path) -> dict[str, Any]:
     roots = [text.path.parent, text.kernel_path.parent, text.path.parent.parent / "kernels"]
     files: dict[str, Path] = {}
     for file in map(Path, sorted(looked_for)):
-        if not file.is_file() or file.resolve() == text.path.resolve():
+        if not os.path.isfile(file) or file.resolve() == text.path.resolve():
             continue
         name = _name_in(file, roots)
         if files.setdefault(name, file).resolve() != file.resolve():
