@@ -13,6 +13,7 @@ import pytest
 
 import autotune
 from autotune.errors import UsageError
+from autotune.tuner import Budget
 from tests.studies import study
 
 pytestmark = pytest.mark.device
@@ -55,6 +56,7 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
         ({"size": {"N": True}}, "N: True is no whole number"),
         ({"size": {"N": np.array([[1], [2]])}}, "is no whole number"),
         ({"choices": "T=float"}, "choices: 'T=float' is no mapping of names to values"),
+        ({"choices": {1: 2}}, 'choices: 1 is no name of a choice; write choices={"T": "float"}'),
         ({"choices": {"T": 5}}, "choices: T cannot be 5; it can be float, double"),
         ({"device": 0}, '0 is no selector of a device; write device="0"'),
         ({"device": [0]}, "[0] is no selector of a device"),
@@ -93,6 +95,47 @@ def test_whole_numbers_of_numpy_are_sizes(tmp_path: Path) -> None:
 def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
     with pytest.raises(UsageError, match=r"trials: .* is no whole number of at least 1"):
         autotune.search(study(), trials=trials, database=str(tmp_path / "a.db"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seed": -1}, "seed: -1 is no whole number from 0 to 4294967295; write seed=1"),
+        ({"seed": "x"}, "seed: 'x' is no whole number from 0"),
+        ({"seed": 1.5}, "seed: 1.5 is no whole number from 0"),
+        ({"fix": ["WG"]}, "fix: ['WG'] is no mapping of names to values; write fix={"),
+        ({"fix": {"WG": None}}, "fix: 'WG': None is no value to keep"),
+        ({"fix": {"WG": []}}, "fix: 'WG': [] is no value to keep"),
+        ({"fix": {1: 64}}, "fix: 1: 64 is no value to keep"),
+        ({"start": 3}, 'start: 3 is no list of configurations; write start=[{"WG": 64}]'),
+        ({"start": {"WG": 64}}, "start: {'WG': 64} is no list of configurations"),
+        ({"start": ["WG"]}, "start: ['WG'] is no list of configurations"),
+        ({"on": 3}, "on: 3 is no address of a cluster; write on="),
+        ({"on_progress": 3}, "on_progress: 3 is no function; write on_progress=print"),
+        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.tuner.Budget(trials=100)"),
+        ({"budget": Budget(seconds=9.0)}, "budget: says when to stop, and so do trials= and seconds=; leave trials="),
+        ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is no whole number of at least 1"),
+        ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is no whole number of at least 1"),
+        ({"budget": Budget(least_gain=1), "trials": None}, "least_gain: 1 is no share between 0 and 1"),
+    ],
+)
+def test_how_to_search_is_looked_at_before_it_begins(tmp_path: Path, arguments: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        autotune.search(study(), **{"trials": 1, "database": tmp_path / "a.db", **arguments})
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
+    found = autotune.search(
+        study(),
+        trials=np.int64(1),
+        seed=np.uint32(7),
+        fix={"WG": np.array([64, 128])},
+        start=[{"WPT": np.int64(1), "WG": np.int64(128), "FAST": np.int64(0)}],
+        database=tmp_path / "a.db",
+    )
+    assert len(found.trials()) == 1
 
 
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -256,6 +259,7 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x, "y": y, "N": 3}, r"N: is a size: autotune.tuned\('saxpy', N=...\) decides it"),
         ({"x": x.get(), "y": y}, r"x: lies on the host; pyopencl.array.to_device\(queue, x\) puts it on the device"),
         ({"x": None, "y": y}, "x: NoneType is no buffer of the device"),
+        ({"x": cla.empty(queue, 0, np.float32), "y": y}, "x: is empty, the kernel takes 1000 float"),
         ({"x": image, "y": y}, "x: Image is no buffer of the device"),
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
@@ -285,6 +289,13 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     for no_queue in (None, np.zeros(3), queue.context):
         with pytest.raises(UsageError, match=r"is no command queue; give a pyopencl\.CommandQueue"):
             saxpy(no_queue, x=x, y=y)
+
+
+@pytest.mark.parametrize("taken", [pickle.dumps, copy.deepcopy])
+def test_a_kernel_stays_in_its_process_and_says_so(taken: Callable[[object], object]) -> None:
+    saxpy = quiet(study())
+    with pytest.raises(UsageError, match=r"a tuned kernel stays in its process; call autotune.tuned\('saxpy', ...\)"):
+        taken(saxpy)
 
 
 def test_nothing_given_is_not_the_array_that_is_gone(queue: cl.CommandQueue) -> None:

@@ -111,6 +111,8 @@ class MemorySlot:
         if isinstance(value, np.ndarray):
             hint = f"pyopencl.array.to_device(queue, {self.buffer.name}) puts it on the device"
             return UsageError("lies on the host", where=self.buffer.name, hint=hint)
+        if getattr(value, "size", None) == 0:  # pyopencl gives an empty array no memory
+            return UsageError(f"is empty, the kernel takes {self.wants}", where=self.buffer.name)
         what = f"{type(value).__name__} is no buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 

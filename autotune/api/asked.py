@@ -1,11 +1,11 @@
-"""What every function of the API takes alike, as a program has it at hand: sizes, choices, a device, a database."""
+"""What a program hands over, as it has it at hand: sizes, choices, a device, a database, and how to search."""
 
 from __future__ import annotations
 
 import operator
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -41,7 +41,7 @@ def choices(given: object) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         what = line(f"{given!r:.40} is no mapping of names to values")
         raise UsageError(what, where="choices", hint='write choices={"T": "float"}')
-    return {name: plain(value) for name, value in given.items()}
+    return {_name(name, "choices", '{"T": "float"}'): plain(value) for name, value in given.items()}
 
 
 def plain(value: Any) -> Any:
@@ -85,9 +85,60 @@ def timeout(given: object) -> float | None:
     return min(float(given), threading.TIMEOUT_MAX)
 
 
-def _name(name: object) -> str:
+def fixed(given: object) -> dict[str, list[Any]]:
+    """Return the values that parameters keep, a list each; the study judges them. Raises UsageError."""
+    if given is None:
+        return {}
+    hint = 'write fix={"WG": 64}, or fix={"WG": [64, 128]}'
+    if not isinstance(given, Mapping):
+        raise UsageError(line(f"{given!r:.40} is no mapping of names to values"), where="fix", hint=hint)
+    found = {}
+    for name, value in given.items():
+        one = plain(value)
+        several = [one] if isinstance(one, str | int | float) else _listed(one)
+        if not isinstance(name, str) or not several:
+            raise UsageError(line(f"{name!r:.40}: {value!r:.40} is no value to keep"), where="fix", hint=hint)
+        found[name] = several
+    return found
+
+
+def starts(given: object) -> list[dict[str, Any]]:
+    """Return the configurations to try early; the space judges them. Raises UsageError."""
+    found = None if isinstance(given, Mapping) else _listed(given)
+    if found is None or not all(isinstance(one, Mapping) for one in found):
+        what = line(f"{given!r:.40} is no list of configurations")
+        raise UsageError(what, where="start", hint='write start=[{"WG": 64}]')
+    return [{name: plain(value) for name, value in one.items()} for one in found]
+
+
+def whole(name: str, given: object, *, least: int, most: int | None = None, example: int) -> int | None:
+    """Return a whole number as a plain integer; None stands for none. Raises UsageError."""
+    found = plain(given)
+    if found is None:
+        return None
+    if type(found) is int and found >= least and (most is None or found <= most):
+        return found
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise UsageError(line(f"{given!r:.40} is no whole number {bounds}"), where=name, hint=f"write {name}={example}")
+
+
+def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> None:
+    """Raise UsageError where what is given does not fit: it is no `what`."""
+    if not fits:
+        raise UsageError(line(f"{given!r:.40} is no {what}"), where=name, hint=f"write {name}={example}")
+
+
+def _listed(given: object) -> list[Any] | None:
+    """Return the plain entries of a list, a tuple, an array; None for what is none."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        return None
+    return [plain(value) for value in given]
+
+
+def _name(name: object, where: str = "size", example: str = '{"N": 1024}') -> str:
     if not isinstance(name, str):
-        raise UsageError(line(f"{name!r:.40} is no name of a size"), where="size", hint='write size={"N": 1024}')
+        what = "size" if where == "size" else "choice"
+        raise UsageError(line(f"{name!r:.40} is no name of a {what}"), where=where, hint=f"write {where}={example}")
     return name
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import cast
 
 from autotune import cluster, devices, tuner
 from autotune.api import asked
@@ -57,11 +59,12 @@ def search(
     """
     device, size, choices = asked.selector(device), asked.sizes(size), asked.choices(choices)
     database = asked.database(database)
-    if budget is None:
-        limit = seconds if seconds is not None or trials is not None else DEFAULT_SECONDS
-        budget = Budget(trials=trials, seconds=limit)
-    _require_whole("trials", budget.trials)
-    _require_seconds("seconds", budget.seconds)
+    kept, given = asked.fixed(fix), asked.starts(start)
+    seed = asked.whole("seed", seed, least=0, most=2**32 - 1, example=1)
+    asked.of_kind("on", on, on is None or isinstance(on, str), "address of a cluster", '"tcp://head:8786"')
+    told = on_progress is None or callable(on_progress)
+    asked.of_kind("on_progress", on_progress, told, "function", "print")
+    budget = _budget(budget, trials, seconds)
     _require_seconds("run_limit", run_limit)
     run: Callable[..., Result] = tuner.run
     if on is not None:
@@ -70,10 +73,6 @@ def search(
     else:
         chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
-    kept = {
-        name: [v] if isinstance(v := asked.plain(given), str | int | float) else v
-        for name, given in (fix or {}).items()
-    }
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)
     _require_seconds("build_limit", build_limit)
     limits = Limits(
@@ -87,7 +86,7 @@ def search(
         sampler,
         seed,
         budget,
-        start,
+        given,
         retry_failed=retry_failed,
         fresh=fresh,
         cold=cold,
@@ -102,10 +101,26 @@ def _require_seconds(name: str, value: object) -> None:
         raise UsageError(f"{value!r} is no number of seconds above 0", where=name, hint=f"write {name}=300")
 
 
-def _require_whole(name: str, value: object) -> None:
-    """Raise UsageError for a number of trials that is none; None stands for no limit."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise UsageError(f"{value!r} is no whole number of at least 1", where=name, hint=f"write {name}=100")
+def _budget(budget: object, trials: object, seconds: float | None) -> Budget:
+    """Return when to stop: a budget, or what is given of trials and seconds. Raises UsageError."""
+    if budget is None:
+        number = asked.whole("trials", trials, least=1, example=100)
+        budget = Budget(number, seconds if seconds is not None or number is not None else DEFAULT_SECONDS)
+    elif trials is not None or seconds is not None:
+        hint = "leave trials= and seconds= out: autotune.tuner.Budget(trials=..., seconds=...)"
+        raise UsageError("says when to stop, and so do trials= and seconds=", where="budget", hint=hint)
+    example = "autotune.tuner.Budget(trials=100)"
+    asked.of_kind("budget", budget, isinstance(budget, Budget), "budget", example)
+    found = cast("Budget", budget)
+    _require_seconds("seconds", found.seconds)
+    gain = found.least_gain
+    share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
+    asked.of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
+    return replace(
+        found,
+        trials=asked.whole("trials", found.trials, least=1, example=100),
+        until_stale=asked.whole("until_stale", found.until_stale, least=1, example=50),
+    )
 
 
 def best(

@@ -6,14 +6,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from autotune import devices, lookup, tuner
 from autotune.api import asked
 from autotune.api.ready import Bound, Ready
 from autotune.api.tuning import Tuning
 from autotune.devices import Event
-from autotune.errors import DeviceError
+from autotune.errors import DeviceError, UsageError
 from autotune.identity import Choices, Configuration, Size
 from autotune.lookup import Best, Match
 from autotune.model import DeviceInfo
@@ -59,6 +59,11 @@ class TunedKernel:
         best = self.best
         took = f", {time_text(best.time_ns)}" if best.time_ns is not None and best.measured_size == best.size else ""
         return f"<tuned {best.study} {size_text(best.size)} on {best.device}: {best.match}{took}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied, in words: queues and programs are their process's own."""
+        hint = f"call autotune.tuned({self.study.name!r}, ...) where it is used"
+        raise UsageError("a tuned kernel stays in its process", where=self.study.name, hint=hint)
 
     # What it is ------------------------------------------------------------------------------------------
 

@@ -94,7 +94,13 @@ def best_again(
 
 def _own(found: Best) -> Best:
     """Return an answer whose tables are the caller's to change."""
-    return found._replace(configuration={**found.configuration}, size={**found.size}, choices={**found.choices})
+    measured_size = None if found.measured_size is None else {**found.measured_size}
+    return found._replace(
+        configuration={**found.configuration},
+        size={**found.size},
+        choices={**found.choices},
+        measured_size=measured_size,
+    )
 
 
 def _text(study: str) -> StudyText:
