@@ -276,6 +276,20 @@ def test_headers_of_several_choices_and_of_a_study_named_cl_go_together(tmp_path
     assert [line.split()[0] for line in said] == [f"-DT={choice}" for choice in ("float", "double", "float") * 2][:5]
 
 
+@needs_compilers
+@pytest.mark.parametrize("language", COMPILERS)
+def test_of_two_headers_with_the_same_names_the_second_is_refused(tmp_path: Path, language: str) -> None:
+    path = stored(tmp_path / "a.db", (DEVICE, 4096, at(4)), (DEVICE, 100, at(1)))
+    for size in (4096, 100):
+        (tmp_path / f"at{size}.h").write_text(
+            header(collect(text(), CHOICES, sizes=[{"N": size}], database=str(path))).text
+        )
+    main = 'int main(void) { return SAXPY_select("x", 4096).entry == 0; }\n'
+    compiled(tmp_path, '#include "at4096.h"\n#include "at4096.h"\n' + main, language)
+    with pytest.raises(AssertionError, match="another header with the names of SAXPY came before: --prefix NAME"):
+        compiled(tmp_path, '#include "at4096.h"\n#include "at100.h"\n' + main, language)
+
+
 def test_a_prefix_that_is_no_name_is_one_line(tmp_path: Path) -> None:
     catalogue = collect(text(), CHOICES, database=str(stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))))
     for prefix, said in (("", "no name in C"), ("2D", "no name in C"), ("a b", "no name in C"), ("CL_X", "of OpenCL")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -93,11 +94,32 @@ def test_a_shell_evaluates_what_shell_prints() -> None:
     assert done.stdout == f"float|16|{nasty}"
 
 
-def test_a_header_holds_every_define_and_one_guard() -> None:
+def test_a_header_holds_every_define() -> None:
     text = render(EXACT, "header")
     defines = dict(re.findall(r"^#define (\w+) +(\S+)$", text, re.MULTILINE))
     assert defines == {"T": "float", "TILE_M": "128", "VARIANT": "TILED", "SCALE": "0.5", "TILE_BYTES": "512"}
-    assert text.count("#ifndef") == text.count("#endif") == 1
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['#include "a.h"', '#include "a.h"', '#include "same.h"'], ""),
+        (['#include "a.h"', "#undef TILE_M", '#include "other.h"'], ""),
+        (['#include "a.h"', "#undef TILE_M", '#include "same.h"'], ""),
+        (['#include "a.h"', '#include "other.h"'], '"TILE_M" redefined'),
+    ],
+)
+def test_of_two_sizes_headers_none_goes_unheard(tmp_path: Path, lines: list[str], said: str) -> None:
+    (tmp_path / "a.h").write_text(render(EXACT, "header"))
+    (tmp_path / "same.h").write_text(render(EXACT._replace(size={"M": 8, "N": 8, "K": 8}), "header"))
+    options = tuple(option.replace("TILE_M=128", "TILE_M=64") for option in EXACT.options)
+    (tmp_path / "other.h").write_text(render(EXACT._replace(options=options), "header"))
+    (tmp_path / "main.c").write_text("\n".join([*lines, "int main(void) { return TILE_M == 0; }", ""]))
+    words = ["gcc", "-std=c89", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "main.c"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode == 0) == (said == ""), done.stderr
+    assert said in done.stderr
 
 
 def test_no_note_ends_the_comment_of_a_header() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from autotune import text
+from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
 from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
 from autotune.lookup.artefacts.ctext import checked_prefix, helpers, lines, prefix_of, string
@@ -41,8 +42,6 @@ class _Header:
         p = self.p
         functions = list(self._functions())
         parts = [
-            *self._about(),
-            f"#ifndef {p}_TUNED_H\n#define {p}_TUNED_H\n",
             "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
             helpers("".join(functions), p),
             self._types(),
@@ -51,9 +50,13 @@ class _Header:
             self._select(),
             *self._macros(),
             self._source() if embed else "",
-            f"#endif /* {p}_TUNED_H */",
         ]
-        return "\n".join(part for part in parts if part) + "\n"
+        body = "\n".join(part for part in parts if part)
+        guard, number = f"{p}_TUNED_H", f"0x{text_digest(body)[:8]}"
+        opening = f"#ifndef {guard}\n#define {guard} {number}\n"
+        # Of two headers with the same names the second would go unheard.
+        closing = f"#elif {guard} != {number}\n#error another header with the names of {p} came before: --prefix NAME\n"
+        return "\n".join([*self._about(), opening, body, f"{closing}#endif /* {guard} */"]) + "\n"
 
     def notes(self) -> Iterator[str]:
         """Yield what a program will miss."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from autotune.lookup.answer import Best
 
-import re
-
 from autotune import text
 from autotune.errors import StudyError
 from autotune.identity import is_c_value
@@ -17,20 +15,21 @@ from autotune.text import c_comment
 
 
 def render(best: Best) -> str:
-    """Return a guarded header; include it before the kernel's own `#ifndef` defaults.
+    """Return a header; include it before the kernel's own `#ifndef` defaults.
+
+    It has no guard: C takes the same define again, and of two sizes' headers the compiler says what is redefined,
+    where a guard would have the second go unheard.
 
     Raises StudyError where a computed define is text that would not stay on its line.
     """
-    guard = f"AUTOTUNE_{re.sub(r'[^A-Z0-9]', '_', best.study.upper())}_H"
     values = best.defines
     for name, value in values.items():
         if not is_c_value(value):
             raise StudyError(f"{value!r:.60} cannot stand in a #define", where=f"{best.study}: {name}")
     width = max(map(len, values), default=0)
     lines = [f"/* {c_comment(line)} */" for line in _provenance(best)]
-    lines += [f"#ifndef {guard}", f"#define {guard}", ""]
     lines += [f"#define {name:<{width}} {value}" for name, value in values.items()]
-    return "\n".join([*lines, "", f"#endif /* {guard} */", ""])
+    return "\n".join([*lines, ""])
 
 
 def _provenance(best: Best) -> list[str]:
