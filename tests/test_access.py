@@ -340,3 +340,14 @@ def test_a_wrong_user_is_told_without_the_password(postgres_url: str) -> None:
     assert "nobody-here" in str(raised.value)
     assert SECRET not in str(raised.value)
     assert os.linesep not in str(raised.value)
+
+
+def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Store.open(str(path)).close()
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            connection.execute("DELETE FROM trials")
+        said = str(location.database_error(str(path), caught.value))
+    connection.close()
+    assert said == f"{path}: is read-only; give --db a file to write, such as a copy of it"

@@ -267,9 +267,10 @@ _SAID = 200
 
 _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
 _OTHER_FILE = "give --db the path of a file to write"
+_COPY = "give --db a file to write, such as a copy of it"
 _SQLITE_ERRORS = (
-    (sqlite3.SQLITE_READONLY, "is read-only", _OTHER_FILE),
-    (sqlite3.SQLITE_CANTOPEN, "cannot be opened: it or its directory is read-only", _OTHER_FILE),
+    (sqlite3.SQLITE_READONLY, "is read-only", _COPY),
+    (sqlite3.SQLITE_CANTOPEN, "cannot be opened: it or its directory is read-only", _COPY),
     (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
     (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
