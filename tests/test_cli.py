@@ -254,6 +254,17 @@ def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_
     assert "--run-limit" in one_error(run("search", "./saxpy.toml", "--run-limit", "soon", code=2))
 
 
+def test_a_reference_that_ends_the_worker_is_the_studys_error() -> None:
+    """With what the machine's memory has nothing to do: the kernel writes where nothing is."""
+    kernel = Path("saxpy.cl")
+    kernel.write_text(re.sub(r"\{", "{ *(volatile global int *)(size_t)(N + 8) = 1;", kernel.read_text(), count=1))
+    change('numpy = { y = "alpha * x + y" }', "configuration = { WPT = 1, WG = 32 }")
+    for command in (["check", "./saxpy.toml"], ["search", "./saxpy.toml", "--trials", "2"]):
+        said = one_error(run(*command, code=2))
+        assert "saxpy.toml: reference: its kernel ended the worker: the worker died while it" in said
+        assert "(SIGSEGV); where it uses places outside its buffers, mend their shape" in said
+
+
 def test_a_reference_that_takes_too_long_says_what_to_give_it() -> None:
     kernel = Path("saxpy.cl")
     kernel.write_text(re.sub(r"\{", "{ while (((volatile global T *)y)[0] < 100);", kernel.read_text(), count=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -391,3 +392,146 @@ def test_of_places_that_go_equally_far_apart_the_farthest_counts() -> None:
     )
     assert 'x = { type = "float", shape = ["4 * (N // 4)"], access = "in" }' in lines
     assert 'y = { type = "float", shape = ["N // 4"], access = "out" }' in lines
+
+
+def shape_of(lines: list[str], name: str) -> str:
+    return next(line for line in lines if line.startswith(f"{name} = {{"))
+
+
+MOVED = """
+kernel void f(const int n, const int turns, global const float *x, global float *y, global float *z)
+{
+    const int i = get_global_id(0), t = get_global_size(0);
+    if (i >= n) return;
+    x += i;
+    y += 2 * i;
+    float sum = 0;
+    for (int k = 0; k < turns; ++k) { sum += *z; z += n; }
+    y[0] = x[0] + sum;
+    y[1] = x[n];
+}
+"""
+
+
+def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_are_a_gap() -> None:
+    sketch, lines = drafted(MOVED)
+    assert 'shape = ["2 * n"], access = "in"' in shape_of(lines, "x")
+    assert 'shape = ["2 * n"], access = "out"' in shape_of(lines, "y")
+    assert "TODO: its shape" in shape_of(lines, "z")
+    assert any(gap.endswith("its shape, row by row") for gap in sketch.gaps)
+
+
+def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
+    _, lines = drafted(
+        """typedef uchar4 pixel;
+        kernel void f(const int n, global const float *a, global float *b, global const uchar *c, global const int *d)
+        {
+            const int i = get_global_id(0);
+            if (i >= n) return;
+            global float4 *to = (global float4 *)b;
+            to[i] = ((global const float4 *)a)[i] + ((global const pixel *)c)[i].x + ((global const float *)d)[i];
+        }"""
+    )
+    assert 'shape = ["4 * n"], access = "in" }' in shape_of(lines, "a")
+    assert 'shape = ["4 * n"], access = "out" }' in shape_of(lines, "b")
+    assert all("TODO: its shape" in shape_of(lines, name) for name in "cd")  # of another type: nothing is said
+
+
+def test_local_memory_holds_the_farthest_place() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, global const float *a, global float *b, local float *both, local float *back)
+        {
+            const int i = get_global_id(0), l = get_local_id(0);
+            both[l] = a[i];
+            both[l + get_local_size(0)] = a[i];
+            back[get_local_size(0) - 1 - l] = a[i];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (i < n) b[i] = both[l] + back[l];
+        }"""
+    )
+    assert 'both = { type = "float", local = "2 * WG" }' in lines
+    assert 'back = { type = "float", local = "WG" }' in lines
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        ("y[i * i] = x[i];", "guess: its shape, by the places that were understood; others may lie farther"),
+        ("y[i + stranger(n)] = x[i];", "guess: its shape, by the places that were understood"),
+        ("helper(y, i);", "guess: its shape, by the places that were understood"),
+        ("y[i] = 1 2;", "guess: its shape, by the places that were understood"),
+        ("y[i] = x[i] * 2;", 'access = "out" }'),
+    ],
+)
+def test_a_use_that_was_not_understood_makes_a_shape_a_guess(use: str, said: str) -> None:
+    body = f"const int i = get_global_id(0); if (i >= n) return; y[i] = x[i]; {use}"
+    _, lines = drafted(f"kernel void f(const int n, global const float *x, global float *y) {{ {body} }}")
+    assert said in shape_of(lines, "y")
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+
+
+def test_an_extent_that_a_default_decides_says_so() -> None:
+    _, lines = drafted(
+        """
+        #ifndef BINS
+        #define BINS 256
+        #endif
+        kernel void f(const int n, global const int *x, global int *hist, global const float *start)
+        {
+            local int bins[BINS];
+            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) bins[b] = start[b];
+            for (int i = get_global_id(0); i < n; i += get_global_size(0)) atomic_inc(&bins[x[i]]);
+            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) atomic_add(&hist[b], bins[b]);
+        }"""
+    )
+    assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')
+    assert 'shape = ["256"]' in shape_of(lines, "start")
+    assert shape_of(lines, "start").endswith("as BINS has it by default: it may not depend on a parameter")
+
+
+def test_what_finds_the_rim_bounds_no_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, const int rim, global const float *x, global float *y)
+        {
+            const int i = get_global_id(0) - rim;
+            const int first = i < 0 ? -i : 0;
+            if (i >= 0 && i < n) y[i] = x[i] + first;
+        }"""
+    )
+    assert 'global = ["round_up(n + rim, WG)"]' in lines
+
+
+def test_default_work_groups_are_among_their_values() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, global float *y) { const int i = get_global_id(0); if (i < n) y[i] = 1; }
+        kernel void g(const int n, global float *z)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            if (x < n && y < n) z[y * n + x] = 1;
+        }"""
+    )
+    at = {name: lines.index(f"[parameters.{name}]") for name in ("WG", "WX", "WY")}
+    assert lines[at["WG"] + 1].startswith("values = [32, 64, 128, 256]")
+    assert all(lines[at[name] + 1].startswith("values = [4, 8, 16, 32]") for name in ("WX", "WY"))
+
+
+def test_a_kernels_own_names_are_proposed_where_the_compiler_tells_others() -> None:
+    source = """kernel void f(const int length, global float *y)
+    { const int i = get_global_id(0); if (i < length) y[i] = 1; }"""
+    length, y = scanned(source)["f"]
+    signatures = {"f": [replace(length, name="_cl_length"), y]}  # as PoCL's headers rename it
+    text = draft(Sketch("a", "a.cl", source, signatures, {}))
+    assert "length = 65536" in text.splitlines()
+    assert "_cl_" not in text
+
+
+def test_a_variable_that_is_called_as_an_axis_is_none() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, const int m, global float *y)
+        {
+            const int x = get_global_id(0), row = get_global_id(1);
+            int gid = 0;
+            for (gid = 0; gid < m; ++gid) if (x < n) y[gid * n + x] = row;
+        }"""
+    )
+    assert 'shape = ["m", "n"], access = "out"' in shape_of(lines, "y")

@@ -28,6 +28,12 @@ LONGEST_WAIT_S = 3600.0
 IDLE = "idle"
 """The phase of a worker that has answered."""
 
+_RUNNING = ("launch", "run", "verify")
+"""The phases in which a kernel runs."""
+
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+"""What a kernel dies of by itself."""
+
 _ASKING_S = 0.1
 """How often it is asked whether to give up."""
 
@@ -59,11 +65,16 @@ class WorkerOverran(WorkerError):
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
 
 
-def not_started(role: str, error: WorkerDied | WorkerOverran) -> WorkerError:
+def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
     """What is said where a worker does not come to a trial: the only kernel that it runs before is the reference's."""
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
+    if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in _FAULTS:
+        hint = (
+            "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
+        )
+        return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=hint)
     hint = "what is stored remains; type the same again once the machine has memory to spare"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 

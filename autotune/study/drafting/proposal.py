@@ -25,7 +25,8 @@ _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 _TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
 """Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
 _SMALL_NAME = re.compile(
-    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|offset|halo|.*stride|alpha|beta)$", re.IGNORECASE
+    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
+    re.IGNORECASE,
 )
 
 
@@ -258,9 +259,11 @@ class Proposal:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
         kept = self._kept(tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)} | self.members
-        pointers = [
-            one.name for one in self.sketch.signatures[entry] if one.address != "private" or "image" in one.type_name
-        ]
+        pointers = {
+            one.name: self.choices.get(kind := self.kind(one.type_name.removesuffix("*")), kind)
+            for one in self.sketch.signatures[entry]
+            if one.address != "private" or "image" in one.type_name
+        }
         try:
             functions = functions_of(self._tokens(tuned=tuned))
             return read(functions, entry, pointers, known) if entry in functions else None

@@ -15,10 +15,16 @@ EXTENT = "image extent "
 
 
 class Pointer(NamedTuple):
-    """A place in an argument."""
+    """A place in an argument of elements of a type, seen as one of elements that are `width` of those each."""
 
     name: str
     offset: Sum
+    type_name: str = ""
+    width: int = 1
+
+    def moved(self, by: Sum) -> Pointer:
+        """So many of its elements farther."""
+        return self._replace(offset=self.offset + by * Sum.of(self.width))
 
 
 class Mention(NamedTuple):
@@ -38,6 +44,7 @@ class Reading:
     that run from one content of an argument to the next, with its name.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `spread`: along which work-groups differ.
+    `unread`: arguments that are also used in a way that was not understood.
     """
 
     mentions: list[Mention] = field(default_factory=list)
@@ -49,6 +56,7 @@ class Reading:
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""
@@ -79,20 +87,29 @@ class Reading:
         """Arrays that say where the rows of others begin."""
         return set(self.between.values())
 
-    def places_in(self, name: str, shapes: Mapping[str, Sequence[Sum]]) -> Sum | None:
-        """Return the number of places that an array's contents index; None where they are no indices."""
+    def places_in(self, name: str, elements: Mapping[str, Sum]) -> Sum | None:
+        """Return the number of places that an array's contents index; None where they are no indices.
+
+        `elements`: how many each argument has.
+        """
         for mention in self.mentions:
             for index in mention.places:
                 for variable in index.names & self.contents.keys():
                     factor = index.factor_of(variable)
-                    if self.contents[variable][0] == name and mention.name in shapes and factor.known:
-                        return quotient(shapes[mention.name][0], factor)
+                    if self.contents[variable][0] == name and mention.name in elements and factor.known:
+                        return quotient(elements[mention.name], factor)
         return None
 
     def scatters(self, name: str) -> bool:
         """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""
         written = {index for mention in self.mentions if mention.kind == "write" for index in mention.places}
         return any(array == name and Sum.of(variable) in written for variable, (array, _) in self.contents.items())
+
+    def leads(self, name: str) -> bool:
+        """Whether an argument's contents decide which places are used: as an index, or where a loop begins."""
+        sums = [start for start, _ in self.loops.values()]
+        sums += [index for mention in self.mentions for index in mention.places]
+        return any(self.contents[each][0] == name for value in sums for each in value.names & self.contents.keys())
 
     def indexed(self, name: str) -> bool:
         """Whether places of an argument are contents of another."""

@@ -6,12 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from autotune.study.drafting.indices import Indices, words
 from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Product, Sum, plain
+from autotune.study.drafting.terms import Sum, plain
 
 AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
+
+
+BEYOND = "by the places that were understood; others may lie farther"
+"""Why the extents of a buffer are a guess."""
 
 
 def plain_call(text: str) -> str:
@@ -21,10 +26,6 @@ def plain_call(text: str) -> str:
 
 def _extent(text: str) -> Sum:
     return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text)
 
 
 def _number(value: Sum) -> int:
@@ -45,7 +46,7 @@ def _rounded(count: str, local: str) -> str:
     return count if local == "1" else f"round_up({count}, {plain(local)})"
 
 
-class Shapes:
+class Shapes(Indices):
     """What one kernel's reading says of extents; `sizes` are its whole numbers, and whether each is small.
 
     `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
@@ -60,9 +61,10 @@ class Shapes:
         taken: Iterable[str],
         made: dict[str, str],
     ) -> None:
-        self.reading, self._sizes = reading, sizes
-        self._local, self._taken, self.made = local, set(taken), made
-        self._small = {name for name, small in sizes.items() if small}
+        super().__init__(reading, sizes, made)
+        self._local, self._taken = local, set(taken)
+        self.doubts: dict[str, str] = {}
+        """Why the extents of a buffer are a guess."""
         self.axes: dict[int, Sum] = {}
         self.inferred: set[int] = set()
         for axis in range(3):
@@ -96,10 +98,6 @@ class Shapes:
         ]
         return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
 
-    def _sized(self, value: Sum) -> bool:
-        words = {word for name in value.names for word in _words(name)}
-        return bool(words & self._sizes.keys()) or any(EXTENT in name for name in value.names)
-
     def _used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
         sums = [each for mention in self.reading.mentions for each in mention.places]
@@ -117,15 +115,15 @@ class Shapes:
             return None
         self.inferred.add(axis)
         for index in indices:  # within a row: as long as the row is
-            rows = self._rows(index)
-            if rows is not None and rows[1] and f"gid#{axis}" not in rows[0].names and len(rows[1]) == 1:
-                return rows[1][0]
+            for extent, counted in self._levels(index)[1:]:
+                if f"gid#{axis}" in counted.names:
+                    return extent
         for mention in self.reading.mentions:  # in an array whose places something else counts
             others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
-        bounded = {word for _, limit in self.reading.guards for name in limit.names for word in _words(name)}
-        bounded |= {word for index in indices for name in index.names if "#" not in name for word in _words(name)}
+        bounded = {word for _, limit in self.reading.guards for name in limit.names for word in words(name)}
+        bounded |= {word for index in indices for name in index.names if "#" not in name for word in words(name)}
         left = [size for size in self._sizes if size not in bounded and size not in self._small]
         taken = {str(extent) for extent in self.axes.values()}
         left = [size for size in left if size not in taken]
@@ -145,7 +143,9 @@ class Shapes:
         return name
 
     def _named(self, value: Sum) -> Sum:
-        """With names for the extents of images."""
+        """With names for the extents of images, and the extents of a work-group."""
+        for axis, local in enumerate(self._local):
+            value = value.with_value(f"lsz#{axis}", _extent(local))
         for axis in range(3):
             if f"{EXTENT}{axis}" in value.names:
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
@@ -214,10 +214,19 @@ class Shapes:
             if "#" not in name:
                 continue
             factor, below = value.factor_of(name), self._of_variable(name, depth)
+            if factor.known and all(each < 0 for each in factor.terms.values()) and self._from_zero(name):
+                continue
             if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
                 return None
             total += factor * (below - 1)
         return self._named(total)
+
+    def _from_zero(self, name: str) -> bool:
+        """Whether a variable is never negative: an id, or one that begins at such a sum."""
+        if name.partition("#")[0] in ("gid", "lid", "wid"):
+            return True
+        begun = self.reading.loops.get(name, (None, None))[0]
+        return begun is not None and not begun.names and min(begun.terms.values(), default=0) >= 0
 
     def _of_variable(self, name: str, depth: int) -> Sum | None:
         kind, _, axis = name.partition("#")
@@ -235,8 +244,11 @@ class Shapes:
 
     # -- shapes -----------------------------------------------------------------------------------
 
-    def shape(self, name: str, *, written: bool) -> list[Sum] | None:
-        """Return the extents of a buffer, row by row; None where its indices do not tell."""
+    def shape(self, name: str, *, written: bool, farthest: bool = False) -> list[Sum] | None:
+        """Return the extents of a buffer, row by row; None where its indices do not tell.
+
+        What most indices say counts, since rims may be left out in ways that are not read; or the `farthest`.
+        """
         found: list[tuple[list[Sum], Sum, int]] = []
         guarded = list[Sum]()
         for mention in self.reading.of(name):
@@ -246,14 +258,24 @@ class Shapes:
                 index = index.with_value(f"gsz#{axis}", extent)
             rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
             if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
+                if not index.names & self.reading.contents.keys():  # contents are bounded by their data
+                    self.doubts[name] = BEYOND
                 continue
             found.append((rows[1], limit, rows[0].terms.get((), 0)))
             guarded += [limit - _number(limit)] if whole else []
+        if name in self.reading.unread:
+            self.doubts[name] = BEYOND
         if not found:
             return None
         most = max(len(inner) for inner, *_ in found)
+
+        def most_of(counted: tuple[tuple[Sum, ...], Sum]) -> float:
+            return self.elements([counted[1], *counted[0]])
+
         counted = Counter((tuple(inner), limit - _number(limit)) for inner, limit, _ in found if len(inner) == most)
-        (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1]))
+        (inner, kind), _ = max(counted.items(), key=lambda item: (self._sized(item[0][1]), item[1], most_of(item[0])))
+        if farthest:
+            inner, kind = max(counted, key=most_of)
         kind = max([kind, *(each for each in guarded if not inner and _is_multiple(each, kind))], key=_factors)
         alike = [each for each in found if tuple(each[0]) == inner and each[1] - _number(each[1]) == kind]
         beyond = max(_number(limit) for _, limit, _ in alike)
@@ -261,39 +283,10 @@ class Shapes:
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
         if plainly and (written or min(number for *_, number in alike) < 0):
             beyond = 0
-        return [kind + beyond, *map(self._named, inner)]
-
-    def _strided(self, index: Sum) -> bool:
-        return any("gsz#" in name for name in index.names)
-
-    def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
-        """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
-        strides: dict[Product, Sum] = {}
-        loose = Sum()
-        for product, factor in index.terms.items():
-            stride = tuple(name for name in product if "#" not in name and self._sized(Sum.of(name)))
-            rest = tuple(name for name in product if name not in stride)
-            if any("#" in name for name in rest):
-                strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
-            else:
-                loose += Sum([(product, factor)])
-        for product, factor in loose.terms.items():
-            # Whole rows that are skipped count rows: of `(k + 1 + gid) * N + k`, `k * N` and `N`.
-            stride = max((each for each in strides if not Counter(each) - Counter(product)), key=len, default=())
-            rest = tuple(sorted((Counter(product) - Counter(stride)).elements()))
-            strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
-        order = sorted(strides, key=len, reverse=True)
-        if not order:
-            return Sum(), []
-        extents = []
-        for outer, inner in zip(order, [*order[1:], ()], strict=True):
-            left = Counter(outer)
-            left.subtract(Counter(inner))
-            if min(left.values(), default=0) < 0:
-                return None
-            if outer != inner:
-                extents.append(Sum([(tuple(sorted(left.elements())), 1)]))
-        return strides[order[0]], extents
+        shape = [kind + beyond, *map(self._named, inner)]
+        if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
+            self.doubts[name] = BEYOND
+        return shape
 
     def image(self, name: str, dimensions: int) -> list[Sum] | None:
         """Return the extents of an image, as NumPy counts them."""

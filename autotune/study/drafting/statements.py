@@ -7,7 +7,7 @@ it, which say that they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import Function, Pointer, Reading
@@ -21,12 +21,16 @@ _FARTHEST = 4000
 _MODIFIED = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 
 
-def read(functions: Mapping[str, Function], entry: str, pointers: Collection[str], known: Mapping[str, str]) -> Reading:
-    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for."""
+def read(
+    functions: Mapping[str, Function], entry: str, pointers: Mapping[str, str], known: Mapping[str, str]
+) -> Reading:
+    """Return what is found in a kernel. `pointers`: its buffers and images, of what; `known`: what names stand for."""
     walk = _Walk(functions, known)
     function = functions[entry]
-    given: dict[str, Any] = {name: Pointer(name, Sum()) for name in function.takes if name in pointers}
+    given: dict[str, Any] = {name: Pointer(name, Sum(), pointers[name]) for name in function.takes if name in pointers}
     walk.function(function, given)
+    if walk.spent:
+        walk.found.unread |= given.keys()
     return walk.found
 
 
@@ -64,6 +68,8 @@ class _Walk(Values):
             inside = tokens[at + 2 : end]
             if token == "for":
                 return self._loop(inside, tokens, end + 1)
+            if token == "while":
+                self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
             at = self._statement(tokens, end + 1)  # within the scope of a loop around it
@@ -71,6 +77,8 @@ class _Walk(Values):
                 at = self._statement(tokens, at + 1)
             return at
         if token in ("else", "do"):
+            if token == "do":
+                self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
             return at + 1
         if token in ("case", "default"):
             return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
@@ -89,12 +97,24 @@ class _Walk(Values):
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._simple(parts[0])
+        self._leave_behind([*inside, ";", *tokens[at : at + _FARTHEST]], len(inside) + 1)
         self._value(parts[1], bound=True)
         for step in split(parts[2]):
             self._value(step)
         at = self._statement(tokens, at)
         self._scopes.pop()
         return at
+
+    def _leave_behind(self, tokens: Sequence[str], body: int) -> None:
+        """Pointers that a loop moves: from here on they are somewhere. `body`: where in the tokens its body begins."""
+        end = closing(tokens, body) if tokens[body : body + 1] == ["{"] else body
+        while end < len(tokens) and tokens[end] not in (";", "}"):
+            end = closing(tokens, end) if tokens[end] in ("(", "[", "{") else end + 1
+        names = {name for scope in self._scopes for name, value in scope.items() if isinstance(value, Pointer)}
+        for name in names & {*tokens[:end]}:
+            value = self._lookup(name)
+            if isinstance(value, Pointer) and _changes(name, tokens[:end]):
+                self._put(name, value.moved(self._fresh(name)))
 
     def _simple(self, tokens: Sequence[str]) -> None:
         words, shared = list(tokens), "local" in tokens[:3]
@@ -128,9 +148,7 @@ class _Walk(Values):
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come
             return
-        if isinstance(value, Pointer) and changed:
-            value = Pointer(value.name, value.offset + self._fresh(name))
-        elif changed and (value is None or isinstance(value, Sum)):
+        if changed and (value is None or isinstance(value, Sum)):
             value = self._begun(name, Sum() if value is None else value)
         self._scopes[-1][name] = value
 
@@ -143,7 +161,7 @@ def _changes(name: str, tokens: Sequence[str]) -> int:
             continue
         before, after = tokens[place - 1] if place else "", tokens[place + 1] if place + 1 < len(tokens) else ""
         declared = before in ("*", ",") or (before[:1].isalpha() and before not in ("else", "do", "return"))
-        if before == "&" and place > 1 and tokens[place - 2] in ("(", ","):
+        if before == "&" and after != "[" and place > 1 and tokens[place - 2] in ("(", ","):
             found += 2
         elif before in ("++", "--") or after in ("++", "--", *_MODIFIED):
             found += not (after == "=" and declared)

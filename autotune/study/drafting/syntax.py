@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""An operator, or `name`, `number`, `call`, `index`, `member`, with what belongs to it."""
+"""An operator, or `name`, `number`, `call`, `index`, `member`, `cast` to a pointer, with what belongs to it."""
 
 _TOKEN = re.compile(
     r"[A-Za-z_]\w*|0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
@@ -167,6 +167,9 @@ class _Reader:
         end = closing(self._tokens, self.at)
         words = self._tokens[self.at + 1 : end]
         named = [word for word in words if word not in QUALIFIERS and word != "*"]
+        if words[-1:] == ["*"] and len(named) == 1:
+            self.at = end + 1
+            return ("cast", named[0], self._unary())
         whole_type = len(named) <= 1 and all(is_type(word) or word in self._types for word in named)
         if not words or not whole_type or (not named and "unsigned" not in words):
             return None

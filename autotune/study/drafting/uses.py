@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.shapes import BEYOND
 from autotune.study.drafting.terms import Sum
 from autotune.study.types import is_plain, scalar_type
 
@@ -20,6 +21,10 @@ class Uses:
     def __init__(self, proposal: Proposal) -> None:
         self._of = proposal
         self.shapes: dict[str, list[Sum]] = {}
+        self.doubts: dict[str, str] = {}
+        """Why the extents of an argument are a guess."""
+        self.by_default: dict[str, str] = {}
+        """The extents of outputs that depend on a parameter, which they may not: as its default has them."""
         for one in proposal.arguments.values():
             if (shape := self._shape_read(one)) is not None:
                 self.shapes[one.name] = shape
@@ -39,12 +44,42 @@ class Uses:
             return None
         own = self.access(one) == "scratch" or one.address == "local"
         written = self.access(one) in ("out", "inout")
-        found = None
-        for shapes in (self._of.tuned if own else self._of.shapes).values():
-            shape = shapes.image(one.name, int(image[1])) if image else shapes.shape(one.name, written=written)
-            if shape is not None and (found is None or len(shape) > len(found)):
-                found = shape
-        return found
+        if image is not None:
+            found = (shapes.image(one.name, int(image[1])) for shapes in self._of.shapes.values())
+            return max((shape for shape in found if shape is not None), key=len, default=None)
+        told = self._told(one.name, written=written, tuned=own)
+        shape = told[0] if told else None
+        if shape is not None and not own and (depends := self._defaults_in(one.name, written=written)):
+            by_default = f"as {depends} {'have' if ' and ' in depends else 'has'} it by default"
+            if written:  # of every configuration the same is compared
+                self.by_default[one.name] = f'"{", ".join(map(str, shape))}" {by_default}'
+                return None
+            self.doubts.setdefault(one.name, f"{by_default}: it may not depend on a parameter")
+        return shape
+
+    def _told(self, name: str, *, written: bool, tuned: bool) -> list[list[Sum]]:
+        """What the kernels say of a buffer's extents, the most telling first; notes where they leave doubts."""
+        told = list[list[Sum]]()
+        sizes = dict[int, float]()
+        for shapes in (self._of.tuned if tuned else self._of.shapes).values():
+            shape = shapes.shape(name, written=written, farthest=tuned)
+            if shape is not None:
+                sizes[id(shape)] = shapes.elements(shape)
+                told.append(shape)
+            elif shapes.reading.of(name):
+                self.doubts[name] = BEYOND
+            if name in shapes.doubts:
+                self.doubts[name] = BEYOND
+        told.sort(key=lambda shape: (len(shape), sizes[id(shape)]), reverse=True)
+        if any(sizes[id(shape)] > sizes[id(told[0])] for shape in told):
+            self.doubts[name] = BEYOND
+        return told
+
+    def _defaults_in(self, name: str, *, written: bool) -> str:
+        """The parameters that a buffer's extents depend on, if any do: their defaults stand in its shape."""
+        told = [shapes.shape(name, written=written) for shapes in self._of.tuned.values()]
+        mentioned = {word for shape in told for extent in shape or () for word in words(str(extent))}
+        return " and ".join(sorted(mentioned & {*self._of.parameters, *self._of.extra}))
 
     def access(self, one: KernelArgument) -> str:
         """How the kernels use an argument; `scratch` where one writes what a later one reads."""
@@ -110,14 +145,15 @@ class Uses:
     def data(self, one: KernelArgument, kind: str) -> tuple[str, str]:
         """Return the key for an input's data, and what is said of it; empty: drawn as all are."""
         if not is_whole(kind):
-            return "", ""
+            leads = kind in self._of.structs and any(each.reading.leads(one.name) for each in self._of.shapes.values())
+            return "", "its data: members of it say which places of other arguments are used" if leads else ""
         for each in (*self._of.tuned.values(), *self._of.shapes.values()):
             if one.name in each.reading.offsets and one.name in self.shapes:
                 rows = self.shapes[one.name][0] - 1
                 steps = f"arange({rows + 1}) * ENTRIES // {rows if len(rows.terms) == 1 else f'({rows})'}"
                 real = 'rows of equal length; of a real matrix { file = "FILE.mtx", part = "indptr" }'
                 return f', data = {{ numpy = "{steps}" }}', real
-            places = each.reading.places_in(one.name, self.shapes)
+            places = each.reading.places_in(one.name, {name: product(shape) for name, shape in self.shapes.items()})
             if places is not None and not words(str(places)) & {*self._of.parameters, *self._of.extra}:
                 if each.reading.scatters(one.name) and self.shapes.get(one.name) == [places]:
                     return ', data = { distribution = "permutation" }', "places that are written, each once"
@@ -160,6 +196,14 @@ class Uses:
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())
         return list(lines.values())
+
+
+def product(shape: Sequence[Sum]) -> Sum:
+    """Return how many elements a shape has."""
+    total = Sum.of(1)
+    for extent in shape:
+        total = total * extent
+    return total
 
 
 def is_whole(kind: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
 from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
 from autotune.study.drafting.terms import Sum, quotient, remainder
+from autotune.study.drafting.touching import components, is_understood, touched
 
 IDS = {
     "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
@@ -19,7 +20,7 @@ _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
 _METHODS = {
     "vector": "vector", "unary": "unary", "cond": "cond", "member": "member", "index": "index", "assign": "assign",
-    "call": "call",
+    "call": "call", "cast": "cast",
 }  # fmt: skip
 MOST_STEPS = 20_000
 _DEEPEST = 5
@@ -49,11 +50,18 @@ class Values(ABC):
         try:
             return self._of(expression(tokens), bound)
         except (NotRead, RecursionError):
+            pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
+            self.found.unread |= {pointer.name for pointer in pointers}
             return None
+
+    @property
+    def spent(self) -> bool:
+        """Whether there was more to read than is read."""
+        return self._steps >= MOST_STEPS
 
     def _fresh(self, name: str) -> Sum:
         self._count += 1
-        return Sum.of(f"{name}#{self._count}")
+        return Sum.of(f"{name}.#{self._count}")  # no axis of an id, whatever the kernel calls its variables
 
     def _begun(self, name: str, value: Sum) -> Sum:
         """A variable that begins with a value and changes."""
@@ -100,12 +108,24 @@ class Values(ABC):
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
         return first if first == second or known else second if known == 0 else None
 
+    def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
+        """A pointer as one to another type: so many elements of the argument's are one of it."""
+        value = self._of(parts[1])
+        if not isinstance(value, Pointer) or parts[0] == value.type_name:
+            return value._replace(width=1) if isinstance(value, Pointer) else value
+        (mine, many), (other, more) = components(value.type_name), components(str(parts[0]))
+        if mine and mine == other and 3 not in (many, more) and more % many == 0:
+            return value._replace(width=more // many)
+        return value.moved(self._fresh("any"))
+
     def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
         value = self._of(parts[0])
         if isinstance(value, Pointer):
             return self._at(value, Sum())
         if value is None and (size := self._known.get(f"{parts[0][1]}.{parts[1]}")):
             return Sum.of(size)
+        if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
+            return value  # what is read of a struct is content as the struct is
         place = "xyzw".find(str(parts[1]))
         return value[place] if type(value) is tuple and 0 <= place < len(value) else None
 
@@ -117,7 +137,8 @@ class Values(ABC):
         return base if isinstance(base, Sum) and not any("@" in name for name in base.names) else None
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
-        place = base.offset + (index if isinstance(index, Sum) else self._fresh("any"))
+        index = index if isinstance(index, Sum) else self._fresh("any")
+        place = base.moved(index).offset + (base.width - 1)  # the last that is touched
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
         self.found.contents[next(iter(content.names))] = (base.name, place)
@@ -127,8 +148,8 @@ class Values(ABC):
         sign, left, right = parts
         value = self._of(right)
         root = left
-        while root[0] in ("index", "member") or (root[0] == "unary" and root[1] in ("*", "&")):
-            root = root[2] if root[0] == "unary" else root[1]
+        while root[0] in ("index", "member", "cast") or (root[0] == "unary" and root[1] in ("*", "&")):
+            root = root[2] if root[0] in ("unary", "cast") else root[1]
         if root is not left:
             before = len(self.found.mentions)
             self._of(left)
@@ -151,14 +172,25 @@ class Values(ABC):
     def _set(self, name: str, value: Any) -> None:
         for scope in reversed(self._scopes):
             if name in scope:
-                if scope[name] is None:
+                if scope[name] is None or (isinstance(scope[name], Pointer) and isinstance(value, Pointer)):
                     scope[name] = value
+                elif isinstance(scope[name], Pointer):
+                    scope[name] = scope[name].moved(self._fresh(name))
                 elif isinstance(value, Sum):  # from here on it is another variable
                     scope[name] = self._begun(name, value)
                 return
 
+    def _put(self, name: str, value: Any) -> None:
+        """Have a name stand for something from here on."""
+        for scope in reversed(self._scopes):
+            if name in scope:
+                scope[name] = value
+                return
+
     def _stepped(self, tree: Tree, step: Sum | None) -> None:
         value = self._lookup(str(tree[1])) if tree[0] == "name" else None
+        if isinstance(value, Pointer):
+            self._put(str(tree[1]), value.moved(self._fresh(str(tree[1])) if step is None else step))
         for name in value.names if isinstance(value, Sum) else ():
             if name in self.found.loops and step is not None:
                 self.found.loops[name] = (self.found.loops[name][0], step)
@@ -167,13 +199,14 @@ class Values(ABC):
         """What the address of something points to."""
         if tree[0] == "index" and isinstance(base := self._of(tree[1]), Pointer):
             index = self._of(tree[2])
-            return Pointer(base.name, base.offset + (index if isinstance(index, Sum) else self._fresh("any")))
+            return base.moved(index if isinstance(index, Sum) else self._fresh("any"))
         return None
 
     def _of_binary(self, operator: str, parts: Any, bound: bool) -> Any:
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
-        if isinstance(left, Pointer) and operator in "+-" and isinstance(right, Sum):
-            return Pointer(left.name, left.offset + (right if operator == "+" else -right))
+        if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
+            by = right if isinstance(right, Sum) else self._fresh("any")
+            return left.moved(by if operator == "+" else -by)
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
@@ -210,9 +243,12 @@ class Values(ABC):
     def _compared(self, operator: str, left: Sum, right: Sum, bound: bool) -> None:
         """Note below what a variable stays, whether the comparison lets it pass or turns it away."""
         passing, turned = left - right, right - left
+        rim = passing if not right else turned if not left else None  # `place - rim < 0` bounds no place
         pairs = {"<": (passing, turned - 1), ">=": (turned - 1, passing), "<=": (passing - 1, turned)}
         forms = pairs.get(operator, (turned, passing - 1))
         for n, form in enumerate(forms):
+            if rim is not None and (form - rim).number is not None:
+                continue
             for each in self._without_minima(form):
                 self._guard(each, plain_number=bound and n == 0)
 
@@ -223,7 +259,8 @@ class Values(ABC):
 
     def _guard(self, form: Sum, *, plain_number: bool) -> None:
         """Note that a sum is less than 0: its variables, each a positive multiple, stay below the rest."""
-        varying, rest = form - form.fixed, -form.fixed
+        fixed = form.part(lambda product: all("#" not in name or name[:4] == "lsz#" for name in product))
+        varying, rest = form - fixed, -fixed
         ends = {name for name in varying.names if name in self.found.contents and varying.factor_of(name) == Sum.of(-1)}
         if ends:
             array = self.found.contents[min(ends)][0]
@@ -264,6 +301,8 @@ class Values(ABC):
         self._touched(name, given)
         function = self._functions.get(name)
         if function is None or self._depth >= _DEEPEST:
+            if not is_understood(name):
+                self.found.unread |= {each.name for each in given if isinstance(each, Pointer)}
             return None
         self._depth += 1
         found = self.function(function, dict(zip(function.takes, given, strict=False)))
@@ -279,21 +318,8 @@ class Values(ABC):
 
     def _touched(self, name: str, given: Sequence[Any]) -> None:
         """Note what OpenCL's own functions read and write."""
-        pointers = [each for each in given if isinstance(each, Pointer)]
-        if found := re.fullmatch(r"(read|write)_image\w+", name):
-            places = next((each for each in given[1:] if type(each) is tuple), None)
-            alone = next((each for each in given[1:] if isinstance(each, Sum)), None)
-            index = places if places is not None else () if alone is None else (alone,)
-            if pointers and all(isinstance(each, Sum) for each in index):
-                self.found.mentions.append(Mention(pointers[0].name, tuple(index), found[1]))
-        elif name.startswith(("atomic_", "atom_")) and pointers:
-            self._at(pointers[0], Sum(), "both")
-        elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
-            width = int(found[2] or 1)
-            at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
-            last = at * Sum.of(width) + (width - 1) if isinstance(at, Sum) else None
-            self._at(pointers[0], last, "read" if found[1] == "load" else "write")
-        elif name.startswith("async_work_group") and len(pointers) == 2:
-            count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
-            self._at(pointers[0], count - 1, "write")
-            self._at(pointers[1], count - 1)
+        for pointer, place, kind in touched(name, given):
+            if isinstance(place, tuple):
+                self.found.mentions.append(Mention(pointer.name, place, kind))
+            else:
+                self._at(pointer, place, kind)

@@ -54,6 +54,10 @@ def _nameable(sketch: Sketch) -> Sketch:
     """Return a sketch with other names for the arguments that no expression can name: `in` is a word of Python."""
     names = {one.name for told in sketch.signatures.values() for one in told if keyword.iskeyword(one.name)}
     called = {name: f"{name}_" for name in names if f"{name}_" not in words(sketch.source)}
+    known = words(sketch.source)
+    for told in sketch.signatures.values():  # PoCL's headers put a prefix before what OpenCL has a function of
+        mangled = {one.name: one.name.removeprefix("_cl_") for one in told if one.name not in known}
+        called |= {name: plain for name, plain in mangled.items() if plain in known}
     if not called:
         return sketch
     source = re.sub(r"[A-Za-z_]\w*", lambda found: called.get(found[0], found[0]), sketch.source)
@@ -95,6 +99,17 @@ class _Writer:
     def _add(self, *lines: str) -> None:
         self._lines += lines
 
+    def _told(self, line: str, doubt: str) -> None:
+        """Add a line, marked where there is a doubt."""
+        if doubt:
+            self._guess(line, doubt)
+        else:
+            self._add(line)
+
+    def _doubt(self, one: KernelArgument, what: str) -> str:
+        doubt = self._uses.doubts.get(one.name)
+        return f"{what}, {doubt}" if doubt else ""
+
     def _gap(self, line: str, what: str) -> None:
         """Add a line that has to be written."""
         self._lines.append(f"{line}  # {GAP}: {what}")
@@ -113,6 +128,7 @@ class _Writer:
         used |= {name for items in self._items.values() for extent in items for name in words(extent or "")}
         buffers = [one.name for one in self._of.arguments.values() if one.type_name.endswith("*")]
         read = all(name in self._shapes for name in buffers) and bool(used)
+        self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
         return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
 
@@ -137,6 +153,8 @@ class _Writer:
                 self._guess(f"{name} = {each * _ENTRIES_EACH if entries else each}", of.made[name][7:] + real)
             elif self._is_small(name):
                 self._guess(f"{name} = 1", "its value")
+            elif name in self._idle:
+                self._guess(f"{name} = {each}", "its value; no extent was found to depend on it")
             else:
                 self._add(f"{name} = {each}")
         if of.choices or of.tasks:
@@ -155,7 +173,7 @@ class _Writer:
             else:
                 values, stands = ", ".join(map(str, of.values(name, default))), str(default)
                 if name in of.extra:
-                    values = "32, 64, 128, 256" if len(of.extra) == 1 else "4, 8, 16, 32"
+                    values = "32, 64, 128, 256" if name == "WG" else "4, 8, 16, 32"
                     said = f"  # {_GUESS}: work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]{said}", f"default = {stands}")
         if not of.parameters and not of.extra:
@@ -186,7 +204,7 @@ class _Writer:
             if count is None or len(count) != 1:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
-                self._add(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}')
+                self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes)
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', "its value")
@@ -224,11 +242,12 @@ class _Writer:
         placed = ", constant = true" if one.address == "constant" else ""
         line = f'{one.name} = {{ type = "{kind}", shape = [{extents}], access = "{access}"{placed}{data} }}'
         if shape is None:
-            self._gap(line, "its shape, row by row" + (", and its data" if whole and access == "in" else ""))
-        elif said or one.name in self._uses.indexed:
-            self._guess(line, said or "as many as there are rows; places in it are read from a buffer")
+            asked = "its shape, row by row" + (", and its data" if whole and access == "in" else "")
+            self._gap(line, ": ".join(filter(None, (asked, self._uses.by_default.get(one.name)))))
         else:
-            self._add(line)
+            if one.name in self._uses.indexed:
+                said = said or "as many as there are rows; places in it are read from a buffer"
+            self._told(line, "; ".join(filter(None, (self._doubt(one, "its shape"), said))))
 
     # -- launch and reference -----------------------------------------------------------------------
 

@@ -1,0 +1,85 @@
+"""Indices taken apart: into rows and what counts along them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from autotune.errors import StudyError
+from autotune.expression import Expression
+from autotune.study.drafting.reading import EXTENT, Reading
+from autotune.study.drafting.terms import Product, Sum
+
+
+def words(text: str) -> list[str]:
+    """Return the names and numbers in a text."""
+    return re.findall(r"\w+", text)
+
+
+class Indices:
+    """The indices of one kernel; `sizes` are its whole numbers, and whether each is small, `made` those made up."""
+
+    def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
+        self.reading, self._sizes, self.made = reading, sizes, made
+        self._small = {name for name, small in sizes.items() if small}
+
+    def _sized(self, value: Sum) -> bool:
+        named = {word for name in value.names for word in words(name)}
+        return bool(named & {*self._sizes, *self.made}) or any(EXTENT in name for name in value.names)
+
+    def elements(self, shape: Sequence[Sum]) -> float:
+        """Return how many elements a shape has where each name in it stands for some number, to compare shapes."""
+        taken_off = [
+            product[0] for _, limit in self.reading.guards for product, n in limit.terms.items() if n < 0 < len(product)
+        ]
+        small = {*self._small, *taken_off}
+        total = 1.0
+        for extent in shape:
+            text = str(extent)
+            names = {name: 3 if name in small else 512 + 64 * (sum(map(ord, name)) % 7) for name in words(text)}
+            try:
+                total *= float(Expression.parse(text).evaluate(names))
+            except (StudyError, ArithmeticError, ValueError):
+                return 0.0
+        return total
+
+    def _strided(self, index: Sum) -> bool:
+        return any("gsz#" in name for name in index.names)
+
+    def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
+        """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
+        levels = self._levels(index)
+        return (levels[0][1], [extent for extent, _ in levels[1:]]) if levels else None
+
+    def _levels(self, index: Sum) -> list[tuple[Sum, Sum]]:
+        """Take an index apart: each axis' extent with what counts along it, the outermost first (whose extent is 0).
+
+        Nothing where it is no such index.
+        """
+        strides: dict[Product, Sum] = {}
+        loose = Sum()
+        for product, factor in index.terms.items():
+            stride = tuple(name for name in product if "#" not in name and self._sized(Sum.of(name)))
+            rest = tuple(name for name in product if name not in stride)
+            if any("#" in name for name in rest):
+                strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
+            else:
+                loose += Sum([(product, factor)])
+        for product, factor in loose.terms.items():
+            # Whole rows that are skipped count rows: of `(k + 1 + gid) * N + k`, `k * N` and `N`.
+            stride = max((each for each in strides if not Counter(each) - Counter(product)), key=len, default=())
+            rest = tuple(sorted((Counter(product) - Counter(stride)).elements()))
+            strides[stride] = strides.get(stride, Sum()) + Sum([(rest, factor)])
+        order = sorted(strides, key=len, reverse=True)
+        if not order:
+            return [(Sum(), Sum())]
+        levels = [(Sum(), strides[order[0]])]
+        for outer, inner in zip(order, [*order[1:], ()], strict=True):
+            left = Counter(outer)
+            left.subtract(Counter(inner))
+            if min(left.values(), default=0) < 0:
+                return []
+            if outer != inner:
+                levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
+        return levels

@@ -1,0 +1,54 @@
+"""What OpenCL's own functions read and write of a kernel's arguments, and what vectors are made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from autotune.study.drafting.reading import Pointer
+from autotune.study.drafting.syntax import is_type
+from autotune.study.drafting.terms import Sum
+
+_UNDERSTOOD = re.compile(
+    r"(read|write)_image|get_image|atom|v(load|store)|async_work_group(_strided)?_copy|prefetch|wait_group"
+)
+
+
+def is_understood(name: str) -> bool:
+    """Whether a function is one of OpenCL's whose uses of arguments are told below, or has none."""
+    return _UNDERSTOOD.match(name) is not None
+
+
+def touched(name: str, given: Sequence[Any]) -> Iterator[tuple[Pointer, Sum | tuple[Sum, ...] | None, str]]:
+    """Yield what a function of OpenCL's uses: a pointer, the last place from there on, and how.
+
+    The place is a tuple of coordinates for an image, None where it is not known.
+    """
+    pointers = [each for each in given if isinstance(each, Pointer)]
+    if found := re.fullmatch(r"(read|write)_image\w+", name):
+        places = next((each for each in given[1:] if type(each) is tuple), None)
+        alone = next((each for each in given[1:] if isinstance(each, Sum)), None)
+        index = places if places is not None else () if alone is None else (alone,)
+        if pointers and all(isinstance(each, Sum) for each in index):
+            yield pointers[0], tuple(index), found[1]
+    elif name.startswith(("atomic_", "atom_")) and pointers:
+        yield pointers[0], Sum(), "both"
+    elif (found := re.fullmatch(r"v(load|store)a?(?:_half)?(2|3|4|8|16)?(?:_\w+)?", name)) and pointers:
+        width = int(found[2] or 1)
+        at = next(iter(given[found[1] == "store" :]), None)  # behind what is stored
+        last = at * Sum.of(width) + (width - 1) if isinstance(at, Sum) else None
+        yield pointers[0], last, "read" if found[1] == "load" else "write"
+    elif name.startswith("async_work_group") and len(pointers) == 2:
+        count = given[2] if len(given) > 2 and isinstance(given[2], Sum) and given[2].known else Sum.of(1)
+        yield pointers[0], count - 1, "write"
+        yield pointers[1], count - 1, "read"
+
+
+def components(type_name: str) -> tuple[str, int]:
+    """Return the type of a vector's components and their number; an empty type for what is none of OpenCL's."""
+    name = type_name.strip().removeprefix("const ").strip()
+    if not is_type(name):
+        return "", 1
+    found = re.fullmatch(r"([a-z_]*[a-z])(\d+)", name)
+    return (found[1], int(found[2])) if found else (name, 1)
