@@ -125,17 +125,27 @@ signal.pause()
 """
 
 
+@pytest.mark.parametrize("is_at_work", [True, False], ids=["", "that took this one for dead"])
 def test_a_search_ends_where_another_server_is_told_to_stop_it(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_work: bool
 ) -> None:
     monkeypatch.setattr(runner, "LOOK_S", 0.0)
     processes(monkeypatch, WAITS)
     search = submit(client).json()["id"]
     wait_until(lambda: client.service.feeds.of(search).latest is not None)
     with ServerStore.open(str(tmp_path / "a.db")) as other:
-        other.ask_to_stop(search)
+        other.ask_to_stop(search, is_at_work=is_at_work)
+    wait_until(lambda: not client.service.runner._running)  # type: ignore[union-attr]
     last = ended(client, search)[1]
-    assert (last["state"], last["reason"]) == ("stopped", "stopped")
+    assert last["state"] == "stopped"
+    assert last["reason"].startswith("stopped")
+
+
+def test_a_hold_that_went_with_its_connection_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.state.KEEP_S", 0.01)
+    with serving(tmp_path) as client:
+        client.service._hold.close()
+        wait_until(lambda: client.service.store.is_at_work("here"))
 
 
 def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(

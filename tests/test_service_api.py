@@ -18,6 +18,7 @@ from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
 from autotune.service import runner  # isort: skip
+from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
 
 CONFIGURATION = {
@@ -401,6 +402,45 @@ def test_each_search_is_listed_once_as_it_ended(client: Client, monkeypatch: pyt
         before = page["next"]
     assert sorted(pages) == sorted(one["id"] for one in listed["searches"])
     assert alone
+
+
+def test_what_a_server_left_that_is_not_at_work_runs_nowhere_and_can_be_stopped(client: Client) -> None:
+    store = client.service.store
+    request = {"budget": {"seconds": 40.0}, "fingerprint": DEVICE.fingerprint, "device_name": DEVICE.name}
+    sent = [store.submit("gone", "gpu", "matmul", request, "ann")[0].uuid for _ in range(3)]  # type: ignore[union-attr]
+    for _ in sent[:2]:
+        store.claim("gone", "gpu")
+    store.ask_to_stop(sent[1])
+
+    def told() -> list[tuple[str, int | None]]:
+        rows = [client.ask(None, "GET", f"/v1/searches/{name}").json() for name in sent]
+        return [(row["state"], row["place"]) for row in rows]
+
+    assert told() == [("queued", None), ("stopped", None), ("queued", None)]
+    row = client.ask(None, "GET", "/v1/searches").json()["open"][-1]
+    assert row["reason"] == "its server gone is not at work; it goes on once that is: autotune serve --name gone"
+    assert "its server gone is not at work" in client.ask(None, "GET", "/searches").text
+    assert client.ask(None, "GET", "/v1/home").json()["running"] == []
+    held = store.hold("gone")
+    held.keep()  # it is back, or was away for a moment: nothing was taken from it
+    assert told() == [("running", None), ("stopping", None), ("queued", 0)]
+    held.close()
+    assert [client.ask("run", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
+    assert [one.state for one in store.named(sent).values()] == ["stopped"] * 3
+
+
+def test_a_search_that_was_killed_is_not_shown_as_running(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = problem_key(find_study("matmul"), SIZE, {"T": "float"}, DEVICE.fingerprint)
+    store = client.service.store
+    store.start_search(key, DEVICE, sampler="random", seed=1)
+
+    def told() -> list[tuple[str, str]]:
+        rows = client.ask(None, "GET", "/v1/searches").json()["searches"]
+        return [(row["state"], row["reason"]) for row in rows]
+
+    assert told() == [("running", "")]
+    monkeypatch.setattr(queries, "is_dead", lambda *_: True)
+    assert told() == [("stopped", "lost")]
 
 
 # What is stored --------------------------------------------------------------------------------------------

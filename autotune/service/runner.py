@@ -257,7 +257,7 @@ class Runner:
             return True
         with suppress(StoreError):
             now = await asyncio.to_thread(self._store.submission, search)
-            return now is not None and now.state == STOPPING
+            return now is not None and now.state in (STOPPING, STOPPED)
         return False
 
     def _asked(self, submission: Submission) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from autotune.service.callers import Caller
 from autotune.service.process import work
 from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
+from autotune.store import Submission
 from autotune.study import Study, StudyText
 from autotune.tuner import DEFAULT_SECONDS
 
@@ -108,7 +109,7 @@ async def _examined(service: Service, asked: views.Json, device: DeviceInfo) -> 
 async def stop(service: Service, name: str) -> views.Json:
     """Have a search stopped, in order; return what it is then. Raises Refused (404, 409)."""
     runner = _runner(service)
-    found = await asyncio.to_thread(service.store.ask_to_stop, name)
+    found = await asyncio.to_thread(_asked_to_stop, service, name)
     if found is None:
         told = await asyncio.to_thread(views.search, service, name)  # raises 404
         if views.has_ended(told):
@@ -116,6 +117,13 @@ async def stop(service: Service, name: str) -> views.Json:
         raise Refused(409, "this server does not run it", hint="Ctrl-C where it was started")
     runner.stop(found)
     return await asyncio.to_thread(views.search, service, name)
+
+
+def _asked_to_stop(service: Service, name: str) -> Submission | None:
+    found = service.store.submission(name)
+    elsewhere = found is not None and found.server != service.config.name
+    is_at_work = not (found and elsewhere) or service.store.is_at_work(found.server)
+    return service.store.ask_to_stop(name, is_at_work=is_at_work)
 
 
 def _runner(service: Service) -> Runner:

@@ -174,10 +174,10 @@ class Submissions(Access):
         chosen = and_(submissions.c.uuid == name, submissions.c.state.in_(OPEN))
         self._written(lambda connection: connection.execute(update(submissions).where(chosen).values(ended)))
 
-    def ask_to_stop(self, name: str) -> Submission | None:
+    def ask_to_stop(self, name: str, *, is_at_work: bool = True) -> Submission | None:
         """Have a submission stopped: at once where it is queued, else it is `stopping`. Return it as it is then.
 
-        None where there is none, or it has ended.
+        None where there is none, or it has ended. Where its server is not at work, it is stopped at once.
         """
 
         def step(connection: Connection) -> Submission | None:
@@ -188,8 +188,9 @@ class Submissions(Access):
             queued = and_(chosen, submissions.c.state == QUEUED)
             gone = {"state": STOPPED, "reason": "stopped before it began", "ended": now()}
             connection.execute(update(submissions).where(queued).values(gone))
-            running = and_(chosen, submissions.c.state == RUNNING)
-            connection.execute(update(submissions).where(running).values({"state": STOPPING}))
+            running = and_(chosen, submissions.c.state.in_((RUNNING, STOPPING)))
+            stopping = {"state": STOPPING} if is_at_work else gone | {"reason": "stopped; its server is not at work"}
+            connection.execute(update(submissions).where(running).values(stopping))
             return _submission(connection.execute(select(submissions).where(chosen)).mappings().one())
 
         return self._written(step)

@@ -11,8 +11,9 @@ from autotune.errors import AutotuneError
 from autotune.lookup import Best, asking, best_in, open_records
 from autotune.reports import sides
 from autotune.service.answers import Refused
+from autotune.service.views.queues import Queues
 from autotune.service.views.searches import submitted
-from autotune.store import OPEN, QUEUED, locate
+from autotune.store import OPEN, RUNNING, STOPPING, locate
 from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
@@ -28,16 +29,14 @@ LATEST = 12
 def home(service: Service, *, bests: bool = True) -> Json:
     """`devices`, `running`, `queued` (in order, by queue), `latest` bests, `version`."""
     waiting = service.store.waiting(service.config.name)
-    open_ = {one.uuid: one for one in service.store.submitted(states=OPEN)}
+    queues = Queues(service.store)
+    open_ = {one.uuid: submitted(service, one, queues) for one in service.store.submitted(states=OPEN)}
     return {
         "version": __version__,
         "read_only": service.config.read_only,
         "devices": devices(service)["here"],
-        "running": [submitted(service, one) for one in open_.values() if one.state != QUEUED],
-        "queued": {
-            queue: [submitted(service, open_[name]) for name in names if name in open_]
-            for queue, names in waiting.items()
-        },
+        "running": [told for told in open_.values() if told["state"] in (RUNNING, STOPPING)],
+        "queued": {queue: [open_[name] for name in names if name in open_] for queue, names in waiting.items()},
         "latest": latest(service) if bests else [],
     }
 
