@@ -352,6 +352,19 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
 
 
+def test_a_search_by_name_says_whose_text_it_is_of() -> None:
+    study_from = {"asked_by": "bob\x1b[2J", "search": "f" * 32, "created": "2026-11-20T08:00:00+00:00"}
+    queued = {"id": "x", "study": "blur", "device": "d", "place": None, "study_from": study_from}
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    told = f"the text that bob\\x1b[2J sent on 2026-11-20 (search {'f' * 32})"
+    assert f"note: blur is no study of the server; this is {told}" in found.stderr
+    with server((202, {}, {**queued, "study_from": "bob"})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 2
+    assert "answers what cannot be believed" in found.stderr
+
+
 @pytest.mark.parametrize("words", ["--sizes 64,128", "--on tcp://x:1", "--at-most 2", "--allow-python"])
 def test_what_a_server_cannot_be_asked_for_is_refused(words: str) -> None:
     with server((500, {}, {})) as fake:

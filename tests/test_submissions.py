@@ -213,8 +213,19 @@ def test_the_latest_upload_of_a_name_comes_first_and_each_once(store: ServerStor
     one, two = {"study": "1", "files": {}}, {"study": "2", "files": {}}
     for upload in (one, two, one):
         send(store, "ann", upload=upload)
-    assert store.uploads("blur") == [one, two]
+    assert [sent.upload for sent in store.uploads("blur")] == [one, two]
     assert store.uploads("other") == []
+
+
+def test_a_text_is_of_who_sent_it_first_and_who_searched_it_finds_it(store: ServerStore) -> None:
+    one, two = ({"study": f"name = 'blur' # {n}", "files": {}} for n in "12")
+    first = send(store, "ann", upload=one)
+    send(store, "bob", upload=two)
+    send(store, "bob", upload=one)
+    assert [(sent.upload, sent.asked_by) for sent in store.uploads("blur")] == [(one, "ann"), (two, "bob")]
+    assert [sent.upload for sent in store.uploads("blur", "bob")] == [one, two]
+    assert [sent.search for sent in store.uploads("blur", "ann")] == [first.uuid]
+    assert store.uploads("blur", "cid") == []
 
 
 def test_tokens_are_good_for_as_long_as_they_should(store: ServerStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
@@ -12,9 +13,9 @@ from autotune.lookup import Best, asking, best_in, open_records
 from autotune.reports import sides
 from autotune.service.answers import Refused
 from autotune.service.views.queues import Queues
-from autotune.service.views.searches import submitted
+from autotune.service.views.searches import study_from, submitted
 from autotune.store import OPEN, RUNNING, STOPPING, locate
-from autotune.study import StudyText, default_size, offered_choices, parameter_values
+from autotune.study import default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def devices(service: Service) -> Json:
 
 def latest(service: Service) -> list[Json]:
     """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
-    found, texts = [], dict[str, StudyText]()
+    found, text_of = [], cache(service.studies.of)
     for number, key, ended in service.store.latest_problems(LATEST):
         entry: Json = {
             "problem": number,
@@ -72,8 +73,7 @@ def latest(service: Service) -> list[Json]:
             "error": "",
         }
         try:
-            text = texts.get(key.study) or service.studies.text(key.study)
-            texts[key.study] = text
+            text = text_of(key.study, key.kernel_hash, key.study_hash)
             with open_records(locate(service.config.database)) as records:
                 best = best_in(records, "", text, key.size, key.choices, key.device, None, False)
             entry["best"] = best_json(best)
@@ -118,9 +118,11 @@ def studies(service: Service) -> list[Json]:
 
 def study(service: Service, name: str) -> Json:
     """One study, whole: parameters with values and defaults, constraints, sizes, choices, the kernel's text."""
-    one = service.studies.load(name)
+    text, uploaded = service.studies.found(name)
+    one = text.study
     return {
         "study": one.name,
+        "study_from": None if uploaded is None else study_from(uploaded),
         "about": one.about,
         "sizes": dict(one.sizes),
         "size_lists": one.size_lists,

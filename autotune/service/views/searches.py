@@ -9,7 +9,18 @@ from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.service.answers import Refused
 from autotune.service.views.queues import Queues
-from autotune.store import DONE, FAILED, OPEN, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission
+from autotune.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    StoredSearch,
+    StoredTrial,
+    Submission,
+    Uploaded,
+)
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
@@ -61,9 +72,10 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
 def search(service: Service, name: str) -> Json:
     """One search by its id, that of a submission or of a stored search.
 
-    `id`, `state`, `study`, `device`, `size`, `choices`, `request`, `asked_by`, `created`, `started`, `ended`,
-    `reason`, `place` (0: the next of its queue), `progress` (the last that was told), `result` (of `autotune search
-    --json`), `outcomes`, `searches` (numbers of the stored searches that are its work).
+    `id`, `state`, `study`, `study_from` (where an uploaded one was asked for by name), `device`, `size`,
+    `choices`, `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `place` (0: the next of its queue),
+    `progress` (the last that was told), `result` (of `autotune search --json`), `outcomes`, `searches` (numbers of the
+    stored searches that are its work).
     """
     submission = service.store.submission(name)
     found = service.store.stored_searches(names=[name])
@@ -72,6 +84,11 @@ def search(service: Service, name: str) -> Json:
     if not found:
         raise Refused(404, f"no search {name[:64]!r}", hint="GET /v1/searches lists them")
     return stored(found[0])
+
+
+def study_from(one: Uploaded) -> Json:
+    """Whose text stands for a name that is none of the server's own: the `search` that first brought it, and when."""
+    return {"asked_by": one.asked_by, "search": one.search, "created": one.created}
 
 
 def has_ended(told: Json) -> bool:
@@ -92,6 +109,7 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
         "state": state,
         "study": one.study,
         "uploaded": one.upload is not None,
+        "study_from": one.request.get("study_from"),
         "device": one.request["fingerprint"],
         "device_name": one.request["device_name"],
         "size": _size(one, parts),
@@ -130,6 +148,7 @@ def stored(one: StoredSearch) -> Json:
         "state": state,
         "study": one.key.study,
         "uploaded": False,
+        "study_from": None,
         "device": one.key.device,
         "device_name": one.device_name,
         "size": dict(one.key.size),
