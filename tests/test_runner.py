@@ -144,6 +144,11 @@ def test_a_search_ends_where_another_server_is_told_to_stop_it(
 def test_a_hold_that_went_with_its_connection_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.service.state.KEEP_S", 0.01)
     with serving(tmp_path) as client:
+        search = submit(client).json()["id"]
+        wait_until(lambda: client.work.begun)
+        with monkeypatch.context() as patch:
+            patch.setattr(client.service.store, "is_at_work", lambda _: False)
+            assert client.ask("run", "GET", f"/v1/searches/{search}").json()["state"] == "running"  # it knows better
         client.service._hold.close()
         wait_until(lambda: client.service.store.is_at_work("here"))
 
@@ -170,6 +175,15 @@ def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, mo
     answering(monkeypatch, LOST, LOST, DONE)
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["attempts"]) == ("done", 3)
+
+
+def test_why_a_search_failed_does_not_tell_where_the_database_is(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = client.service.store.where
+    answering(monkeypatch, {"error": ["the disk is full", path, f"make room for {path}", "", "StoreError"]})
+    last = ended(client, submit(client).json()["id"])[1]
+    assert last["reason"] == "the server's database: the disk is full; make room for the server's database"
 
 
 def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from autotune.store import ServerStore
 LOOK_S = 60.0
 """How often it is looked which devices a cluster has; one that is asked for and not known is looked for at once."""
 
-KEEP_S = 5.0
+KEEP_S = 2.0
 """How often a hold is taken again that went with its connection: by it others see that this server is at work."""
 
 _LATELY_S = 2.0
@@ -76,6 +76,10 @@ class Service:
         self.studies.close()
         self._hold.close()
         self.store.close()
+
+    def works(self, name: str) -> bool:
+        """Whether the queues of that name are this server's to work, also while its hold on them is lost."""
+        return self.runner is not None and name == self.config.name
 
     async def device(self, selector: str | None) -> DeviceInfo:
         """Return one device to search on, as Machine.require; a cluster's may have come a moment ago."""

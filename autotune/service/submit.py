@@ -123,8 +123,7 @@ async def stop(service: Service, name: str) -> views.Json:
 
 def _asked_to_stop(service: Service, name: str) -> Submission | None:
     found = service.store.submission(name)
-    elsewhere = found is not None and found.server != service.config.name
-    is_at_work = not (found and elsewhere) or service.store.is_at_work(found.server)
+    is_at_work = found is None or service.works(found.server) or service.store.is_at_work(found.server)
     return service.store.ask_to_stop(name, is_at_work=is_at_work)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shlex
 from functools import cache
+from typing import TYPE_CHECKING
 
-from autotune.store import OPEN, QUEUED, STOPPED, STOPPING, ServerStore, Submission
+from autotune.store import OPEN, QUEUED, STOPPED, STOPPING, Submission
 from autotune.text import line
+
+if TYPE_CHECKING:
+    from autotune.service.state import Service
 
 
 class Queues:
     """What one view tells of the queues, each asked for once however many submissions it shows."""
 
-    def __init__(self, store: ServerStore) -> None:
-        self._waiting = cache(lambda server: _places(store.waiting(server)))
-        self._is_at_work = cache(store.is_at_work)
+    def __init__(self, service: Service) -> None:
+        self._waiting = cache(lambda server: _places(service.store.waiting(server)))
+        self._is_at_work = cache(lambda server: service.works(server) or service.store.is_at_work(server))
 
     def place(self, one: Submission) -> int | None:
         """The place of what is queued (0: the next); None where nobody is there to work the queue."""

@@ -30,7 +30,7 @@ LATEST = 12
 def home(service: Service, *, bests: bool = True) -> Json:
     """`devices`, `running`, `queued` (in order, by queue), `latest` bests, `version`."""
     waiting = service.store.waiting(service.config.name)
-    queues = Queues(service.store)
+    queues = Queues(service)
     open_ = {one.uuid: submitted(service, one, queues) for one in service.store.submitted(states=OPEN)}
     return {
         "version": __version__,

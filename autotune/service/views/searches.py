@@ -39,7 +39,7 @@ def searches(
     found = service.store.stored_searches(study=study, device=device, latest=True, before=before, limit=limit)
     after = found[-1].number if len(found) == limit else None
     early = service.store.unstored(study=study, after=after, before=before)
-    queues = Queues(service.store)
+    queues = Queues(service)
     rows = [*listed(service, found), *(submitted(service, one, queues) for one in _on(device, early))]
     return {
         "open": [submitted(service, one, queues) for one in _on(device, open_) if study in (None, one.study)],
@@ -57,7 +57,7 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
     names = [one.submission for one in found if one.submission]
     parts = service.store.stored_searches(names=names, limit=1000) if names else []
     submissions = service.store.named(names) if names else {}
-    queues = Queues(service.store)
+    queues = Queues(service)
     rows = []
     for one in found:
         submission = submissions.get(one.submission or "")
@@ -80,7 +80,7 @@ def search(service: Service, name: str) -> Json:
     submission = service.store.submission(name)
     found = service.store.stored_searches(names=[name])
     if submission is not None:
-        return submitted(service, submission, Queues(service.store), found)
+        return submitted(service, submission, Queues(service), found)
     if not found:
         raise Refused(404, f"no search {name[:64]!r}", hint="GET /v1/searches lists them")
     return stored(found[0])
