@@ -141,6 +141,19 @@ def test_a_name_is_that_of_one_server_at_work(tmp_path: Path) -> None:
         held.close()
 
 
+def test_a_hold_whose_file_was_removed_is_taken_again(tmp_path: Path) -> None:
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        held = store.hold("here")
+        held.keep()
+        next(tmp_path.glob("a.db-server-*.lock")).unlink()
+        held.keep()
+        assert store.is_at_work("here")
+        with pytest.raises(UsageError):
+            store.hold("here").keep()
+        held.close()
+        assert not store.is_at_work("here")
+
+
 def test_who_looks_whether_a_server_is_at_work_does_not_keep_it_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from autotune.errors import StoreError, UsageError
 from autotune.store.database import clear_errors
 from autotune.store.location import Location
+from autotune.store.presence import inode
 from autotune.text import line
 
 
@@ -53,9 +54,13 @@ class Hold:
             self._drop_session()
 
     def _keep_file(self) -> None:
-        if self._descriptor is not None:
-            return
         path = _file(self._location, self._name)
+        if self._descriptor is not None:
+            held = os.fstat(self._descriptor)
+            if inode(path) == (held.st_dev, held.st_ino):
+                return
+            os.close(self._descriptor)  # removed or replaced meanwhile: others look at the one that is there
+            self._descriptor = None
         try:
             self._descriptor = _locked(path)
         except BlockingIOError:
