@@ -240,11 +240,34 @@ def test_notes_are_lines_of_visible_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["tune", "ftp://x", "http://", "https://x?y=1", "https://u:p@x", "http://[::1", "http://x:99999"]
+    "url",
+    [
+        *("tune", "ftp://x", "http://", "https://x?y=1", "https://x/#y", "https://u:p@x", "http://[::1"),
+        *("http://x:99999", "http://a..b", f"http://{'a' * 70}.org", "http://x\udcff", "http://x/ü", "http://x/a b"),
+    ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
     with pytest.raises(UsageError, match="is no server"):
         Server(url)
+
+
+def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> None:
+    asks: list[Callable[[Server, str], Any]] = [
+        lambda server, word: server.best(word),
+        lambda server, word: server.best("matmul", device=word),
+        lambda server, word: server.best("matmul", size=[f"M={word}"]),
+        lambda server, word: server.history(word),
+        lambda server, word: server.sizes(word),
+        lambda server, word: server.find(word),
+        lambda server, word: server.stop(word),
+        lambda server, word: next(server.events(word)),
+        lambda server, word: server.submit(word),
+    ]
+    refusal = {"error": "the question cannot be read", "where": "", "hint": ""}
+    with server(*[(400, {}, refusal)] * len(asks)) as fake:
+        for ask in asks:
+            with pytest.raises(ServerRefuses, match="the question cannot be read"):
+                ask(Server(fake.url, cache=False), "\udcff")
 
 
 def test_a_token_does_not_travel_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ import http.client
 import ipaddress
 import json
 import os
+import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from autotune.errors import SetupError, UsageError
 from autotune.service.trust import line_of
@@ -18,6 +19,8 @@ from autotune.store import UNSOUND
 TIMEOUT_S = 30.0
 
 _MOST = 64 * 2**20
+
+_PATH = re.compile(r"[!-~]*")
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
@@ -53,9 +56,11 @@ class Transport:
         try:
             parts = urlsplit(self.url)
             self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
-        except ValueError:
-            parts, self._host = urlsplit(""), ""
-        if parts.scheme not in ("http", "https") or not self._host or parts.query or parts.username:
+            self._host.encode("idna")
+        except ValueError:  # of Unicode among them
+            parts, self._host, self._path = urlsplit(""), "", ""
+        beside = parts.query or parts.fragment or parts.username
+        if parts.scheme not in ("http", "https") or not self._host or beside or not _PATH.fullmatch(self._path):
             raise UsageError(
                 f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
@@ -199,6 +204,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def question(asked: Mapping[str, Any] | Sequence[tuple[str, str]]) -> str:
+    """Return what stands behind the ? of an address. A lone surrogate is for the server to refuse."""
+    return urlencode(asked, errors="surrogatepass")
+
+
+def segment(name: str) -> str:
+    """Return a name as a part of an address."""
+    return quote(name, safe="", errors="surrogatepass")
 
 
 def _written(body: Any) -> bytes:
