@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 import autotune
 from autotune.cli import app
 from autotune.errors import AutotuneError, UsageError
+from autotune.service import transport
 from autotune.service.client import Server, ServerAway, ServerRefuses
 from autotune.service.kept import Kept, KeptAnswers
+from autotune.store import BUSY_S, access
 from tests.studies import SOURCE
 
 BEST: dict[str, Any] = {
@@ -268,6 +270,10 @@ def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> 
         for ask in asks:
             with pytest.raises(ServerRefuses, match="the question cannot be read"):
                 ask(Server(fake.url, cache=False), "\udcff")
+
+
+def test_a_server_refuses_before_nobody_waits_for_it_any_more() -> None:
+    assert max(access.PATIENCE_S, BUSY_S) < transport.STORES_S
 
 
 def test_a_token_does_not_travel_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:

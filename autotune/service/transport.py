@@ -18,6 +18,9 @@ from autotune.store import UNSOUND
 
 TIMEOUT_S = 30.0
 
+STORES_S = 75.0
+"""What is to be stored is waited for longer: a server waits for its database for up to a minute before it refuses."""
+
 _MOST = 64 * 2**20
 
 _PATH = re.compile(r"[!-~]*")
@@ -90,7 +93,7 @@ class Transport:
 
     def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
         """Ask, and return what is answered, be it an error. Raises ServerAway."""
-        connection = self._connection()
+        connection = self._connection(TIMEOUT_S if method == "GET" else STORES_S)
         try:
             found = self._sent(connection, method, path, body, headers)
             reply = Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read(_MOST))
@@ -104,7 +107,7 @@ class Transport:
     def stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
         """Yield the events of a stream after the `last`: id, kind, data; no data: the server says that it is there."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
-        connection = self._connection()
+        connection = self._connection(TIMEOUT_S)
         try:
             found = self._sent(connection, "GET", path, None, headers)
             if found.status != 200:
@@ -160,11 +163,11 @@ class Transport:
         connection.request(method, self._path + path, data, sent)
         return connection.getresponse()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
         if self._secure:
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
 
     def _away(self, error: Exception) -> ServerAway:
         if isinstance(error, ssl.SSLCertVerificationError):
