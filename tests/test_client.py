@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 import autotune
 from autotune.cli import app
 from autotune.errors import AutotuneError, UsageError
+from autotune.service import transport
 from autotune.service.client import Server, ServerAway, ServerRefuses
 from autotune.service.kept import Kept, KeptAnswers
+from autotune.store import BUSY_S, access
 from tests.studies import SOURCE
 
 BEST: dict[str, Any] = {
@@ -240,11 +242,38 @@ def test_notes_are_lines_of_visible_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["tune", "ftp://x", "http://", "https://x?y=1", "https://u:p@x", "http://[::1", "http://x:99999"]
+    "url",
+    [
+        *("tune", "ftp://x", "http://", "https://x?y=1", "https://x/#y", "https://u:p@x", "http://[::1"),
+        *("http://x:99999", "http://a..b", f"http://{'a' * 70}.org", "http://x\udcff", "http://x/ü", "http://x/a b"),
+    ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
     with pytest.raises(UsageError, match="is no server"):
         Server(url)
+
+
+def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> None:
+    asks: list[Callable[[Server, str], Any]] = [
+        lambda server, word: server.best(word),
+        lambda server, word: server.best("matmul", device=word),
+        lambda server, word: server.best("matmul", size=[f"M={word}"]),
+        lambda server, word: server.history(word),
+        lambda server, word: server.sizes(word),
+        lambda server, word: server.find(word),
+        lambda server, word: server.stop(word),
+        lambda server, word: next(server.events(word)),
+        lambda server, word: server.submit(word),
+    ]
+    refusal = {"error": "the question cannot be read", "where": "", "hint": ""}
+    with server(*[(400, {}, refusal)] * len(asks)) as fake:
+        for ask in asks:
+            with pytest.raises(ServerRefuses, match="the question cannot be read"):
+                ask(Server(fake.url, cache=False), "\udcff")
+
+
+def test_a_server_refuses_before_nobody_waits_for_it_any_more() -> None:
+    assert max(access.PATIENCE_S, BUSY_S) < transport.STORES_S
 
 
 def test_a_token_does_not_travel_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,6 +379,19 @@ def test_a_search_on_a_server_from_the_command_line() -> None:
         body = json.loads(fake.asked[0][3])
     assert (body["study"], body["size"], body["fix"]) == ("blur", {"N": 64}, {"WG": [32, 64]})
     assert body["budget"] == {"trials": 3, "least_gain": 0.01}
+
+
+def test_a_search_by_name_says_whose_text_it_is_of() -> None:
+    study_from = {"asked_by": "bob\x1b[2J", "search": "f" * 32, "created": "2026-11-20T08:00:00+00:00"}
+    queued = {"id": "x", "study": "blur", "device": "d", "place": None, "study_from": study_from}
+    with server((202, {}, queued), (200, {}, EVENTS.replace(b'"done": 1', PROGRESS) + END)) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    told = f"the text that bob\\x1b[2J sent on 2026-11-20 (search {'f' * 32})"
+    assert f"note: blur is no study of the server; this is {told}" in found.stderr
+    with server((202, {}, {**queued, "study_from": "bob"})) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 2
+    assert "answers what cannot be believed" in found.stderr
 
 
 @pytest.mark.parametrize("words", ["--sizes 64,128", "--on tcp://x:1", "--at-most 2", "--allow-python"])

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
 
+from autotune.errors import UsageError
 from autotune.service import Config, connections, create_app, guard
+from autotune.service.config import require_safe
 from autotune.service.serving import settings
 
 HEAD = b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -128,6 +131,18 @@ def tls(tmp_path: Path) -> tuple[Config, ssl.SSLContext]:
     subprocess.run([*words, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
     config = Config(database=str(tmp_path / "a.db"), read_only=True, certificate=certificate, key=key)
     return config, ssl.create_default_context(cafile=str(certificate))
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked_for_it(tls: tuple[Config, ssl.SSLContext]) -> None:
+    config, _ = tls
+    assert config.key is not None
+    closed = config.key.with_name("closed.pem")
+    words = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-in", str(config.key), "-out", str(closed)]
+    subprocess.run(words, check=True, capture_output=True)
+    require_safe(config, has_tokens=True)
+    with pytest.raises(UsageError, match="has a pass phrase") as error:
+        require_safe(replace(config, key=closed), has_tokens=True)
+    assert "\n" not in str(error.value)
 
 
 def asked(connection: socket.socket, trusts: ssl.SSLContext) -> bytes:

@@ -53,7 +53,7 @@ def test_who_names_what_is_not_known_gets_a_snapshot(last: str | None) -> None:
     async def main() -> None:
         feeds = Feeds()
         feeds.of("s").tell(PROGRESS, {"done": 1})
-        named = None if last is None else last.replace("{}", feeds.epoch)
+        named = None if last is None else last.replace("{}", feeds.of("s").epoch)
         assert [event.kind for event in await take(follow(feeds, named), 1)] == [SNAPSHOT]
 
     asyncio.run(main())
@@ -91,6 +91,34 @@ def test_streams_end_with_the_server() -> None:
         await take(stream, 1)
         feeds.close()
         assert [event.kind async for event in stream] in ([], [BEAT])
+
+    asyncio.run(main())
+
+
+def test_what_is_followed_is_kept_however_many_others_are_looked_at() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        stream = follow(feeds)
+        await take(stream, 1)
+        for number in range(1000):
+            feeds.of(f"other{number}")
+        feeds.of("s").tell(END, {"state": "done"})
+        assert [event.kind async for event in stream] == [END]
+        assert len(feeds._feeds) < 500
+
+    asyncio.run(main())
+
+
+def test_events_of_a_feed_that_is_gone_are_not_taken_for_those_of_the_next() -> None:
+    async def main() -> None:
+        feeds = Feeds()
+        feeds.of("s").tell(PROGRESS, {"done": 1})
+        seen = feeds.of("s").after(f"{feeds.of('s').epoch}:0")[0].name
+        for number in range(1000):
+            feeds.of(f"other{number}")
+        feeds.of("s").tell(PROGRESS, {"done": 2})
+        assert not feeds.has_seen("s", seen)
+        assert [event.kind for event in await take(follow(feeds, seen), 1)] == [SNAPSHOT]
 
     asyncio.run(main())
 

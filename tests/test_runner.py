@@ -125,17 +125,32 @@ signal.pause()
 """
 
 
+@pytest.mark.parametrize("is_at_work", [True, False], ids=["", "that took this one for dead"])
 def test_a_search_ends_where_another_server_is_told_to_stop_it(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_work: bool
 ) -> None:
     monkeypatch.setattr(runner, "LOOK_S", 0.0)
     processes(monkeypatch, WAITS)
     search = submit(client).json()["id"]
     wait_until(lambda: client.service.feeds.of(search).latest is not None)
     with ServerStore.open(str(tmp_path / "a.db")) as other:
-        other.ask_to_stop(search)
+        other.ask_to_stop(search, is_at_work=is_at_work)
+    wait_until(lambda: not client.service.runner._running)  # type: ignore[union-attr]
     last = ended(client, search)[1]
-    assert (last["state"], last["reason"]) == ("stopped", "stopped")
+    assert last["state"] == "stopped"
+    assert last["reason"].startswith("stopped")
+
+
+def test_a_hold_that_went_with_its_connection_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.state.KEEP_S", 0.01)
+    with serving(tmp_path) as client:
+        search = submit(client).json()["id"]
+        wait_until(lambda: client.work.begun)
+        with monkeypatch.context() as patch:
+            patch.setattr(client.service.store, "is_at_work", lambda _: False)
+            assert client.ask("run", "GET", f"/v1/searches/{search}").json()["state"] == "running"  # it knows better
+        client.service._hold.close()
+        wait_until(lambda: client.service.store.is_at_work("here"))
 
 
 def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
@@ -160,6 +175,15 @@ def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, mo
     answering(monkeypatch, LOST, LOST, DONE)
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["attempts"]) == ("done", 3)
+
+
+def test_why_a_search_failed_does_not_tell_where_the_database_is(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = client.service.store.where
+    answering(monkeypatch, {"error": ["the disk is full", path, f"make room for {path}", "", "StoreError"]})
+    last = ended(client, submit(client).json()["id"])[1]
+    assert last["reason"] == "the server's database: the disk is full; make room for the server's database"
 
 
 def test_a_search_whose_database_is_always_away_ends(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

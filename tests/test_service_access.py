@@ -289,7 +289,13 @@ def test_every_answer_carries_the_headers_of_safety(client: Client) -> None:
         (Config(host="tune.example.org"), True, "clear text"),
         (Config(behind_proxy=True), False, "no token"),
         (Config(certificate=Path("nothing.pem")), True, "give both"),
-        (Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")), True, "cannot be used"),
+        (
+            Config(certificate=Path("nothing.pem"), key=Path("nothing.pem")),
+            True,
+            "--tls-cert nothing.pem: cannot be read",
+        ),
+        (Config(certificate=Path(__file__), key=Path("nothing.pem")), True, "--tls-key nothing.pem: cannot be read"),
+        (Config(certificate=Path(__file__), key=Path(__file__)), True, "cannot be used together"),
     ],
 )
 def test_an_open_door_is_refused_in_one_line(config: Config, has_tokens: bool, said: str) -> None:

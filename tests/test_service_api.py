@@ -18,6 +18,8 @@ from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
 from autotune.service import runner  # isort: skip
+from autotune.service.trust import NOTES  # isort: skip
+from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
 
 CONFIGURATION = {
@@ -304,6 +306,50 @@ def test_an_uploaded_study_is_searched_looked_up_and_searched_again(client: Clie
     assert [one["upload"] for one in client.work.asked] == [UPLOAD, UPLOAD]
 
 
+OTHER = UPLOAD | {"files": {"blur.cl": UPLOAD["files"]["blur.cl"] + " // another"}}
+
+
+def test_a_name_means_ones_own_text_and_it_is_told_whose_it_is(client: Client) -> None:
+    sent = {}
+    for who, upload in (("ann", UPLOAD), ("bob", OTHER)):
+        sent[who] = submit(client, name=who, body={"study": None, "upload": upload, "size": {}}).json()
+        assert sent[who]["study_from"] is None
+    by_name = {"study": "blur", "size": {}}
+    for who, whose in (("ann", "ann"), ("bob", "bob"), ("cid", "bob")):
+        told = submit(client, name=who, body=by_name).json()
+        assert (told["study_from"]["asked_by"], told["study_from"]["search"]) == (whose, sent[whose]["id"])
+        assert client.service.store.submission(told["id"]).upload == (UPLOAD if whose == "ann" else OTHER)
+    assert "sent it</a>" in client.ask(None, "GET", f"/searches/{told['id']}").text
+    answer = client.ask(None, "GET", "/v1/best?study=blur")
+    assert (
+        f"the text that bob sent on {sent['bob']['created'][:10]} (search {sent['bob']['id']})" in answer.headers[NOTES]
+    )
+    text = client.service.studies.text("blur")
+    asked = f"/v1/best?study=blur&kernel_hash={text.kernel_hash}&study_hash={text.study_hash}"
+    assert "bob" not in client.ask(None, "GET", asked).headers[NOTES]
+    assert client.ask(None, "GET", "/v1/studies/blur").json()["study_from"]["asked_by"] == "bob"
+
+
+def test_what_is_sent_again_by_name_keeps_its_text_whatever_came_since(client: Client) -> None:
+    submit(client, name="ann", body={"study": None, "upload": UPLOAD, "size": {}})
+    body, headers = {"study": "blur", "size": {}}, {"Idempotency-Key": "k"}
+    first = submit(client, name="bob", body=body, headers=headers).json()
+    submit(client, name="bob", body={"study": None, "upload": OTHER, "size": {}})
+    again = submit(client, name="bob", body=body, headers=headers)
+    assert (again.status_code, again.json()["id"]) == (202, first["id"])
+    assert submit(client, name="bob", body={**body, "seed": 1}, headers=headers).status_code == 409
+    assert client.service.store.submission(first["id"]).upload == UPLOAD
+
+
+def test_a_problem_is_shown_with_its_own_text_whatever_was_uploaded_since(client: Client) -> None:
+    submit(client, name="ann", body={"study": None, "upload": UPLOAD, "size": {}})
+    key = problem_key(client.service.studies.text("blur"), {"N": 1000}, {}, DEVICE.fingerprint)
+    put(client.service.store, [ok({"WG": 32}, 1000, 1010, 1020)], key=key, device=DEVICE)
+    submit(client, name="bob", body={"study": None, "upload": OTHER, "size": {}})
+    assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
+    assert "WG=32" in client.ask(None, "GET", "/problems/1").text
+
+
 def test_an_uploaded_study_never_stands_for_one_of_the_servers(client: Client) -> None:
     client.work.ends = True
     upload = {**UPLOAD, "study": UPLOAD["study"].replace('"blur"', '"matmul"', 1)}
@@ -401,6 +447,45 @@ def test_each_search_is_listed_once_as_it_ended(client: Client, monkeypatch: pyt
         before = page["next"]
     assert sorted(pages) == sorted(one["id"] for one in listed["searches"])
     assert alone
+
+
+def test_what_a_server_left_that_is_not_at_work_runs_nowhere_and_can_be_stopped(client: Client) -> None:
+    store = client.service.store
+    request = {"budget": {"seconds": 40.0}, "fingerprint": DEVICE.fingerprint, "device_name": DEVICE.name}
+    sent = [store.submit("gone", "gpu", "matmul", request, "ann")[0].uuid for _ in range(3)]  # type: ignore[union-attr]
+    for _ in sent[:2]:
+        store.claim("gone", "gpu")
+    store.ask_to_stop(sent[1])
+
+    def told() -> list[tuple[str, int | None]]:
+        rows = [client.ask(None, "GET", f"/v1/searches/{name}").json() for name in sent]
+        return [(row["state"], row["place"]) for row in rows]
+
+    assert told() == [("queued", None), ("stopped", None), ("queued", None)]
+    row = client.ask(None, "GET", "/v1/searches").json()["open"][-1]
+    assert row["reason"] == "its server gone is not at work; it goes on once that is: autotune serve --name gone"
+    assert "its server gone is not at work" in client.ask(None, "GET", "/searches").text
+    assert client.ask(None, "GET", "/v1/home").json()["running"] == []
+    held = store.hold("gone")
+    held.keep()  # it is back, or was away for a moment: nothing was taken from it
+    assert told() == [("running", None), ("stopping", None), ("queued", 0)]
+    held.close()
+    assert [client.ask("run", "DELETE", f"/v1/searches/{name}").status_code for name in sent] == [202, 202, 202]
+    assert [one.state for one in store.named(sent).values()] == ["stopped"] * 3
+
+
+def test_a_search_that_was_killed_is_not_shown_as_running(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = problem_key(find_study("matmul"), SIZE, {"T": "float"}, DEVICE.fingerprint)
+    store = client.service.store
+    store.start_search(key, DEVICE, sampler="random", seed=1)
+
+    def told() -> list[tuple[str, str]]:
+        rows = client.ask(None, "GET", "/v1/searches").json()["searches"]
+        return [(row["state"], row["reason"]) for row in rows]
+
+    assert told() == [("running", "")]
+    monkeypatch.setattr(queries, "is_dead", lambda *_: True)
+    assert told() == [("stopped", "lost")]
 
 
 # What is stored --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -111,14 +112,19 @@ def test_a_restart_keeps_the_queue_and_goes_on_with_what_ran(tmp_path: Path) -> 
 def require_one_server_of_a_name(database: str) -> None:
     with ServerStore.open(database) as store, ServerStore.open(database) as other:
         first, again = store.hold("here"), other.hold("here")
+        assert not other.is_at_work("here")
         first.keep()
         first.keep()
+        assert store.is_at_work("here")
+        assert other.is_at_work("here")
+        assert not other.is_at_work("there")
         with pytest.raises(UsageError, match="a server called here is at work on this database") as error:
             again.keep()
         assert "--name" in str(error.value)
         elsewhere = other.hold("there")
         elsewhere.keep()
         first.close()
+        assert not other.is_at_work("here")
         again.keep()
         for hold in (again, elsewhere):
             hold.close()
@@ -135,6 +141,34 @@ def test_a_name_is_that_of_one_server_at_work(tmp_path: Path) -> None:
         held.close()
 
 
+def test_a_hold_whose_file_was_removed_is_taken_again(tmp_path: Path) -> None:
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        held = store.hold("here")
+        held.keep()
+        next(tmp_path.glob("a.db-server-*.lock")).unlink()
+        held.keep()
+        assert store.is_at_work("here")
+        with pytest.raises(UsageError):
+            store.hold("here").keep()
+        held.close()
+        assert not store.is_at_work("here")
+
+
+def test_who_looks_whether_a_server_is_at_work_does_not_keep_it_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        held = store.hold("here")
+        held.keep()
+        held.close()
+        file = next(tmp_path.glob("a.db-server-*.lock")).open()
+        fcntl.flock(file, fcntl.LOCK_SH)
+        monkeypatch.setattr("autotune.store.hold.time.sleep", lambda _: file.close())
+        held.keep()
+        assert store.is_at_work("here")
+        held.close()
+
+
 def test_a_name_is_that_of_one_server_of_postgresql(postgres_url: str) -> None:
     require_one_server_of_a_name(postgres_url)
     with ServerStore.open(postgres_url) as store:
@@ -143,7 +177,9 @@ def test_a_name_is_that_of_one_server_of_postgresql(postgres_url: str) -> None:
         psycopg = pytest.importorskip("psycopg")
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        assert not store.is_at_work("here")
         held.keep()
+        assert store.is_at_work("here")
         with pytest.raises(UsageError):
             store.hold("here").keep()
         held.close()
@@ -190,8 +226,19 @@ def test_the_latest_upload_of_a_name_comes_first_and_each_once(store: ServerStor
     one, two = {"study": "1", "files": {}}, {"study": "2", "files": {}}
     for upload in (one, two, one):
         send(store, "ann", upload=upload)
-    assert store.uploads("blur") == [one, two]
+    assert [sent.upload for sent in store.uploads("blur")] == [one, two]
     assert store.uploads("other") == []
+
+
+def test_a_text_is_of_who_sent_it_first_and_who_searched_it_finds_it(store: ServerStore) -> None:
+    one, two = ({"study": f"name = 'blur' # {n}", "files": {}} for n in "12")
+    first = send(store, "ann", upload=one)
+    send(store, "bob", upload=two)
+    send(store, "bob", upload=one)
+    assert [(sent.upload, sent.asked_by) for sent in store.uploads("blur")] == [(one, "ann"), (two, "bob")]
+    assert [sent.upload for sent in store.uploads("blur", "bob")] == [one, two]
+    assert [sent.search for sent in store.uploads("blur", "ann")] == [first.uuid]
+    assert store.uploads("blur", "cid") == []
 
 
 def test_tokens_are_good_for_as_long_as_they_should(store: ServerStore) -> None:

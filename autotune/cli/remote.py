@@ -91,6 +91,11 @@ def search(
     place = f"; {line(str(queued['place']))} before it" if queued.get("place") else ""
     of, on = (line(str(queued.get(what))) for what in ("study", "device"))
     announce(f"search {name} of {of} on {on} at {server.url}{place}")
+    with believed(server.url):
+        if (text_from := queued.get("study_from")) is not None:
+            who, when, first = (line(str(text_from[what])) for what in ("asked_by", "created", "search"))
+            text_of = f"the text that {who} sent on {when[:10]} (search {first})"
+            say(f"note: {of} is no study of the server; this is {text_of}")
     ended, stopped = _watched(server, name)
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}

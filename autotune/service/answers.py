@@ -78,12 +78,17 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     }
 
 
+def without(error: AutotuneError, database: str) -> AutotuneError:
+    """Return an error as others are told it: where the database is, is this machine's business."""
+    if error.where != database:
+        return error
+    return AutotuneError(error.what, where=LABEL, hint=error.hint.replace(database, LABEL), detail=error.detail)
+
+
 def answer(error: AutotuneError, database: str) -> JSONResponse:
     """Return the answer that an error is; `database` is the text by which errors name the server's own."""
     status = status_of(error)
-    told = problem_of(error)
-    if error.where == database:
-        told |= {"where": LABEL, "hint": told["hint"].replace(database, LABEL)}
+    told = problem_of(without(error, database))
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
     return JSONResponse(told, status, headers | {"Cache-Control": "no-store"})
 

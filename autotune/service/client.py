@@ -16,14 +16,13 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from autotune.errors import AutotuneError
 from autotune.identity import Choices, Size
 from autotune.lookup import DEFAULT_STUDY, Best
 from autotune.service.kept import Kept, KeptAnswers
 from autotune.service.sending import is_path, question_of, upload_of
-from autotune.service.transport import Reply, Transport
+from autotune.service.transport import Reply, Transport, question, segment
 from autotune.service.transport import ServerAway as ServerAway
 from autotune.service.transport import ServerRefuses as ServerRefuses
 from autotune.service.trust import believed, best_from, line_of, search_id
@@ -84,14 +83,14 @@ class Server:
         for name, given in (("size", size), ("choice", choices)):
             texts = [f"{key}={value}" for key, value in given.items()] if isinstance(given, Mapping) else given
             asked += [(name, text) for text in texts or ()]
-        path = f"/v1/best?{urlencode([*question_of(study), *asked])}"
+        path = f"/v1/best?{question([*question_of(study), *asked])}"
         reply = self._remembered(path)
         return best_from(reply.body, reply.headers, self.url)
 
     def history(self, study: str | None = None, *, limit: int = 30, failed: bool = False) -> list[dict[str, Any]]:
         """Return the newest trials, as `autotune history --json` prints them."""
         asked = {"limit": min(limit, 1000), "failed": str(failed).lower()} | ({"study": study} if study else {})
-        return self._http.rows(f"/v1/history?{urlencode(asked)}")
+        return self._http.rows(f"/v1/history?{question(asked)}")
 
     def home(self) -> dict[str, Any]:
         """Return the server's devices, what is `running`, what is `queued` in which order, and the `latest` bests."""
@@ -111,7 +110,7 @@ class Server:
             from autotune.study import default_size, find_study
 
             return default_size(find_study(study))
-        told = self._http.json("GET", f"/v1/studies/{quote(study, safe='')}")
+        told = self._http.json("GET", f"/v1/studies/{segment(study)}")
         with believed(self.url):
             return {str(name): int(value) for name, value in told["sizes"].items()}
 
@@ -159,11 +158,11 @@ class Server:
 
     def find(self, search: str) -> dict[str, Any]:
         """Return a search by its id."""
-        return self._http.json("GET", f"/v1/searches/{quote(search, safe='')}")
+        return self._http.json("GET", f"/v1/searches/{segment(search)}")
 
     def stop(self, search: str) -> dict[str, Any]:
         """Have a search stopped, in order; it goes on for a moment."""
-        return self._http.json("DELETE", f"/v1/searches/{quote(search, safe='')}")
+        return self._http.json("DELETE", f"/v1/searches/{segment(search)}")
 
     def wait(self, search: str, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """Return a search when it has ended; meanwhile tell of each trial. Outlasts a restart of the server."""
@@ -182,7 +181,7 @@ class Server:
         last, since, said = "", time.monotonic(), False
         while True:
             try:
-                for name, kind, data in self._http.stream(f"/v1/searches/{quote(search, safe='')}/events", last):
+                for name, kind, data in self._http.stream(f"/v1/searches/{segment(search)}/events", last):
                     last, since, said = name or last, time.monotonic(), False
                     if data is not None:
                         yield kind, data

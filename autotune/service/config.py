@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,10 +72,7 @@ def require_safe(config: Config, has_tokens: bool) -> None:
     if (config.certificate is None) != (config.key is None):
         raise UsageError("a certificate and its key go together", where="--tls-cert, --tls-key", hint="give both")
     if config.certificate is not None and config.key is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certificate, config.key)
-        except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"cannot be used: {error}", where=f"--tls-cert {config.certificate}") from None
+        _require_pair(config.certificate, config.key)
     if config.is_local:
         return
     where = "--behind-proxy" if config.behind_proxy else f"--host {config.host}"
@@ -83,6 +81,26 @@ def require_safe(config: Config, has_tokens: bool) -> None:
     if config.certificate is None and not config.behind_proxy:
         hint = "give --tls-cert and --tls-key, or --behind-proxy where a reverse proxy encrypts"
         raise UsageError("others would reach this server in clear text", where=where, hint=hint)
+
+
+def _require_pair(certificate: Path, key: Path) -> None:
+    """Raise UsageError where a certificate and its key are not to be served with."""
+    for option, path in (("--tls-cert", certificate), ("--tls-key", key)):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UsageError(f"cannot be read: {error.strerror}", where=f"{option} {path}") from None
+
+    def phrase() -> str:
+        hint = f"take it off: openssl pkey -in {shlex.quote(str(key))} -out FILE"
+        raise UsageError("has a pass phrase, which nobody types for a server", where=f"--tls-key {key}", hint=hint)
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, phrase)
+    except OSError as error:  # of SSL among them
+        hint = "give a certificate and its own key, both as PEM"
+        where = f"--tls-cert {certificate} --tls-key {key}"
+        raise UsageError(f"cannot be used together: {error.strerror}", where=where, hint=hint) from None
 
 
 _ADD = "autotune token add NAME --role run"

@@ -1,8 +1,8 @@
 """What happens to each search, told to whoever watches; who comes back goes on where they left.
 
-An event has a number and belongs to a run of the server, `EPOCH:NUMBER`. Who names one that is still kept gets what
-came after it, each once; anybody else, as after a restart of the server, first gets a `snapshot`, which stands for all
-that was before. The last event of a search is `end`.
+An event has a number and belongs to a feed, `EPOCH:NUMBER`. Who names one that is still kept gets what came after it,
+each once; anybody else, as after a restart of the server, first gets a `snapshot`, which stands for all that was
+before. The last event of a search is `end`. The feeds that were told of last are kept, and those that are followed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class Event:
 
 
 class Feed:
-    """The events of one search."""
+    """The events of one search; `followers` watch it now."""
 
-    def __init__(self, epoch: str) -> None:
-        self._epoch = epoch
+    def __init__(self) -> None:
+        self.epoch = secrets.token_hex(4)
+        self.followers = 0
         self._kept: deque[Event] = deque(maxlen=KEPT)
         self.count = 0
         self.latest: Mapping[str, Any] | None = None
@@ -49,14 +50,14 @@ class Feed:
         self.count += 1
         if kind == PROGRESS:
             self.latest = data
-        self._kept.append(Event(f"{self._epoch}:{self.count}", kind, data))
+        self._kept.append(Event(f"{self.epoch}:{self.count}", kind, data))
         self._news.set()
         self._news = asyncio.Event()
 
     def after(self, name: str | None) -> list[Event] | None:
         """Return what came after an event; None where that cannot be told."""
         epoch, _, number = (name or "").partition(":")
-        if epoch != self._epoch or not number.isdecimal() or len(number) > 15:
+        if epoch != self.epoch or not number.isdecimal() or len(number) > 15:
             return None
         missed = self.count - int(number)
         if not 0 <= missed <= len(self._kept):
@@ -75,7 +76,6 @@ class Feeds:
     """The feeds of all searches of a server; `close` ends every stream."""
 
     def __init__(self) -> None:
-        self.epoch = secrets.token_hex(4)
         self._feeds: OrderedDict[str, Feed] = OrderedDict()
         self._closed = False
 
@@ -83,9 +83,10 @@ class Feeds:
         """Return the feed of a search."""
         feed = self._feeds.get(search)
         if feed is None:
-            feed = self._feeds[search] = Feed(self.epoch)
-            while len(self._feeds) > _SEARCHES:
-                self._feeds.popitem(last=False)
+            idle = [name for name, one in self._feeds.items() if not one.followers]
+            for name in idle[: max(0, len(idle) + 1 - _SEARCHES)]:
+                del self._feeds[name]
+            feed = self._feeds[search] = Feed()
         self._feeds.move_to_end(search)
         return feed
 
@@ -107,10 +108,20 @@ class Feeds:
         `snapshot` tells what the search is now, `has_ended` whether that is final.
         """
         feed = self.of(search)
+        feed.followers += 1
+        try:
+            async for event in self._followed(feed, last, snapshot, has_ended):
+                yield event
+        finally:
+            feed.followers -= 1
+
+    async def _followed(
+        self, feed: Feed, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
+    ) -> AsyncIterator[Event]:
         if feed.after(last) is None:
             at = feed.count
             now = await asyncio.to_thread(snapshot)
-            last = f"{self.epoch}:{at}"
+            last = f"{feed.epoch}:{at}"
             yield Event(last, SNAPSHOT, now)
             if has_ended(now):
                 yield Event(last, END, now)
@@ -119,7 +130,7 @@ class Feeds:
             news = feed.after(last)
             if news is None:  # too slow: more has come than is kept
                 at = feed.count
-                news = [Event(f"{self.epoch}:{at}", SNAPSHOT, await asyncio.to_thread(snapshot))]
+                news = [Event(f"{feed.epoch}:{at}", SNAPSHOT, await asyncio.to_thread(snapshot))]
             for event in news:
                 last = event.name
                 yield event

@@ -28,7 +28,7 @@ from autotune.service.answers import LABEL, Refused, answer
 from autotune.service.callers import Caller
 from autotune.service.config import Config
 from autotune.service.machine import Machine
-from autotune.service.studies import Studies, stamp
+from autotune.service.studies import Studies, stamp, whose
 from autotune.service.trust import FLOPS, MATCH, NOTES
 from autotune.store import locate, log_of
 from autotune.study import StudyText
@@ -153,10 +153,13 @@ class Lookups:
         study_hash: str | None = None,
     ) -> tuple[Best, list[str]]:
         """Return the best and the lines to say beside it. Raises AutotuneError; takes a moment."""
-        text = self._studies.text(study, kernel_hash, study_hash)
+        text, uploaded = self._studies.found(study, kernel_hash, study_hash)
         asked = Asked(study, device, tuple(size), tuple(choice), self._config.database)
         best, said = best_of(asked, text, self._here, LABEL)
-        return best, [line for line in said if not line.startswith("to measure it:")]
+        said = [line for line in said if not line.startswith("to measure it:")]
+        if uploaded is not None and kernel_hash is None and study_hash is None:
+            said.insert(0, f"note: {study} is no study of the server; this is for the text that {whose(uploaded)}")
+        return best, said
 
     def _here(self, selector: str | None) -> DeviceInfo:
         return self._machine.find(selector)

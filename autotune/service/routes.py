@@ -250,7 +250,7 @@ def export(service: Opened, caller: Reader) -> Lines:
 @router.post("/checks", responses=documented(404, 413), tags=["searches"])
 async def check(service: Opened, caller: Submitter, asked: Check) -> Json:
     """What a study is at a size on a device, or what is wrong with it and where; nothing is built or run."""
-    return await submitting.check(service, asked)
+    return await submitting.check(service, caller, asked)
 
 
 @router.post("/import", responses=documented(413), tags=["results"])

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from autotune.errors import AutotuneError, StoreError
-from autotune.service.answers import Refused
+from autotune.service.answers import without
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
@@ -164,7 +164,8 @@ class Runner:
             state, reason = FAILED, f"its process could not be started: {error.strerror}"
         except Exception as error:  # whatever it is, it is this search's end and not the queue's
             log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
-            state, reason = FAILED, f"the server could not follow it: {error}"[:500]
+            told = without(error, self._store.where) if isinstance(error, AutotuneError) else error
+            state, reason = FAILED, f"the server could not follow it: {told}"[:500]
         finally:
             await gone(self._running.pop(submission.uuid, None))
         await self._record(submission.uuid, state, reason, result)
@@ -244,7 +245,8 @@ class Runner:
             what, where, hint, _, kind = answer["error"]
             if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
                 return QUEUED, f"the database was away: {what}; it goes on from what is stored"[:500], None
-            return FAILED, str(Refused(422, what, where=where, hint=hint)), None
+            error = AutotuneError(what, where=where, hint=hint)
+            return FAILED, str(without(error, self._store.where)), None
         if result is not None:
             return STOPPED, "somebody ended its process", result
         last = f": {said[-1]}" if said else ""
@@ -257,7 +259,7 @@ class Runner:
             return True
         with suppress(StoreError):
             now = await asyncio.to_thread(self._store.submission, search)
-            return now is not None and now.state == STOPPING
+            return now is not None and now.state in (STOPPING, STOPPED)
         return False
 
     def _asked(self, submission: Submission) -> dict[str, Any]:

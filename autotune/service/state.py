@@ -25,6 +25,9 @@ from autotune.store import ServerStore
 LOOK_S = 60.0
 """How often it is looked which devices a cluster has; one that is asked for and not known is looked for at once."""
 
+KEEP_S = 2.0
+"""How often a hold is taken again that went with its connection: by it others see that this server is at work."""
+
 _LATELY_S = 2.0
 
 log = logging.getLogger(__name__)
@@ -46,7 +49,7 @@ class Service:
         self._hold = self.store.hold(config.name)
         self._looking = asyncio.Lock()
         self._looked = 0.0
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Look at the machine, and begin to run what is queued. Raises UsageError where another of its name does."""
@@ -58,21 +61,25 @@ class Service:
             self.store, self.config, self.machine, self.feeds, lambda name: views.search(self, name), self._hold.keep
         )
         await self.runner.start()
+        self._tasks.append(asyncio.create_task(self._keep()))
         if self.config.on is not None:
-            self._watching = asyncio.create_task(self._watch())
+            self._tasks.append(asyncio.create_task(self._watch()))
 
     async def close(self) -> None:
         """End what runs, in order, and give everything back."""
         self.feeds.close()
-        if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.runner is not None:
             await self.runner.close()
         self.studies.close()
         self._hold.close()
         self.store.close()
+
+    def works(self, name: str) -> bool:
+        """Whether the queues of that name are this server's to work, also while its hold on them is lost."""
+        return self.runner is not None and name == self.config.name
 
     async def device(self, selector: str | None) -> DeviceInfo:
         """Return one device to search on, as Machine.require; a cluster's may have come a moment ago."""
@@ -98,6 +105,12 @@ class Service:
             self._looked = time.monotonic()
         if self.runner is not None:
             self.runner.attend()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            with suppress(AutotuneError):  # it is said when the next search is claimed
+                await asyncio.to_thread(self._hold.keep)
 
     async def _watch(self) -> None:
         while True:

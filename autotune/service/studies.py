@@ -15,8 +15,9 @@ from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
-from autotune.store import ServerStore
+from autotune.store import ServerStore, Uploaded
 from autotune.study import Study, StudyText, find_study, study_paths, watched
+from autotune.text import line
 
 _KEPT = 64
 
@@ -48,30 +49,47 @@ class Studies:
         return sorted(study_paths())
 
     def text(self, name: str, kernel_hash: str | None = None, study_hash: str | None = None) -> StudyText:
+        """Return the study of that name, as `found`."""
+        return self.found(name, kernel_hash, study_hash)[0]
+
+    def of(self, name: str, kernel_hash: str, study_hash: str) -> StudyText:
+        """Return the study of a stored problem: of its own text or, where that is here no more, of its name."""
+        try:
+            return self.text(name, kernel_hash, study_hash)
+        except Refused:
+            return self.text(name)
+
+    def found(
+        self, name: str, kernel_hash: str | None = None, study_hash: str | None = None
+    ) -> tuple[StudyText, Uploaded | None]:
         """Return the study of that name: the server's own, else the one uploaded last; with the hashes given, if any.
 
-        Raises Refused (404) where there is none, StudyError where it cannot be read.
+        And where it was uploaded, by whom. Raises Refused (404) for none, StudyError where it cannot be read.
         """
         if not re.fullmatch(STUDY_NAME, name) or name.endswith(".toml"):
             raise Refused(422, f"{name!r:.80} is no name of a study", where="study")
         own = self.own(name)
         if own is not None and _is(own, kernel_hash, study_hash):
-            return own
-        for upload in self._store.uploads(name):
-            text = self._text(upload)
+            return own, None
+        for uploaded in self._store.uploads(name):
+            text = self._text(uploaded.upload)
             if text is not None and _is(text, kernel_hash, study_hash):
-                return text
+                return text, uploaded
         if own is not None:
             hint = "a search with it uploads yours; without the hashes you are answered for the server's"
             raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
         hint = f"known by name: {', '.join(self.names())}; a search with yours uploads it"
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
-    def upload(self, name: str) -> Mapping[str, Any] | None:
-        """Return the study of that name that was uploaded last; None where there is none, or the server has its own."""
+    def upload(self, name: str, asked_by: str) -> Uploaded | None:
+        """Return the study that somebody means by a name: what they searched last under it, else what anybody did.
+
+        None where there is none, or the server has its own.
+        """
         if name in study_paths():
             return None
-        return next((one for one in self._store.uploads(name) if self._text(one) is not None), None)
+        known = (one for whose in (asked_by, None) for one in self._store.uploads(name, whose))
+        return next((one for one in known if self._text(one.upload) is not None), None)
 
     def load(self, name: str) -> Study:
         """Return a study of that name, validated."""
@@ -126,3 +144,8 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+def whose(one: Uploaded) -> str:
+    """Return who first sent an uploaded text and when, for people."""
+    return f"{line(one.asked_by)} sent on {one.created[:10]} (search {one.search})"

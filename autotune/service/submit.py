@@ -21,6 +21,7 @@ from autotune.service.callers import Caller
 from autotune.service.process import work
 from autotune.service.runner import Runner
 from autotune.service.shapes import Check, Submit, Upload
+from autotune.store import Submission
 from autotune.study import Study, StudyText
 from autotune.tuner import DEFAULT_SECONDS
 
@@ -38,7 +39,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     """
     runner = _runner(service)
     device = await service.device(asked.device)
-    asked = await asyncio.to_thread(_completed, service, asked)
+    asked, study_from = await asyncio.to_thread(_completed, service, caller, asked, once)
     study = await _static(service, asked)
     stated = {name: size for name, size in study.sizes.items() if name not in study.fixed}
     request = asked.model_dump(exclude={"study", "upload", "device"}) | {
@@ -47,6 +48,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
         "fingerprint": device.fingerprint,
         "platform": device.platform,
         "device_name": device.name,
+        "study_from": study_from,
     }
     queue = service.machine.queue_of(device)
     upload = None if asked.upload is None else asked.upload.model_dump()
@@ -71,21 +73,22 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     return await asyncio.to_thread(views.search, service, found.uuid), is_new
 
 
-async def check(service: Service, asked: Check) -> views.Json:
+async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
     """Return what a study is at a size on a device: its valid configurations, its default, what is odd about it.
 
     Nothing is built or run. Raises AutotuneError for what is wrong, with the place in the file.
     """
     _runner(service)
     device = await service.device(asked.device)
-    asked = await asyncio.to_thread(_completed, service, asked)
+    asked, _ = await asyncio.to_thread(_completed, service, caller, asked)
     await _static(service, asked)
     return await _examined(service, asked.model_dump(include={"study", "upload", "size", "choices", "fix"}), device)
 
 
 async def default_of(service: Service, key: ProblemKey, device: DeviceInfo) -> Configuration:
     """Return the default configuration of an uploaded study for a stored problem. Raises AutotuneError."""
-    upload = await asyncio.to_thread(service.studies.upload, key.study)
+    _, sent = await asyncio.to_thread(service.studies.found, key.study, key.kernel_hash, key.study_hash)
+    upload = None if sent is None else sent.upload
     asked = {"study": key.study, "upload": upload, "size": dict(key.size), "choices": dict(key.choices)}
     found: Configuration = (await _examined(service, asked, device))["default"]
     return found
@@ -108,7 +111,7 @@ async def _examined(service: Service, asked: views.Json, device: DeviceInfo) -> 
 async def stop(service: Service, name: str) -> views.Json:
     """Have a search stopped, in order; return what it is then. Raises Refused (404, 409)."""
     runner = _runner(service)
-    found = await asyncio.to_thread(service.store.ask_to_stop, name)
+    found = await asyncio.to_thread(_asked_to_stop, service, name)
     if found is None:
         told = await asyncio.to_thread(views.search, service, name)  # raises 404
         if views.has_ended(told):
@@ -116,6 +119,12 @@ async def stop(service: Service, name: str) -> views.Json:
         raise Refused(409, "this server does not run it", hint="Ctrl-C where it was started")
     runner.stop(found)
     return await asyncio.to_thread(views.search, service, name)
+
+
+def _asked_to_stop(service: Service, name: str) -> Submission | None:
+    found = service.store.submission(name)
+    is_at_work = found is None or service.works(found.server) or service.store.is_at_work(found.server)
+    return service.store.ask_to_stop(name, is_at_work=is_at_work)
 
 
 def _runner(service: Service) -> Runner:
@@ -162,12 +171,25 @@ def _loaded(service: Service, asked: Check) -> Study:
         return uploads.read(path, allow_python=service.config.allow_python)[1]
 
 
-def _completed(service: Service, asked: _Asked) -> _Asked:
-    """Return what is asked with the study that was uploaded under its name, where it is none of the server's own."""
+def _completed(
+    service: Service, caller: Caller, asked: _Asked, once: str | None = None
+) -> tuple[_Asked, views.Json | None]:
+    """Return what is asked with the study that was uploaded under its name, and where that is from.
+
+    Not where it is one of the server's own. What was asked with the key before keeps its text, whatever came since.
+    """
     if asked.study is None or asked.upload is not None:
-        return asked
-    upload = service.studies.upload(asked.study)
-    return asked if upload is None else asked.model_copy(update={"study": None, "upload": Upload(**upload)})
+        return asked, None
+    before = service.store.sent_once(caller.name, once) if once is not None else None
+    if before is not None and before.study == asked.study:
+        upload, study_from = before.upload, before.request.get("study_from")
+    elif (found := service.studies.upload(asked.study, caller.name)) is not None:
+        upload, study_from = found.upload, views.study_from(found)
+    else:
+        return asked, None
+    if upload is None:
+        return asked, None
+    return asked.model_copy(update={"study": None, "upload": Upload(**upload)}), study_from
 
 
 def _own(service: Service, name: str) -> StudyText:

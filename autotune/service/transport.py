@@ -6,10 +6,11 @@ import http.client
 import ipaddress
 import json
 import os
+import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from autotune.errors import SetupError, UsageError
 from autotune.service.trust import line_of
@@ -17,7 +18,12 @@ from autotune.store import UNSOUND
 
 TIMEOUT_S = 30.0
 
+STORES_S = 75.0
+"""What is to be stored is waited for longer: a server waits for its database for up to a minute before it refuses."""
+
 _MOST = 64 * 2**20
+
+_PATH = re.compile(r"[!-~]*")
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
@@ -53,9 +59,11 @@ class Transport:
         try:
             parts = urlsplit(self.url)
             self._host, self._port, self._path = parts.hostname or "", parts.port, parts.path
-        except ValueError:
-            parts, self._host = urlsplit(""), ""
-        if parts.scheme not in ("http", "https") or not self._host or parts.query or parts.username:
+            self._host.encode("idna")
+        except ValueError:  # of Unicode among them
+            parts, self._host, self._path = urlsplit(""), "", ""
+        beside = parts.query or parts.fragment or parts.username
+        if parts.scheme not in ("http", "https") or not self._host or beside or not _PATH.fullmatch(self._path):
             raise UsageError(
                 f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
@@ -85,7 +93,7 @@ class Transport:
 
     def ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Reply:
         """Ask, and return what is answered, be it an error. Raises ServerAway."""
-        connection = self._connection()
+        connection = self._connection(TIMEOUT_S if method == "GET" else STORES_S)
         try:
             found = self._sent(connection, method, path, body, headers)
             reply = Reply(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read(_MOST))
@@ -99,7 +107,7 @@ class Transport:
     def stream(self, path: str, last: str) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
         """Yield the events of a stream after the `last`: id, kind, data; no data: the server says that it is there."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
-        connection = self._connection()
+        connection = self._connection(TIMEOUT_S)
         try:
             found = self._sent(connection, "GET", path, None, headers)
             if found.status != 200:
@@ -155,11 +163,11 @@ class Transport:
         connection.request(method, self._path + path, data, sent)
         return connection.getresponse()
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
         if self._secure:
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
 
     def _away(self, error: Exception) -> ServerAway:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -199,6 +207,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def question(asked: Mapping[str, Any] | Sequence[tuple[str, str]]) -> str:
+    """Return what stands behind the ? of an address. A lone surrogate is for the server to refuse."""
+    return urlencode(asked, errors="surrogatepass")
+
+
+def segment(name: str) -> str:
+    """Return a name as a part of an address."""
+    return quote(name, safe="", errors="surrogatepass")
 
 
 def _written(body: Any) -> bytes:

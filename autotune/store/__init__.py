@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from autotune.store.records import UNFINISHED, device_of, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Row, Store
-    from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission
+    from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
 
 __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
     "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row", "ServerStore", "Store",
-    "StoredSearch", "StoredTrial", "Submission", "Token", "damaged_database", "database_error", "device_of",
+    "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "damaged_database", "database_error", "device_of",
     "is_our_file", "lasting", "lifetime", "locate", "log_of", "new_token", "ordered", "origin_fault",
     "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
@@ -51,7 +51,7 @@ __getattr__ = lazily(
         "records": "UNFINISHED device_of ordered",
         "server": "ServerStore",
         "store": "Row Store",
-        "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission",
+        "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission Uploaded",
         "tokens": "CONSOLE ROLES Token lasting lifetime new_token",
     },
 )

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from autotune.errors import StoreError, UsageError
 from autotune.store.database import clear_errors
 from autotune.store.location import Location
+from autotune.store.presence import inode
 from autotune.text import line
 
 
@@ -30,8 +32,7 @@ class Hold:
         self._engine = engine
         self._location = location
         self._name = name
-        self._digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-        self._key = {"key": int.from_bytes(self._digest[:8], signed=True)}
+        self._key = _key(name)
         self._descriptor: int | None = None
         self._session: Connection | None = None
         self._one = threading.Lock()
@@ -53,9 +54,13 @@ class Hold:
             self._drop_session()
 
     def _keep_file(self) -> None:
+        path = _file(self._location, self._name)
         if self._descriptor is not None:
-            return
-        path = Path(f"{os.path.realpath(self._location.path)}-server-{self._digest.hex()[:16]}.lock")
+            held = os.fstat(self._descriptor)
+            if inode(path) == (held.st_dev, held.st_ino):
+                return
+            os.close(self._descriptor)  # removed or replaced meanwhile: others look at the one that is there
+            self._descriptor = None
         try:
             self._descriptor = _locked(path)
         except BlockingIOError:
@@ -100,19 +105,69 @@ class Hold:
         return UsageError(what, where=str(self._location), hint="give this one another name: --name")
 
 
+def is_held(connection: Connection, location: Location, name: str) -> bool:
+    """Whether a server of that name is at work, without a hold of one's own. What cannot be looked at is believed."""
+    if not location.path:
+        return connection.execute(_HELD, _key(name)).first() is not None
+    try:
+        descriptor = os.open(_file(location, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # for this moment: `_locked` waits for it
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+
+
+def _key(name: str) -> dict[str, int]:
+    return {"key": int.from_bytes(_digest(name)[:8], signed=True)}
+
+
+def _file(location: Location, name: str) -> Path:
+    return Path(f"{os.path.realpath(location.path)}-server-{_digest(name).hex()[:16]}.lock")
+
+
 def _locked(path: Path) -> int:
-    """Return the file, opened and locked. Raises OSError, BlockingIOError where another has it."""
+    """Return the file, opened and locked. Raises OSError, BlockingIOError where another has it for longer than a look.
+
+    Who looks whether it is held has it for a moment.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        deadline = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_WAIT_S / 50)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
 
+
+_WAIT_S = 1.0
+"""How long a lock is waited for: a session whose process was killed may take a moment to end."""
+
+_HELD = text(
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND (classid::bigint << 32 | objid::bigint) = :key"
+)
 
 _KEEPALIVES = ("tcp_keepalives_idle = 10", "tcp_keepalives_interval = 5", "tcp_keepalives_count = 3")
-_SETTINGS = (*_KEEPALIVES, "lock_timeout = 1000")
-"""A machine that vanished is noticed in half a minute; a session whose process was killed may take a moment to end."""
+_SETTINGS = (*_KEEPALIVES, f"lock_timeout = {1000 * _WAIT_S:g}")
+"""A machine that vanished is noticed in half a minute."""
 
 _NOT_AVAILABLE = "55P03"

@@ -28,7 +28,7 @@ MOST = 1000
 class StoredSearch:
     """A search as it is stored. `outcomes`: how many of its trials ended how; `asked_by` is "" for one of this machine.
 
-    `ended` is None while it runs, or was killed and nobody has noticed yet.
+    `ended` is None while it runs; `is_lost` where it was killed, and no search has come since to put that on record.
     """
 
     number: int
@@ -44,6 +44,7 @@ class StoredSearch:
     asked_by: str
     device_name: str
     outcomes: Mapping[str, int]
+    is_lost: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,7 @@ def _search(row: Columns, names: Mapping[int, str], outcomes: Mapping[str, int])
         asked_by=str(environment.get("asked_by", "")),
         device_name=names.get(row["id"], ""),
         outcomes=outcomes,
+        is_lost=row["ended"] is None and queries.has_died(row["started"], row["environment"]),
         **own,
     )
 

@@ -154,11 +154,16 @@ def mark_lost(connection: Connection) -> None:
     """End the searches that were killed, and mark what they left pending as lost."""
     query = select(searches.c.id, searches.c.started, searches.c.environment).where(searches.c.ended.is_(None))
     for search_id, started, environment in connection.execute(query).all():
-        if is_dead(str(json.loads(environment).get(PROCESS, "")), started):
+        if has_died(started, environment):
             ended = {"ended": now(), "reason": Outcome.LOST.value}
             connection.execute(update(searches).where(searches.c.id == search_id), ended)
             left = and_(trials.c.search_id == search_id, trials.c.outcome == Outcome.PENDING.value)
             connection.execute(update(trials).where(left), {"outcome": Outcome.LOST.value, "reason": _LOST})
+
+
+def has_died(started: str, environment: str) -> bool:
+    """Whether a search that has not ended was killed."""
+    return is_dead(str(json.loads(environment).get(PROCESS, "")), started)
 
 
 def verified(search_id: int, configuration_hash: str) -> Select[Any]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select, update
 
 from autotune.store import queries
 from autotune.store.access import Access
@@ -51,6 +51,16 @@ class Submission:
     ended: str | None
     reason: str
     result: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A study that came with searches, and which search first brought this text, when, of whom."""
+
+    upload: Mapping[str, Any]
+    search: str
+    asked_by: str
+    created: str
 
 
 class Submissions(Access):
@@ -117,6 +127,13 @@ class Submissions(Access):
             found = connection.execute(select(submissions).where(submissions.c.uuid.in_(names))).mappings()
             return {row["uuid"]: _submission(row) for row in found}
 
+    def sent_once(self, asked_by: str, once: str) -> Submission | None:
+        """Return what somebody asked with an idempotency key before."""
+        wanted = and_(submissions.c.asked_by == asked_by, submissions.c.once == once)
+        with self._reading() as connection:
+            found = connection.execute(select(submissions).where(wanted)).mappings().first()
+        return None if found is None else _submission(found)
+
     def submitted(
         self, *, states: Sequence[str] = STATES, server: str | None = None, limit: int | None = None
     ) -> list[Submission]:
@@ -174,10 +191,10 @@ class Submissions(Access):
         chosen = and_(submissions.c.uuid == name, submissions.c.state.in_(OPEN))
         self._written(lambda connection: connection.execute(update(submissions).where(chosen).values(ended)))
 
-    def ask_to_stop(self, name: str) -> Submission | None:
+    def ask_to_stop(self, name: str, *, is_at_work: bool = True) -> Submission | None:
         """Have a submission stopped: at once where it is queued, else it is `stopping`. Return it as it is then.
 
-        None where there is none, or it has ended.
+        None where there is none, or it has ended. Where its server is not at work, it is stopped at once.
         """
 
         def step(connection: Connection) -> Submission | None:
@@ -188,8 +205,9 @@ class Submissions(Access):
             queued = and_(chosen, submissions.c.state == QUEUED)
             gone = {"state": STOPPED, "reason": "stopped before it began", "ended": now()}
             connection.execute(update(submissions).where(queued).values(gone))
-            running = and_(chosen, submissions.c.state == RUNNING)
-            connection.execute(update(submissions).where(running).values({"state": STOPPING}))
+            running = and_(chosen, submissions.c.state.in_((RUNNING, STOPPING)))
+            stopping = {"state": STOPPING} if is_at_work else gone | {"reason": "stopped; its server is not at work"}
+            connection.execute(update(submissions).where(running).values(stopping))
             return _submission(connection.execute(select(submissions).where(chosen)).mappings().one())
 
         return self._written(step)
@@ -219,17 +237,23 @@ class Submissions(Access):
 
         return self._written(step)
 
-    def uploads(self, study: str) -> list[Mapping[str, Any]]:
-        """Return the uploaded studies of that name, the latest first, each text once."""
-        query = (
-            select(submissions.c.upload, func.max(submissions.c.id).label("latest"))
+    def uploads(self, study: str, asked_by: str | None = None) -> list[Uploaded]:
+        """Return the uploaded studies of that name, the latest first, each text once; of what one user searched."""
+        of_them = submissions.c.id if asked_by is None else case((submissions.c.asked_by == asked_by, submissions.c.id))
+        texts = (
+            select(func.min(submissions.c.id).label("first"), func.max(of_them).label("latest"))
             .where(submissions.c.study == study, submissions.c.upload.is_not(None))
             .group_by(submissions.c.upload)
-            .order_by(func.max(submissions.c.id).desc())
+            .having(func.max(of_them).is_not(None))
+            .order_by(func.max(of_them).desc())
             .limit(_UPLOADS)
+            .subquery()
         )
+        columns = [submissions.c[name] for name in ("upload", "uuid", "asked_by", "created")]
+        query = select(*columns).join(texts, texts.c.first == submissions.c.id).order_by(texts.c.latest.desc())
         with self._reading() as connection:
-            return [json.loads(row.upload) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return [Uploaded(json.loads(row.upload), row.uuid, row.asked_by, row.created) for row in rows]
 
 
 def _has_come_on() -> ColumnElement[bool]:

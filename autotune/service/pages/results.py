@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -49,7 +51,7 @@ def best(
     problems = listing.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
     rows: list[dict[str, Any]] = []
     seen: set[str] = set()
-    texts: dict[str, StudyText] = {}
+    text_of = cache(service.studies.of)
     last = None
     with open_records(locate(service.config.database)) as records:
         for problem in problems:
@@ -59,7 +61,7 @@ def best(
             name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
             if name not in seen:  # of several texts of a study the newest speaks for all
                 seen.add(name)
-                rows.append(_row(service, records, problem, texts))
+                rows.append(_row(service, records, problem, text_of))
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
@@ -71,7 +73,9 @@ def _lessons(request: Request) -> Lessons:
     return kept
 
 
-def _row(service: Service, records: Records, problem: listing.Problem, texts: dict[str, StudyText]) -> dict[str, Any]:
+def _row(
+    service: Service, records: Records, problem: listing.Problem, text_of: Callable[[str, str, str], StudyText]
+) -> dict[str, Any]:
     key = problem.key
     row: dict[str, Any] = {
         "problem": problem.number,
@@ -83,8 +87,8 @@ def _row(service: Service, records: Records, problem: listing.Problem, texts: di
         "error": "",
     }
     try:
-        texts[key.study] = texts.get(key.study) or service.studies.text(key.study)
-        row["best"] = views.best_json(_best(service, records, key, texts[key.study]))
+        text = text_of(key.study, key.kernel_hash, key.study_hash)
+        row["best"] = views.best_json(_best(service, records, key, text))
         row["size"] = row["best"]["size"]
     except AutotuneError as error:
         row["error"] = line(error.what)
@@ -110,7 +114,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         "searches": views.listed(service, service.store.stored_searches(problem=number, latest=True, limit=20)),
     }
     try:
-        text = service.studies.text(found.key.study)
+        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
         with open_records(locate(service.config.database)) as records:
             answer = _best(service, records, found.key, text)
         data["best"] = views.best_json(answer)
@@ -205,7 +209,7 @@ def _problem(service: Service, number: int) -> listing.Problem:
 
 def _text(service: Service, key: ProblemKey) -> StudyText | None:
     try:
-        return service.studies.text(key.study)
+        return service.studies.of(key.study, key.kernel_hash, key.study_hash)
     except AutotuneError:
         return None
 

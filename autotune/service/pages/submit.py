@@ -59,7 +59,9 @@ async def submit(request: Request, service: Opened, caller: Submitter) -> Respon
     try:
         asked = asked_for(given, service)
         if only_check:
-            checked = await submitting.check(service, Check(**asked.model_dump(include=set(Check.model_fields))))
+            checked = await submitting.check(
+                service, caller, Check(**asked.model_dump(include=set(Check.model_fields)))
+            )
             return _answer(request, service, given, checked=checked)
         told, _ = await submitting.submit(service, caller, asked, given.get("once") or None)
         return go(f"/searches/{told['id']}")

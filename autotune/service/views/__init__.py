@@ -26,5 +26,6 @@ from autotune.service.views.searches import numbers_of as numbers_of
 from autotune.service.views.searches import points as points
 from autotune.service.views.searches import search as search
 from autotune.service.views.searches import searches as searches
+from autotune.service.views.searches import study_from as study_from
 from autotune.service.views.searches import trial as trial
 from autotune.service.views.searches import trials as trials

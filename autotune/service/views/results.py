@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
@@ -11,9 +12,10 @@ from autotune.errors import AutotuneError
 from autotune.lookup import Best, asking, best_in, open_records
 from autotune.reports import sides
 from autotune.service.answers import Refused
-from autotune.service.views.searches import submitted
-from autotune.store import OPEN, QUEUED, locate
-from autotune.study import StudyText, default_size, offered_choices, parameter_values
+from autotune.service.views.queues import Queues
+from autotune.service.views.searches import study_from, submitted
+from autotune.store import OPEN, RUNNING, STOPPING, locate
+from autotune.study import default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
@@ -28,16 +30,14 @@ LATEST = 12
 def home(service: Service, *, bests: bool = True) -> Json:
     """`devices`, `running`, `queued` (in order, by queue), `latest` bests, `version`."""
     waiting = service.store.waiting(service.config.name)
-    open_ = {one.uuid: one for one in service.store.submitted(states=OPEN)}
+    queues = Queues(service)
+    open_ = {one.uuid: submitted(service, one, queues) for one in service.store.submitted(states=OPEN)}
     return {
         "version": __version__,
         "read_only": service.config.read_only,
         "devices": devices(service)["here"],
-        "running": [submitted(service, one) for one in open_.values() if one.state != QUEUED],
-        "queued": {
-            queue: [submitted(service, open_[name]) for name in names if name in open_]
-            for queue, names in waiting.items()
-        },
+        "running": [told for told in open_.values() if told["state"] in (RUNNING, STOPPING)],
+        "queued": {queue: [open_[name] for name in names if name in open_] for queue, names in waiting.items()},
         "latest": latest(service) if bests else [],
     }
 
@@ -60,7 +60,7 @@ def devices(service: Service) -> Json:
 
 def latest(service: Service) -> list[Json]:
     """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
-    found, texts = [], dict[str, StudyText]()
+    found, text_of = [], cache(service.studies.of)
     for number, key, ended in service.store.latest_problems(LATEST):
         entry: Json = {
             "problem": number,
@@ -73,8 +73,7 @@ def latest(service: Service) -> list[Json]:
             "error": "",
         }
         try:
-            text = texts.get(key.study) or service.studies.text(key.study)
-            texts[key.study] = text
+            text = text_of(key.study, key.kernel_hash, key.study_hash)
             with open_records(locate(service.config.database)) as records:
                 best = best_in(records, "", text, key.size, key.choices, key.device, None, False)
             entry["best"] = best_json(best)
@@ -119,9 +118,11 @@ def studies(service: Service) -> list[Json]:
 
 def study(service: Service, name: str) -> Json:
     """One study, whole: parameters with values and defaults, constraints, sizes, choices, the kernel's text."""
-    one = service.studies.load(name)
+    text, uploaded = service.studies.found(name)
+    one = text.study
     return {
         "study": one.name,
+        "study_from": None if uploaded is None else study_from(uploaded),
         "about": one.about,
         "sizes": dict(one.sizes),
         "size_lists": one.size_lists,

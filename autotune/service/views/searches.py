@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.service.answers import Refused
-from autotune.store import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, StoredSearch, StoredTrial, Submission
+from autotune.service.views.queues import Queues
+from autotune.store import (
+    DONE,
+    FAILED,
+    OPEN,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    StoredSearch,
+    StoredTrial,
+    Submission,
+    Uploaded,
+)
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
@@ -27,9 +39,10 @@ def searches(
     found = service.store.stored_searches(study=study, device=device, latest=True, before=before, limit=limit)
     after = found[-1].number if len(found) == limit else None
     early = service.store.unstored(study=study, after=after, before=before)
-    rows = [*listed(service, found), *(submitted(service, one) for one in _on(device, early))]
+    queues = Queues(service)
+    rows = [*listed(service, found), *(submitted(service, one, queues) for one in _on(device, early))]
     return {
-        "open": [submitted(service, one) for one in _on(device, open_) if study in (None, one.study)],
+        "open": [submitted(service, one, queues) for one in _on(device, open_) if study in (None, one.study)],
         "searches": sorted(rows, key=lambda row: str(row["started"] or row["created"]), reverse=True),
         "next": after,
     }
@@ -44,6 +57,7 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
     names = [one.submission for one in found if one.submission]
     parts = service.store.stored_searches(names=names, limit=1000) if names else []
     submissions = service.store.named(names) if names else {}
+    queues = Queues(service)
     rows = []
     for one in found:
         submission = submissions.get(one.submission or "")
@@ -51,24 +65,30 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
             rows.append(stored(one))
         elif submission.state not in OPEN:
             mine = [part for part in parts if part.submission == one.submission]
-            rows.append(submitted(service, submission, mine))
+            rows.append(submitted(service, submission, queues, mine))
     return rows
 
 
 def search(service: Service, name: str) -> Json:
     """One search by its id, that of a submission or of a stored search.
 
-    `id`, `state`, `study`, `device`, `size`, `choices`, `request`, `asked_by`, `created`, `started`, `ended`,
-    `reason`, `place` (0: the next of its queue), `progress` (the last that was told), `result` (of `autotune search
-    --json`), `outcomes`, `searches` (numbers of the stored searches that are its work).
+    `id`, `state`, `study`, `study_from` (where an uploaded one was asked for by name), `device`, `size`,
+    `choices`, `request`, `asked_by`, `created`, `started`, `ended`, `reason`, `place` (0: the next of its queue),
+    `progress` (the last that was told), `result` (of `autotune search --json`), `outcomes`, `searches` (numbers of the
+    stored searches that are its work).
     """
     submission = service.store.submission(name)
     found = service.store.stored_searches(names=[name])
     if submission is not None:
-        return submitted(service, submission, found)
+        return submitted(service, submission, Queues(service), found)
     if not found:
         raise Refused(404, f"no search {name[:64]!r}", hint="GET /v1/searches lists them")
     return stored(found[0])
+
+
+def study_from(one: Uploaded) -> Json:
+    """Whose text stands for a name that is none of the server's own: the `search` that first brought it, and when."""
+    return {"asked_by": one.asked_by, "search": one.search, "created": one.created}
 
 
 def has_ended(told: Json) -> bool:
@@ -76,23 +96,20 @@ def has_ended(told: Json) -> bool:
     return told["state"] not in OPEN
 
 
-def submitted(service: Service, one: Submission, parts: Sequence[StoredSearch] = ()) -> Json:
+def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence[StoredSearch] = ()) -> Json:
     """A submission, with the stored searches that are its work, as `search` tells of it."""
     outcomes: dict[str, int] = {}
     for part in parts:
         for outcome, count in part.outcomes.items():
             outcomes[outcome] = outcomes.get(outcome, 0) + count
-    place = None
-    if one.state == QUEUED:
-        order = service.store.waiting(one.server).get(one.queue, [])
-        place = order.index(one.uuid) if one.uuid in order else None
-    running = one.state in (RUNNING, STOPPING)
+    state, reason = queues.state(one)
     return {
         "id": one.uuid,
         "number": one.number,
-        "state": one.state,
+        "state": state,
         "study": one.study,
         "uploaded": one.upload is not None,
+        "study_from": one.request.get("study_from"),
         "device": one.request["fingerprint"],
         "device_name": one.request["device_name"],
         "size": _size(one, parts),
@@ -101,13 +118,13 @@ def submitted(service: Service, one: Submission, parts: Sequence[StoredSearch] =
         "asked_by": one.asked_by,
         "server": one.server,
         "queue": one.queue,
-        "place": place,
+        "place": queues.place(one),
         "attempts": one.attempts,
         "created": one.created,
         "started": one.started,
         "ended": one.ended,
-        "reason": one.reason,
-        "progress": service.feeds.of(one.uuid).latest if running else None,
+        "reason": reason,
+        "progress": service.feeds.of(one.uuid).latest if state in (RUNNING, STOPPING) else None,
         "result": one.result,
         "outcomes": outcomes,
         "searches": [part.number for part in parts],
@@ -123,13 +140,15 @@ def _size(one: Submission, parts: Sequence[StoredSearch]) -> Json:
 def stored(one: StoredSearch) -> Json:
     """A stored search, in the same words."""
     states = {"lost": STOPPED, "interrupted": STOPPED, "error": FAILED}
-    state = RUNNING if one.ended is None else states.get(one.reason, DONE)
+    reason = "lost" if one.is_lost else one.reason
+    state = RUNNING if one.ended is None and not one.is_lost else states.get(reason, DONE)
     return {
         "id": one.submission or one.uuid,
         "number": one.number,
         "state": state,
         "study": one.key.study,
         "uploaded": False,
+        "study_from": None,
         "device": one.key.device,
         "device_name": one.device_name,
         "size": dict(one.key.size),
@@ -143,7 +162,7 @@ def stored(one: StoredSearch) -> Json:
         "created": one.started,
         "started": one.started,
         "ended": one.ended,
-        "reason": one.reason,
+        "reason": reason,
         "progress": None,
         "result": None,
         "outcomes": dict(one.outcomes),
