@@ -1,9 +1,9 @@
 """Finalists compared on several sessions of a device, where what sessions differ by is more than what they do.
 
 What short kernels take differs from OpenCL context to context of one driver, by where in memory it happens to put what
-belongs to it, and all kernels alike, by so much a launch: .1 us on an H200, more than a hundredth of 9 us. Other queues
-and buffers of the same context change little. Each search would meet another, and tell another time of the same kernel.
-What an empty launch takes does not tell which are quick.
+belongs to it, and all kernels alike, by so much a launch. Other queues and buffers of the same context change little.
+Each search would meet another, and tell another time of the same kernel. What an empty launch takes does not tell which
+are quick.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autotune.bench.trial import Bench
 
 MOST_VISITS = 24
-"""Benches at most. Another takes a seventh of a second to open on an H200, and seven finalists as long again."""
+"""Benches at most: to open another takes as long as to time all finalists on it."""
 
 SAMPLES = 6
 """Samples into which the benches are shared out: the fewest whose range holds the median in 95 % of cases (it does in

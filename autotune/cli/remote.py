@@ -21,7 +21,7 @@ from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import confidence
-from autotune.service import Server, believed, search_id
+from autotune.service import Server, believed, search_id, sent_text
 from autotune.store import Row
 from autotune.text import line
 from autotune.tuner import Progress
@@ -93,9 +93,8 @@ def search(
     announce(f"search {name} of {of} on {on} at {server.url}{place}")
     with believed(server.url):
         if (text_from := queued.get("study_from")) is not None:
-            who, when, first = (line(str(text_from[what])) for what in ("asked_by", "created", "search"))
-            text_of = f"the text that {who} sent on {when[:10]} (search {first})"
-            say(f"note: {of} is no study of the server; this is {text_of}")
+            whose = sent_text(*(text_from[what] for what in ("asked_by", "created", "search")))
+            say(f"note: {of} is no study of the server; this is {whose}")
     ended, stopped = _watched(server, name)
     with believed(server.url):
         best = (ended.get("result") or {}).get("best") or {}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autotune.service.state import Service as Service
     from autotune.service.trust import believed as believed
     from autotune.service.trust import search_id as search_id
+    from autotune.service.trust import sent_text as sent_text
 
 __getattr__ = lazily(
     __name__,
@@ -41,6 +42,6 @@ __getattr__ = lazily(
         "config": "Config Limits",
         "serving": "serve",
         "state": "Service",
-        "trust": "believed search_id",
+        "trust": "believed search_id sent_text",
     },
 )

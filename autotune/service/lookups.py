@@ -28,8 +28,8 @@ from autotune.service.answers import LABEL, Refused, answer
 from autotune.service.callers import Caller
 from autotune.service.config import Config
 from autotune.service.machine import Machine
-from autotune.service.studies import Studies, stamp, whose
-from autotune.service.trust import FLOPS, MATCH, NOTES
+from autotune.service.studies import Studies, stamp
+from autotune.service.trust import FLOPS, MATCH, NOTES, sent_text
 from autotune.store import locate, log_of
 from autotune.study import StudyText
 from autotune.text import require_known
@@ -158,7 +158,8 @@ class Lookups:
         best, said = best_of(asked, text, self._here, LABEL)
         said = [line for line in said if not line.startswith("to measure it:")]
         if uploaded is not None and kernel_hash is None and study_hash is None:
-            said.insert(0, f"note: {study} is no study of the server; this is for the text that {whose(uploaded)}")
+            whose = sent_text(uploaded.asked_by, uploaded.created, uploaded.search)
+            said.insert(0, f"note: {study} is no study of the server; this is for {whose}")
         return best, said
 
     def _here(self, selector: str | None) -> DeviceInfo:

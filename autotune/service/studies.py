@@ -17,7 +17,6 @@ from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
 from autotune.study import Study, StudyText, find_study, study_paths, watched
-from autotune.text import line
 
 _KEPT = 64
 
@@ -144,8 +143,3 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def whose(one: Uploaded) -> str:
-    """Return who first sent an uploaded text and when, for people."""
-    return f"{line(one.asked_by)} sent on {one.created[:10]} (search {one.search})"

@@ -24,6 +24,11 @@ def line_of(text: object) -> str:
     return line(str(text))[:2000]
 
 
+def sent_text(asked_by: object, created: object, search: object) -> str:
+    """Say whose uploaded text stands for the name of a study, and since which search."""
+    return f"the text that {line_of(asked_by)} sent on {line_of(created)[:10]} (search {line_of(search)})"
+
+
 @contextmanager
 def believed(where: str) -> Iterator[None]:
     """Raise UsageError where no sense can be made of what a server said: it is another program, or of another version.
