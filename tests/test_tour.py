@@ -62,7 +62,7 @@ def test_short_launches_are_compared_on_several_sessions_whose_means_are_the_sam
     assert bench.run(LONG, None).outcome is Outcome.OK  # the bench is as it was
 
 
-def test_no_more_are_visited_than_it_takes_to_know_the_mean(
+def test_no_more_are_visited_than_it_takes_to_know_their_middle(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tour, "_width", lambda finalists: 0.02 if tour._visits(finalists) < 3 else 0.01)
@@ -159,20 +159,35 @@ def test_samples_are_means_over_benches_alike_for_all_finalists(visits: list[tup
         assert other == pytest.approx([factor * ns for ns in one], abs=factor)  # pairs
 
 
-def test_the_median_of_the_samples_is_the_mean_over_all_benches() -> None:
-    times = [100, 117, 101, 118, 102, 119, 103, 120, 104, 121, 105, 122, 106]
+def test_the_median_of_the_samples_is_half_way_between_quick_and_slow_benches() -> None:
+    times = [10_000, 10_000, 12_010, 10_000, 10_020, 10_000, 10_000, 12_000, 10_000, 10_010, 10_000, 10_000, 12_000]
     finalist = Finalist(0, SHORT, [(ns, ns, 500) for ns in times])
     tour._share_out([finalist])
-    assert median(finalist.samples) == pytest.approx(sum(times) / len(times), abs=0.5)
+    assert median(finalist.samples) == pytest.approx(11_000, abs=10)
     assert len(set(finalist.samples)) > 1  # and tell how sure that is
 
 
-def test_a_bench_that_was_disturbed_hardly_counts() -> None:
-    times = [100, 101, 102, 103, 104, 105, 106]
-    quiet, disturbed = (Finalist(0, SHORT, [(ns,) for ns in some]) for some in ([*times, 107], [*times, 10_000]))
-    tour._share_out([quiet])
-    tour._share_out([disturbed])
-    assert median(disturbed.samples) == pytest.approx(median(quiet.samples), abs=3)
+def test_finalists_are_compared_by_their_means_over_the_same_benches() -> None:
+    """One differs where the others are slow, which the middle of them all does not notice."""
+    common = [10_000, 10_100, 10_200, 10_300] * 3
+    others = [Finalist(place, SHORT, [(ns,) for ns in common]) for place in range(5)]
+    one = Finalist(5, SHORT, [(ns + 12 * (ns > 10_150),) for ns in common])
+    tour._share_out([*others, one])
+    assert median(one.samples) - median(others[0].samples) == pytest.approx(6, abs=1)
+
+
+@pytest.mark.parametrize("disturbed", [(0,), (0, 1, 2)])
+def test_a_bench_that_was_disturbed_hardly_counts(disturbed: Sequence[int]) -> None:
+    """For one finalist alone or for all of them."""
+    times = [10_000, 10_030, 10_010, 10_050, 10_040, 10_020, 10_030] * 2
+    quiet = [Finalist(place, SHORT, [(ns + place + ns * place % 7,) for ns in times]) for place in range(3)]
+    spoilt = [replace(one, visits=list(one.visits)) for one in quiet]
+    for place in disturbed:
+        spoilt[place].visits[-1] = (20_000,)
+    tour._share_out(quiet)
+    tour._share_out(spoilt)
+    for one, other in zip(quiet, spoilt, strict=True):
+        assert median(other.samples) == pytest.approx(median(one.samples), abs=15)
 
 
 def test_benches_alike_make_samples_alike() -> None:
@@ -190,5 +205,5 @@ def test_how_well_the_mean_is_known_goes_by_what_is_common_to_all_finalists(
         tour._width([Finalist(place, SHORT, times) for place, times in enumerate(some)])
         for some in ([visits], [visits, slower])
     )
-    assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.SAMPLES else math.inf)
-    assert tour._width([Finalist(0, SHORT, visits[:1] * tour.SAMPLES)]) == pytest.approx(0.0, abs=1e-9)
+    assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.LEAST_VISITS else math.inf)
+    assert tour._width([Finalist(0, SHORT, visits[:1] * tour.LEAST_VISITS)]) == pytest.approx(0.0, abs=1e-9)

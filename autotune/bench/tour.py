@@ -4,6 +4,9 @@ What short kernels take differs from OpenCL context to context of one driver, by
 belongs to it, and all kernels alike, by so much a launch. Other queues and buffers of the same context change little.
 Each search would meet another, and tell another time of the same kernel. What an empty launch takes does not tell which
 are quick.
+
+There are a few levels, of which each context meets one, and none beyond the quickest and the slowest. The middle
+between these is known from fewer contexts than the mean, and no context is far from it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import mean, stdev
+from statistics import mean, quantiles, stdev
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
@@ -30,12 +33,15 @@ if TYPE_CHECKING:
 MOST_VISITS = 24
 """Benches at most: to open another takes as long as to time all finalists on it."""
 
+LEAST_VISITS = 12
+"""Benches at least, where there is time: of fewer, all may be quick ones."""
+
 SAMPLES = 6
 """Samples into which the benches are shared out: the fewest whose range holds the median in 95 % of cases (it does in
-97). Also the fewest benches, where there is time."""
+97). Of fewer benches all turns count."""
 
 LEAST_S = 0.05
-"""Device time of a finalist at least, shared out over the rounds: the speed of a device wanders."""
+"""Device time of a finalist at least on one bench, shared out over the rounds: the speed of a device wanders."""
 
 _VERIFIED_SHARE = 1 / 3
 """Share of the finalists' time that is kept for runs that are verified."""
@@ -49,8 +55,8 @@ def compare(
 ) -> list[Measurement | Report]:
     """Time plans in turn on one bench, or share the rounds out over it and others; three samples at least.
 
-    Of several benches the mean counts. A first run may take `limit_s`, all together take `budget_s`. Raises Fault where
-    fatal.
+    Of several benches the middle counts. A first run may take `limit_s`, all together take `budget_s`. Raises Fault
+    where fatal.
     """
     until, verified_s = time.monotonic() + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
@@ -68,11 +74,10 @@ def compare(
 def _visit_all(
     at_home: Finals, elsewhere: Iterator[Bench], finalists: Sequence[Finalist], limit_s: float, deadline: float
 ) -> None:
-    """Visit one after another until their mean is known, while there is time, and room for one more on the device."""
-    least_s = at_home.rules.least_s / SAMPLES
-    rules = replace(at_home.rules, target=math.inf, minimum=LEAST_TAKEN, least_s=least_s)
+    """Visit one after another until their middle is known, while there is time, and room for one more on the device."""
+    rules = replace(at_home.rules, target=math.inf, minimum=LEAST_TAKEN, least_s=0.0)
     replace(at_home, rules=rules, aim_ns=BATCH_NS).visit(finalists, limit_s, deadline)
-    rules = replace(rules, minimum=1)
+    rules = replace(rules, minimum=1)  # within a bench times differ by a fifth of what they do between benches
     visits = 1
     while visits < MOST_VISITS and time.monotonic() < deadline:
         before = sound(finalists)
@@ -102,31 +107,46 @@ def _leave(finalists: Sequence[Finalist], visits: int) -> None:
 def _width(finalists: Sequence[Finalist]) -> float:
     """Return the width of the 95 % interval of the mean over all benches, as a share of it; infinite for a few benches.
 
-    By how slow each was for all finalists together: what benches differ by is common to them.
+    That of their middle is narrower.
     """
     count = _visits(finalists)
-    if count < SAMPLES:
-        return math.inf
-    # A coarse timer of a driver may say 0.
-    slowness = [mean(math.log(max(1.0, median(one.visits[visit]))) for one in finalists) for visit in range(count)]
-    return 4 * stdev(slowness) / math.sqrt(count)
+    return 4 * stdev(_slowness(_times(finalists))) / math.sqrt(count) if count >= LEAST_VISITS else math.inf
 
 
 def _share_out(finalists: Sequence[Finalist]) -> None:
-    """Make each sample the mean of a finalist's medians on a share of the benches, the same of every finalist.
+    """Make each sample the mean of a finalist's times on a share of the benches, the same of every finalist.
 
-    How far these are apart tells how sure their mean is; all are moved alike, so that their median is the mean over all
-    benches, which is surer than a median of means. A bench that was disturbed counts as one at the edge of the others.
-    Of few benches all turns count.
+    How far these are apart tells how sure their middle is. They are moved, so that their median is the finalist's mean
+    beside the others on the same bench, by which finalists are compared, times the middle of how slow benches are.
     """
-    count = _visits(finalists)
-    if count < SAMPLES:
+    if _visits(finalists) < SAMPLES:
         return
-    for finalist in finalists:
-        times = _winsorized(list(map(median, finalist.visits[:count])))
-        means = [mean(times[place::SAMPLES]) for place in range(SAMPLES)]
-        away = mean(times) - median(means)
+    times = _times(finalists)
+    benches = _slowness(times)
+    for finalist, taken in zip(finalists, times, strict=True):
+        beside = _winsorized([ns / slow for ns, slow in zip(taken, benches, strict=True)])
+        undisturbed = [ns * slow for ns, slow in zip(beside, benches, strict=True)]
+        means = [mean(undisturbed[place::SAMPLES]) for place in range(SAMPLES)]
+        away = mean(beside) * _middle(benches) - median(means)
         finalist.visits = [(max(1, round(ns + away)),) for ns in means]
+
+
+def _times(finalists: Sequence[Finalist]) -> list[list[float]]:
+    """Return each finalist's median on each bench that all have met. A coarse timer of a driver may say 0."""
+    count = _visits(finalists)
+    return [[max(1.0, median(visit)) for visit in finalist.visits[:count]] for finalist in finalists]
+
+
+def _slowness(times: Sequence[Sequence[float]]) -> list[float]:
+    """Return how slow each bench was for the finalists, 1 as usual: what benches differ by is common to them."""
+    usual = list(map(median, times))
+    return [median([ns / ours for ns, ours in zip(bench, usual, strict=True)]) for bench in zip(*times, strict=True)]
+
+
+def _middle(benches: Sequence[float]) -> float:
+    """Return what is half-way between the first and the last decile: a range's middle that one or two do not move."""
+    deciles = quantiles(benches, n=10, method="inclusive")
+    return (deciles[0] + deciles[-1]) / 2
 
 
 def _winsorized(times: Sequence[float]) -> list[float]:
