@@ -12,12 +12,12 @@ from queue import SimpleQueue
 
 import pytest
 
-from autotune.bench.messages import Job, Setup
+from autotune.bench.messages import Job, Onward, Retime, Setup, Visited
 from autotune.bench.report import Report
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import linker, list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
-from autotune.model import DeviceInfo, Outcome
+from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import keeper as module
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerProcess
@@ -79,6 +79,25 @@ def test_who_is_cancelled_waits_for_no_start(keeper: Keeper, monkeypatch: pytest
     monkeypatch.setattr(keeper._interrupted, "wait", meanwhile)
     with pytest.raises(Cancelled):
         start(keeper, kills=1)
+
+
+def test_finalists_are_timed_by_one_process_after_another_as_long_as_they_ask_for_it(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [(Visited(((5,),)),), (Visited(((5,), (6,))),)]
+    done = [Measurement((5, 6, 7), (), "warm")]
+    answers, asked, ended = iter([*map(Onward, known), done]), [], []
+
+    def ask(message: Retime, limit_s: float) -> object:
+        asked.append(message)
+        return next(answers)
+
+    monkeypatch.setattr(keeper, "ask", ask)
+    monkeypatch.setattr(keeper, "_drop", lambda: ended.append(len(asked)))
+    assert keeper.retime([plan("")], 5.0, 60.0, 1.0) == done
+    assert [one.visited for one in asked] == [(), *known]
+    assert ended == [1, 2]
+    assert asked[2].budget_s < asked[1].budget_s < 60.0
 
 
 def test_what_goes_wrong_in_the_thread_is_told(tmp_path: Path) -> None:

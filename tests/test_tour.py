@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from autotune.bench import clock, tour, trial
 from autotune.bench.finals import Finalist, Finals
 from autotune.bench.report import Fault, Report
+from autotune.bench.tour import Unsettled
 from autotune.bench.trial import NOTICED_NS, Bench
 from autotune.devices import BackendError, Session
 from autotune.model import DeviceInfo, Measurement, Outcome
@@ -37,6 +41,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
 
     monkeypatch.setattr(trial, "open_session", open_another)
     monkeypatch.setattr(clock, "QUEUED_NS", 10**10)
+    monkeypatch.setattr(tour, "MOST_VISITS", tour.SAMPLES)
     return there
 
 
@@ -49,23 +54,30 @@ def measured(
 
 
 def test_short_launches_are_compared_on_several_sessions_whose_means_are_the_samples(
-    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+    others: list[weakref.ref[Session]],
 ) -> None:
-    monkeypatch.setattr(tour, "MOST_VISITS", 7)
-    monkeypatch.setattr(tour, "_width", lambda finalists: math.inf)
     bench = bench_of(opened(), out=5)
     short, long = measured(bench)
-    assert len(others) == 6
+    assert len(others) == tour.SAMPLES - 1
     assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
-    assert short.verified_runs >= 7 * (1 + 1)  # everywhere, at first and in each round
+    assert short.verified_runs >= tour.SAMPLES * (1 + 1)  # everywhere, at first and in each round
     assert not any(other() for other in others)  # their memory is free
     assert bench.run(LONG, None).outcome is Outcome.OK  # the bench is as it was
+
+
+def test_an_anchor_that_finds_everything_slow_keeps_nobody_at_home(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "_VISIT_S", 0.01)
+    monkeypatch.setattr(Finals, "_is_spoilt", lambda self, finalists: True)
+    short, long = measured(bench_of(opened(), out=5))
+    assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
 
 
 def test_no_more_are_visited_than_it_takes_to_know_their_middle(
     others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tour, "_width", lambda finalists: 0.02 if tour._visits(finalists) < 3 else 0.01)
+    monkeypatch.setattr(tour, "_width", lambda finalists: 0.02 if tour._visits(finalists) < 3 else 0.005)
     short, long = measured(bench_of(opened(), out=5))
     assert len(others) == 2
     assert len(short.samples_ns) == len(long.samples_ns) >= 3  # all turns, of so few
@@ -140,6 +152,46 @@ def test_what_is_wrong_on_one_session_is_wrong(
     assert long.outcome is Outcome.WRONG_RESULT
 
 
+def test_another_process_goes_on_where_sessions_differ(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "VISITS", 4)
+    monkeypatch.setattr(tour, "MOST_VISITS", 8)
+    monkeypatch.setattr(tour, "_width", lambda finalists: 0.01)
+    plans, wrong = (SHORT, LONG, spin(90_000)), Report(Outcome.WRONG_RESULT, "wrong")
+    with pytest.raises(Unsettled) as unsettled:
+        bench_of(opened(), out=5).retime(plans, NOTICED_NS, 60.0)
+    known = unsettled.value.visited
+    assert [len(one.visits) for one in known] == [4, 4, 4]
+    assert len(others) == 3
+    known = (known[0], known[1], replace(known[2], failure=wrong))
+    short, long, failed = bench_of(opened(), out=5).retime(plans, NOTICED_NS, 60.0, known)
+    assert failed == wrong
+    assert isinstance(short, Measurement)
+    assert isinstance(long, Measurement)
+    assert len(others) == 3 + 3
+    assert len(short.samples_ns) == len(long.samples_ns) == tour.SAMPLES
+    assert short.verified_runs > known[0].verified
+
+
+def test_no_other_process_goes_on_where_there_is_no_time(
+    others: list[weakref.ref[Session]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tour, "VISITS", 2)
+    monkeypatch.setattr(tour, "_width", lambda finalists: 0.01)
+    late, visit_all = [0.0], tour._visit_all
+
+    def visit_slowly(*given: Any) -> int:
+        visits = visit_all(*given)
+        late.append(35.0)  # of 60
+        return visits
+
+    monkeypatch.setattr(tour, "_visit_all", visit_slowly)
+    monkeypatch.setattr(tour, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late[-1]))
+    measured(bench_of(opened(), out=5))
+    assert len(others) == 1
+
+
 VISITS = st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=4).map(tuple), min_size=1, max_size=20)
 
 
@@ -205,5 +257,5 @@ def test_how_well_the_mean_is_known_goes_by_what_is_common_to_all_finalists(
         tour._width([Finalist(place, SHORT, times) for place, times in enumerate(some)])
         for some in ([visits], [visits, slower])
     )
-    assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.LEAST_VISITS else math.inf)
-    assert tour._width([Finalist(0, SHORT, visits[:1] * tour.LEAST_VISITS)]) == pytest.approx(0.0, abs=1e-9)
+    assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.VISITS else math.inf)
+    assert tour._width([Finalist(0, SHORT, visits[:1] * tour.VISITS)]) == pytest.approx(0.0, abs=1e-9)

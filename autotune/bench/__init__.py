@@ -15,6 +15,7 @@ from autotune.bench.messages import (
     Job,
     Keep,
     Kept,
+    Onward,
     Phase,
     Probe,
     Ready,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILD_S", "DOING", "FIRST_S", "GUARD", "Compiled", "EndToEnd", "Fault", "Inspect", "Inspected", "Job", "Keep",
-    "Kept", "Limits", "Phase", "Probe", "Ready", "Report", "Retime", "Rules", "Setup", "Sound", "Turn", "Use",
+    "Kept", "Limits", "Onward", "Phase", "Probe", "Ready", "Report", "Retime", "Rules", "Setup", "Sound", "Turn", "Use",
     "compile_plan", "first_error", "is_too_large", "machine_fault", "serve", "unwritable",
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS, Clock
+from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, LONG_NS
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Precise, Rules, relative_width
@@ -106,6 +107,15 @@ class Finalist:
         self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples))
         self.usual, self.clock = self.clock, None
 
+    def resume(self, known: Visited) -> None:
+        """Go on from what another process knows."""
+        self.visits, self.verified = list(known.visits), known.verified
+        self.throttled, self.failure = known.throttled, known.failure
+
+    def visited(self) -> Visited:
+        """Return what another process is to know."""
+        return Visited(tuple(self.visits), self.verified, self.throttled, self.failure)
+
     def answer(self) -> Measurement | Report:
         """Return the report of what failed, else what was measured."""
         return self.failure or Measurement(self.samples, (), self.plan.cache, self.verified, self.throttled)
@@ -130,7 +140,8 @@ class Finals:
     the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
     for another; one that is throttled after such a one does. A turn that met others' work is repeated, in half of the
     time at most; a round with one that met it all the same counts where too few others do. `home` is the bench whose
-    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least.
+    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least,
+    `turn` the samples of one.
     """
 
     bench: Bench
@@ -138,6 +149,7 @@ class Finals:
     home: Bench
     aim_ns: int = 2 * BATCH_NS
     least: int = LEAST_TAKEN
+    turn: int = TURN
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
     _patient_until: float = 0.0  # turns are repeated
@@ -191,7 +203,7 @@ class Finals:
         built = self.bench.build(finalist.plan)  # on new buffers, where another's fault has spoilt the old
         # The first sample of a turn still meets what the previous plan left in the caches.
         long = finalist.first_ns >= LONG_NS
-        count = 1 if long else 1 + (TURN if finalist.first_ns < _BRIEF_NS else 1)
+        count = 1 if long else 1 + (self.turn if finalist.first_ns < _BRIEF_NS else 1)
         take = partial(finalist.clock.sample, built, count)
         self.bench.contention()  # from here on
         samples = take()

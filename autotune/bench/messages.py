@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autotune.bench.report import Report
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import KernelArgument
 from autotune.study import Plan
@@ -65,16 +66,34 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Visited:
+    """What is known of a finalist: nanoseconds of a run on each session, how many runs were verified, the failure."""
+
+    visits: tuple[tuple[int, ...], ...] = ()
+    verified: int = 0
+    throttled: str = ""
+    failure: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retime:
-    """To a device worker: time these plans interleaved.
+    """To a device worker: time these plans interleaved, going on from what others have `visited`.
 
     Answered by a list of Measurements and, for those that failed, Reports; by one Report where the
-    device is lost.
+    device is lost; by Onward where another process is to go on.
     """
 
     plans: tuple[Plan, ...]
     best_ns: float | None
     budget_s: float
+    visited: tuple[Visited, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """A device worker's answer to Retime, where what a process meets by chance decides too much: ask another."""
+
+    visited: tuple[Visited, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
-from autotune.bench.messages import Job, Phase, Probe, Ready, Retime, Setup, Turn
+from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
+from autotune.bench.tour import Unsettled
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import not_numbers, unverified
 from autotune.devices import BackendError, Program, Session, open_session
@@ -124,7 +125,9 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
         job = _receive(session, connection)
         if isinstance(job, Retime):
             try:
-                connection.send(bench.retime(job.plans, job.best_ns, job.budget_s))
+                connection.send(bench.retime(job.plans, job.best_ns, job.budget_s, job.visited))
+            except Unsettled as unsettled:
+                connection.send(Onward(unsettled.visited))
             except Fault as fault:
                 connection.send(Report(fault.outcome, str(fault), fatal=True, place=bench.place))
         else:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from autotune.bench.clock import BATCH_NS
 from autotune.bench.finals import LEAST_TAKEN, TURN, Finalist, Finals, sound
+from autotune.bench.messages import Visited
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Rules
 from autotune.devices import BackendError
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 MOST_VISITS = 24
 """Benches at most: to open another takes as long as to time all finalists on it."""
 
-LEAST_VISITS = 12
-"""Benches at least, where there is time: of fewer, all may be quick ones."""
+VISITS = 8
+"""Benches in a process: what they differ by differs from process to process."""
+
+_VISIT_S = 1.0
+"""Seconds of a visit at most, however slow its rounds are held to be: there are others."""
 
 SAMPLES = 6
 """Samples into which the benches are shared out: the fewest whose range holds the median in 95 % of cases (it does in
@@ -50,55 +54,87 @@ _VERIFIED_S = 1.0
 """The same of short runs at most, in seconds: so many as are verified take no longer."""
 
 
+class Unsettled(Exception):
+    """Another process is to go on: `visited` tells what is known of each plan."""
+
+    def __init__(self, visited: tuple[Visited, ...]) -> None:
+        super().__init__()
+        self.visited = visited
+
+
 def compare(
-    home: Bench, elsewhere: Iterator[Bench] | None, rules: Rules, plans: Sequence[Plan], limit_s: float, budget_s: float
+    home: Bench,
+    elsewhere: Iterator[Bench] | None,
+    rules: Rules,
+    plans: Sequence[Plan],
+    limit_s: float,
+    budget_s: float,
+    visited: Sequence[Visited] = (),
 ) -> list[Measurement | Report]:
     """Time plans in turn on one bench, or share the rounds out over it and others; three samples at least.
 
-    Of several benches the middle counts. A first run may take `limit_s`, all together take `budget_s`. Raises Fault
-    where fatal.
+    Of several benches the middle counts, those that other processes have `visited` among them. A first run may take
+    `limit_s`, all together take `budget_s`. Raises Unsettled, Fault where fatal.
     """
-    until, verified_s = time.monotonic() + budget_s, budget_s * _VERIFIED_SHARE
+    began = time.monotonic()
+    until, verified_s = began + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
     least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
     at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most), home)
     if elsewhere is None:
         at_home.visit(finalists, limit_s, until - verified_s)
     else:
-        _visit_all(at_home, elsewhere, finalists, limit_s, until - min(verified_s, _VERIFIED_S))
+        if visited:
+            for finalist, known in zip(finalists, visited, strict=True):
+                finalist.resume(known)
+        end = until - min(verified_s, _VERIFIED_S)
+        visits = _visit_all(at_home, elsewhere, finalists, limit_s, end)
+        now = time.monotonic()
+        in_time = now + (now - began) < end  # another process takes as long as this one
+        if visits == VISITS and in_time and _goes_on(sound(finalists), rules):
+            raise Unsettled(tuple(finalist.visited() for finalist in finalists))
         _share_out(sound(finalists))
     at_home.verify(finalists, until)
     return [finalist.answer() for finalist in finalists]
 
 
+def _goes_on(finalists: Sequence[Finalist], rules: Rules) -> bool:
+    """Say whether more benches are of use. Twice as sure as is asked: processes differ by more than theirs do."""
+    return bool(finalists) and _visits(finalists) < MOST_VISITS and _width(finalists) > rules.target / 2
+
+
 def _visit_all(
     at_home: Finals, elsewhere: Iterator[Bench], finalists: Sequence[Finalist], limit_s: float, deadline: float
-) -> None:
-    """Visit one after another until their middle is known, while there is time, and room for one more on the device."""
-    rules = replace(at_home.rules, target=math.inf, minimum=LEAST_TAKEN, least_s=0.0)
-    replace(at_home, rules=rules, aim_ns=BATCH_NS).visit(finalists, limit_s, deadline)
-    rules = replace(rules, minimum=1)  # within a bench times differ by a fifth of what they do between benches
+) -> int:
+    """Visit one after another until their middle is known, while there is time, and room for one more on the device.
+
+    Return how many were visited.
+    """
+    rules = replace(at_home.rules, target=math.inf, minimum=1, least_s=0.0)
+    # Within a bench times differ by a fifth of what they do between benches: one sample on each will do.
+    brief = replace(at_home, rules=rules, aim_ns=BATCH_NS, least=1, turn=1)
+    thorough = replace(at_home, rules=replace(rules, minimum=LEAST_TAKEN), aim_ns=BATCH_NS)
+    (brief if _visits(finalists) else thorough).visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
     visits = 1
-    while visits < MOST_VISITS and time.monotonic() < deadline:
-        before = sound(finalists)
-        if _width(before) <= at_home.rules.target:
-            return
-        visits += 1
+    while visits < VISITS and time.monotonic() < deadline and _goes_on(before := sound(finalists), at_home.rules):
+        count = _visits(before)
         try:
-            there = replace(at_home, bench=next(elsewhere), rules=rules, aim_ns=BATCH_NS, least=1)
-            there.visit(finalists, limit_s, deadline)
+            there = replace(brief, bench=next(elsewhere))
+            there.visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
         except (BackendError, Fault):  # where the device is lost, so it is at home
-            _leave(before, visits)
-            return
+            _leave(before, count)
+            break
         if any(one.failure is not None and one.failure.outcome is not Outcome.WRONG_RESULT for one in before):
-            _leave(before, visits)
-            return
+            _leave(before, count)
+            break
+        visits += 1
+    return visits
 
 
-def _leave(finalists: Sequence[Finalist], visits: int) -> None:
-    """Forget a visit that broke off: there was no room for it, which is no finalist's doing."""
+def _leave(finalists: Sequence[Finalist], count: int) -> None:
+    """Forget a visit after so many that broke off: there was no room for it, which is no finalist's doing."""
     for finalist in finalists:
-        del finalist.visits[visits - 1 :]
+        del finalist.visits[count:]
         finalist.clock = None
         if finalist.failure is not None and finalist.failure.outcome is not Outcome.WRONG_RESULT:
             finalist.failure = None
@@ -110,7 +146,7 @@ def _width(finalists: Sequence[Finalist]) -> float:
     That of their middle is narrower.
     """
     count = _visits(finalists)
-    return 4 * stdev(_slowness(_times(finalists))) / math.sqrt(count) if count >= LEAST_VISITS else math.inf
+    return 4 * stdev(_slowness(_times(finalists))) / math.sqrt(count) if count >= VISITS else math.inf
 
 
 def _share_out(finalists: Sequence[Finalist]) -> None:

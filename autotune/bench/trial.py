@@ -14,6 +14,7 @@ from autotune.bench.arena import Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
+from autotune.bench.messages import Visited
 from autotune.bench.pace import CONTENDED, Anchor, Contention, stretch
 from autotune.bench.prepare import Built, Compiled, binary_hash, bind, compile_plan
 from autotune.bench.report import Fault, Report
@@ -145,15 +146,22 @@ class Bench:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
         return outputs
 
-    def retime(self, plans: Sequence[Plan], best_ns: float | None, budget_s: float) -> list[Measurement | Report]:
+    def retime(
+        self,
+        plans: Sequence[Plan],
+        best_ns: float | None,
+        budget_s: float,
+        visited: Sequence[Visited] = (),
+    ) -> list[Measurement | Report]:
         """Time plans in turn, round by round, until each is precise or the seconds are spent; three runs at least.
 
         Every turn is verified, and what is fastest then in many more runs: what is wrong now and then, races above
         all, is rarely caught by the two checks of a trial. A plan that fails is left out from then on, and answered
-        for by a report. Short launches are compared on several sessions. Raises Fault where the device is lost.
+        for by a report. Short launches are compared on several sessions; `visited` is what other processes know of
+        theirs. Raises Unsettled where another one is to go on, Fault where the device is lost.
         """
         elsewhere = self._elsewhere() if self._notices_sessions(plans, best_ns) else None
-        return compare(self, elsewhere, self._final_rules, plans, self._limits.run_s(best_ns), budget_s)
+        return compare(self, elsewhere, self._final_rules, plans, self._limits.run_s(best_ns), budget_s, visited)
 
     def _notices_sessions(self, plans: Sequence[Plan], best_ns: float | None) -> bool:
         """Say whether there is something to compare whose launches are short, by the time of the best."""

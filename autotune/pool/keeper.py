@@ -12,11 +12,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench import Job, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
+from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool.pause import Pause
@@ -253,8 +254,9 @@ class Keeper(threading.Thread):
         """
         answers: dict[int, Measurement | Report] = {}
         while left := [index for index in range(len(plans)) if index not in answers]:
+            request = Retime(tuple(plans[index] for index in left), best_ns, budget_s)
             try:
-                found = self.ask(Retime(tuple(plans[index] for index in left), best_ns, budget_s), limit_s)
+                found = self._retime(request, limit_s)
             except (WorkerOverran, WorkerDied) as end:
                 outcome = Outcome.TIMEOUT if isinstance(end, WorkerOverran) else Outcome.CRASH
                 found = Report(outcome, str(end), place=end.place)
@@ -263,6 +265,15 @@ class Keeper(threading.Thread):
             else:
                 answers[left[found.place]] = found
         return [answers[index] for index in range(len(plans))]
+
+    def _retime(self, request: Retime, limit_s: float) -> list[Measurement | Report] | Report:
+        """Ask one process after another, for as long as they ask for that."""
+        until = time.monotonic() + request.budget_s
+        while isinstance(answer := self.ask(request, limit_s), Onward):
+            self._drop()
+            request = replace(request, visited=answer.visited, budget_s=until - time.monotonic())
+        assert isinstance(answer, list | Report)
+        return answer
 
     def _exchange(self, worker: WorkerProcess, message: Any, limit_s: float, gives_up: GivesUp | None = None) -> Any:
         try:

@@ -106,7 +106,8 @@ def main() -> None:
                 note="Spread: largest against smallest of all searches, each with new processes and an empty database; "
                 "loss: of each pick against the best of them, timed together in loops of 400 queued runs, in "
                 f"{LOOPS} processes, whose mean counts: each has a context of its own. Such a loop takes as long as "
-                "the host where launches are shorter than it takes to enqueue them: the reduction's.",
+                "the host where launches are shorter than it takes to enqueue them: the reduction's, and on some hosts "
+                "Jacobi's.",
             )
 
 
