@@ -77,6 +77,8 @@ def compare(
     `limit_s`, all together take `budget_s`. Raises Unsettled, Fault where fatal.
     """
     began = time.monotonic()
+    if visited:  # however long this process took to start, the one to be named is to be verified
+        budget_s = max(budget_s, _VERIFIED_S)
     until, verified_s = began + budget_s, budget_s * _VERIFIED_SHARE
     finalists = [Finalist(place, plan) for place, plan in enumerate(plans)]
     least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
