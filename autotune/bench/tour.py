@@ -116,7 +116,8 @@ def _visit_all(
     # Within a bench times differ by a fifth of what they do between benches: one sample on each will do.
     brief = replace(at_home, rules=rules, aim_ns=BATCH_NS, least=1, turn=1)
     thorough = replace(at_home, rules=replace(rules, minimum=LEAST_TAKEN), aim_ns=BATCH_NS)
-    (brief if _visits(finalists) else thorough).visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
+    first = brief if _visits(sound(finalists)) else thorough
+    first.visit(finalists, limit_s, min(deadline, time.monotonic() + _VISIT_S))
     visits = 1
     while visits < VISITS and time.monotonic() < deadline and _goes_on(before := sound(finalists), at_home.rules):
         count = _visits(before)
