@@ -96,6 +96,12 @@ def test_slow_is_slower_than_usual(machine: Machine) -> None:
     assert not machine.pace.is_slow([2000.0])  # it has been so for most of the time
 
 
+def test_a_reading_that_was_too_quick_does_not_make_all_else_slow(machine: Machine) -> None:
+    machine.factor = 0.3
+    machine.read()
+    assert not machine.pace.is_slow([1000.0])
+
+
 def test_times_are_compared_at_the_usual_pace() -> None:
     slow = Trial({}, Outcome.OK, measurement=Measurement((200,) * 5), environment={PACE: 2.0})
     assert (slow.time_ns, slow.paced_ns, slow.standing_ns) == (200, 100, 100)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import sub
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median_high
 from typing import TYPE_CHECKING
 
 from autotune.bench.clock import Clock
@@ -121,14 +121,14 @@ class Pace:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.now = 1.0
         self.base_ns = 0.0
-        self._readings: list[float] = []
+        self._readings = [self.now]
         self._clock_s = clock_s
         self._rested_s, self._cost_s = clock_s(), 0.0
 
     @property
     def usual(self) -> float:
-        """The median of what was read."""
-        return median(self._readings) if self._readings else 1.0
+        """The median of what was read, of two the slower: after a reading that was too quick all would be slow."""
+        return median_high(self._readings)
 
     @property
     def is_due(self) -> bool:
