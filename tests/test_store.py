@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -623,6 +624,39 @@ def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> N
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("autotune.errors.StoreError: ")
     assert "read-only" in last
+
+
+READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("state", ["whole", "older", "at work"])
+def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, protect: str, state: str) -> None:
+    path = open_folder / "own" / "x y?%.db"
+    path.parent.mkdir()
+    put_in(path, [ok({"A": 1}, 50)])
+    if state == "older":
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE schema_version SET version = version - 1")
+    log = Path(f"{path}-wal")
+    if state == "at work":
+        log.touch()
+    path.chmod(0o444)
+    path.parent.chmod(0o755 if protect == "file" else 0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_AS_NOBODY, str(path), str(open_folder / "other.db")],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    path.parent.chmod(0o755)
+    if state == "whole":
+        assert json.loads(done.stdout)["configuration"] == {"A": 1}
+    else:
+        last = done.stderr.strip().splitlines()[-1]
+        assert ("may not be written: it would have to become" if state == "older" else "read-only") in last
+    assert log.exists() == (state == "at work")
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def _export_lines(file: Path | None, database: str | None) -> None:
     count = 0
     if file is not None:
         require_spare(file, database)  # before a database is made that is not there
-    with Store.open(database) as store, writing(file, database) as out:
+    with Store.to_read(database) as store, writing(file, database) as out:
         for line in store.export_lines():
             count += 1
             out.write(in_quotes(line.rstrip("\n"), pairs=True) + "\n")
@@ -148,7 +148,7 @@ def _export(
         size = parse_size(sizes, study.sizes) if sizes else None
         choices = parse_choices(choice, offered_choices(study.text)) if choice else None
         model = None if selector is None else device_meant(selector, database).fingerprint
-        with Store.open(database) as store:
+        with Store.to_read(database) as store:
             recordings, changed = gather(store, study, device=model, size=size, choices=choices)
     if writer.single:
         one(recordings, format)

@@ -60,7 +60,7 @@ def history(
 
 def _stored(study: str | None, limit: int, failed: bool, database: str | None) -> tuple[str | None, list[Row]]:
     """Return the study's name and its newest trials of a database here."""
-    with Store.open(database) as store:
+    with Store.to_read(database) as store:
         # A study whose file is not here, but whose trials are, has a history all the same.
         name = study if study is None or study in store.counts() else find_study(study).name
         return name, store.history(name, limit, failed=failed)

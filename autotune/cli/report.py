@@ -43,7 +43,7 @@ def report_searches(
             f"a report is HTML, and {output.name!r} is not named so", where="--output", hint="name it .html"
         )
     fingerprint = asking.device_meant(device, database).fingerprint if device is not None else ""
-    with Store.open(database) as store:
+    with Store.to_read(database) as store:
         written = single.written(store, single.Asked(study, fingerprint, tuple(size or ()), tuple(choice or ())))
     with writing(output, database) as out:
         out.write(written.html)

@@ -25,7 +25,7 @@ def list_studies(database: DatabaseOption = None, as_json: JsonOption = False) -
       autotune studies --json
     """
     info = _any_device()
-    with Store.open(database) as store:
+    with Store.to_read(database) as store:
         counts = store.counts()
     rows = [_study(name, info, counts) for name in sorted(study_paths())]
     if as_json:

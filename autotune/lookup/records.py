@@ -24,10 +24,11 @@ from autotune.store import (
     SCHEMA_VERSION,
     UNSOUND,
     Location,
+    as_it_is,
     damaged_database,
     database_error,
     is_our_file,
-    log_of,
+    may_not_be_written,
     require_database_file,
     version_in,
 )
@@ -259,13 +260,9 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
-        unwritable = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        if not unwritable or os.path.exists(log_of(path)):
+        if not may_not_be_written(path, error):
             raise
-        # A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing
-        # there either, and without a -wal file the database file is whole.
-        plain = os.path.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        return sqlite3.connect(f"file:{plain}?immutable=1", uri=True)
+        return sqlite3.connect(as_it_is(path), uri=True)
     return connection
 
 

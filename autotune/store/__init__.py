@@ -13,11 +13,13 @@ from autotune.store.location import (
     SCHEMA_VERSION,
     UNSOUND,
     Location,
+    as_it_is,
     damaged_database,
     database_error,
     is_our_file,
     locate,
     log_of,
+    may_not_be_written,
     require_database_file,
     require_place,
     shown,
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
     "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row", "ServerStore", "Store",
-    "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "damaged_database", "database_error", "device_of",
-    "is_our_file", "lasting", "lifetime", "locate", "log_of", "new_token", "ordered", "origin_fault",
-    "require_database_file", "require_place", "shown", "version_in",
+    "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is", "damaged_database", "database_error",
+    "device_of", "is_our_file", "lasting", "lifetime", "locate", "log_of", "may_not_be_written", "new_token", "ordered",
+    "origin_fault", "require_database_file", "require_place", "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
 from autotune.errors import StoreError
 from autotune.store.location import (
@@ -18,6 +19,7 @@ from autotune.store.location import (
     SCHEMA,
     UNSOUND,
     Location,
+    as_it_is,
     damaged_database,
     database_error,
     is_ambiguous,
@@ -54,6 +56,19 @@ def open_engine(location: Location) -> Engine:
         _make_folder(path.parent)
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", lambda connection, _record: _set_up_sqlite(connection, str(path)))
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def open_as_it_is(location: Location) -> Engine:
+    """Return an engine that reads a whole file which may not be written, and writes nothing beside it."""
+    path = location.path
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(as_it_is(path), uri=True, check_same_thread=False)
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+    event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -124,17 +139,21 @@ _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:
+    # Looked at before anything is changed: the switch to WAL stays in the file.
+    _require_ours(connection, where)
+    connection.execute("PRAGMA foreign_keys=ON")
+    _use_wal(connection)
+
+
+def _require_ours(connection: sqlite3.Connection, where: str) -> None:
     # Transactions are begun by _begin_sqlite, not by Python's sqlite3.
     connection.isolation_level = None
     # What a file says that others wrote is no program to run.
     connection.execute("PRAGMA trusted_schema=OFF")
     try:
-        # Looked at before anything is changed: the switch to WAL stays in the file.
         is_our_file(connection.execute(SCHEMA), where)
     except UnicodeDecodeError:  # SQLite says what it cannot read, and Python cannot read that
         raise damaged_database(where, "its schema is no text") from None
-    connection.execute("PRAGMA foreign_keys=ON")
-    _use_wal(connection)
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:

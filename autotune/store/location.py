@@ -129,6 +129,23 @@ def log_of(path: str) -> str:
     return f"{paths.realpath(path)}-wal"
 
 
+def may_not_be_written(path: str, error: object) -> bool:
+    """Say whether SQLite's error is that a file, or its directory, may only be read, and the file is whole as it is.
+
+    A directory that cannot be written has no room for the shared memory of WAL. Nobody can be writing there either,
+    and without a -wal file the database file is whole.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    unwritable = code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return unwritable and os.path.isfile(path) and not os.path.exists(log_of(path))
+
+
+def as_it_is(path: str) -> str:
+    """Return the URI by which SQLite reads a file that it can take for whole, and writes nothing beside it."""
+    plain = paths.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{plain}?immutable=1"
+
+
 def default_path() -> str:
     """Return `autotune.db` in the user's data directory, as platformdirs names it.
 

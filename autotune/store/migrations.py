@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, inspect, text
 
+from autotune.errors import StoreError
 from autotune.store import standings
 from autotune.store.location import SCHEMA_VERSION, TABLES, is_ours, version_in
 
@@ -31,6 +32,14 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("INSERT INTO schema_version (version) VALUES (:new)"), {"new": SCHEMA_VERSION})
     elif version < SCHEMA_VERSION:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
+
+
+def require_current(connection: Connection, where: str) -> None:
+    """Raise StoreError where the database would have to be brought to SCHEMA_VERSION first."""
+    version = stored_version(connection, where)
+    if version != SCHEMA_VERSION:
+        what = f"is of version {version} and may not be written: it would have to become {SCHEMA_VERSION}"
+        raise StoreError(what, where=where, hint="give --db a copy of it")
 
 
 def stored_version(connection: Connection, where: str) -> int:

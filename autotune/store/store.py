@@ -34,14 +34,15 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
 
+from autotune.errors import StoreError
 from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import importing, interchange, presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, open_engine
+from autotune.store.database import clear_values, open_as_it_is, open_engine
 from autotune.store.fields import trial_of
-from autotune.store.location import IMPORTED, damaged_database, locate
-from autotune.store.migrations import migrate
+from autotune.store.location import IMPORTED, damaged_database, locate, may_not_be_written
+from autotune.store.migrations import migrate, require_current
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean, count
@@ -80,6 +81,28 @@ class Store(Attempts):
                 migrate(connection, store.where)
                 queries.mark_lost(connection)
             store._note_file()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def to_read(cls, database: str | None = None) -> Self:
+        """Open what is only read: also a file that may not be written, as it is.
+
+        Raises StoreError as `open` does, and for such a file of another version.
+        """
+        try:
+            return cls.open(database)
+        except StoreError as error:
+            location = locate(database)
+            said = error.__cause__
+            if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
+                raise
+        store = cls(open_as_it_is(location), location)
+        try:
+            with store._reading() as connection:
+                require_current(connection, store.where)
         except BaseException:
             store.close()
             raise
