@@ -11,7 +11,7 @@ from autotune.model import Configuration, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.study import Problem
 from autotune.tuner.finale import finalists
-from autotune.tuner.loop import POLL_S, Ledger
+from autotune.tuner.loop import POLL_S, RETIME_S, Ledger
 from autotune.tuner.recall import ours, recall
 from autotune.tuner.request import Request
 from autotune.tuner.start import environment
@@ -41,7 +41,7 @@ def measure(
     stop: threading.Event | None = None,
     *,
     anew: bool = False,
-    budget_s: float = 5.0,
+    budget_s: float = RETIME_S,
     on_progress: Report | None = None,
     evaluator: Evaluator | None = None,
 ) -> Measured:
