@@ -28,7 +28,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What is launched in another way than the default, which the example itself shows."""
 
-RULES = Rules(minimum=1, maximum=1, least_s=0.0, warmup=1, early_stop=False)
+RULES = Rules(minimum=1, maximum=1, least_s=0.0, warmup=1)
 
 
 @pytest.fixture(scope="module")

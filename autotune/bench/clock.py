@@ -113,9 +113,9 @@ class QueueClock:
         run_ns: float,
         *,
         aim_ns: int,
-        wake_ns: int = 0,
-        command_ns: float = COMMAND_NS,
-        usual: QueueClock | None = None,
+        wake_ns: int,
+        command_ns: float,
+        usual: QueueClock | None,
     ) -> None:
         self._launcher = launcher
         self._holder = holder

@@ -73,7 +73,6 @@ class Rules:
     quiet: int = 2  # runs without a new minimum that end the warm-up
     warmup: int = 10  # runs of warm-up at most
     ramp_s: float = 0.5  # a clock has ramped up by then: what runs that long is steady
-    early_stop: bool = True
     margin: float = 0.3  # slower than the best by more than this when steady: stop
     fine_margin: float = 0.03  # the same once the interval of the median is known
     stop_s: float = 0.001  # sampled before anything but the hopeless is stopped
@@ -149,17 +148,13 @@ class Precise:
         return (max(rules.maximum, rules.most) if short else rules.maximum) - count
 
     @property
-    def spent(self) -> bool:
-        """True where the runs or the seconds allowed are used up; three runs are always allowed."""
-        return self.left <= 0 or (len(self.samples) >= 3 and sum(self.samples) * 1e-9 >= self._rules.budget_s)
-
-    @property
     def finished(self) -> bool:
-        """True once the median is known well enough, or no more may be spent on it."""
-        if self.spent:
+        """True once the median is known well enough, or no more may be spent on it; three runs are always allowed."""
+        count, seconds, rules = len(self.samples), sum(self.samples) * 1e-9, self._rules
+        if self.left <= 0 or (count >= 3 and seconds >= rules.budget_s):
             return True
-        enough = len(self.samples) >= self._rules.minimum and sum(self.samples) * 1e-9 >= self._rules.least_s
-        return enough and relative_width(self.samples, self._rules.confidence) <= self._rules.target
+        enough = count >= rules.minimum and seconds >= rules.least_s
+        return enough and relative_width(self.samples, rules.confidence) <= rules.target
 
 
 class Slower:
@@ -172,7 +167,7 @@ class Slower:
 
     def __init__(self, rules: Rules, bound_ns: float | None) -> None:
         self._rules = rules
-        self._bound = bound_ns if bound_ns is not None and rules.early_stop else math.inf
+        self._bound = math.inf if bound_ns is None else bound_ns
         self._samples: list[int] = []
 
     def is_hopeless(self, runs: Sequence[int]) -> bool:

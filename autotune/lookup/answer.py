@@ -13,7 +13,7 @@ from autotune.lookup.records import Records, Told, open_records
 from autotune.ranking import RETIMED, Event, may_be_as_fast, median_interval
 from autotune.store import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
-from autotune.text import clean, did_you_mean
+from autotune.text import clean, require_known
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -114,8 +114,9 @@ def best(
     SpaceError, DeviceError, and UsageError where a size or a choice is not exactly the study's.
     """
     for what, given, known in (("size", size, default_size(text)), ("choice", choices, default_choices(text))):
-        if given.keys() != known.keys():
-            raise _misnamed(what, given, known)
+        require_known(what, given, known)
+        if missing := [name for name in known if name not in given]:
+            raise UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
     location = locate(database)
     with open_records(location) as records:
         found = best_in(records, str(location), text, size, choices, fingerprint, device, rated)
@@ -153,14 +154,6 @@ def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
     """Return fingerprint and name of every device in the database, oldest first, each pair once."""
     with open_records(locate(database)) as records:
         return list(dict.fromkeys((fingerprint, name) for fingerprint, name, _ in records.devices()))
-
-
-def _misnamed(what: str, given: Mapping[str, object], known: Mapping[str, object]) -> UsageError:
-    for name in given:
-        if name not in known:
-            return UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {', '.join(known)}")
-    missing = [name for name in known if name not in given]
-    return UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
 
 
 def _exact(asked: Question, rated: bool) -> Best | None:

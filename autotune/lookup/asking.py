@@ -17,7 +17,7 @@ from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
-from autotune.text import command, line, parse_choices, parse_size, require_known
+from autotune.text import command, parse_choices, parse_size, require_known, say
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -96,12 +96,12 @@ def run(asked: Asked) -> int:
         # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
         text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
-        _say("error: " + " ".join(str(error).split()))
+        say("error: " + " ".join(str(error).split()))
         for detail in error.detail.splitlines():
-            _say(f"  {detail}")
+            say(f"  {detail}")
         return error.exit_code
     for said in lines:
-        _say(said)
+        say(said)
     sys.stdout.write(text)
     return 0
 
@@ -203,7 +203,3 @@ def _choose(stored: Mapping[str, str]) -> str:
     import shlex
 
     return "choose one: " + ", ".join(f"-d {shlex.quote(fingerprint)}" for fingerprint in stored)
-
-
-def _say(said: str) -> None:
-    print(said if said.isprintable() else line(said), file=sys.stderr)

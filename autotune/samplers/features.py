@@ -39,12 +39,9 @@ class Features:
 
     def of_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Vectors of some rows of the space, shape (n, size)."""
-        return self.of_indices(self._space.indices(rows))
-
-    def of_indices(self, indices: NDArray[np.int16]) -> NDArray[np.float64]:
-        """Vectors of some value indices, shape (n, parameters) to (n, size)."""
+        indices = self._space.indices(rows)
         parts = [found[indices[:, column]] for column, found in zip(self._columns, self._tables, strict=True)]
-        return np.hstack([np.zeros((len(indices), 0)), *parts])
+        return np.hstack([np.zeros((len(rows), 0)), *parts])
 
     def of(self, configurations: Iterable[Configuration]) -> NDArray[np.float64]:
         """Vectors of configurations whose values need not be among those of the space, shape (n, size)."""

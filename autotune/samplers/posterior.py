@@ -40,12 +40,8 @@ class Posterior:
 
     @property
     def full(self) -> bool:
-        """True where no more points fit: make a new one."""
+        """True where no more points fit: `moved` has room."""
         return self.count == len(self.points)
-
-    def enlarged(self) -> Posterior:
-        """The same with room for more points."""
-        return self.moved(self._candidates)
 
     def moved(self, candidates: Floats) -> Posterior:
         """The same points, predicting at other candidates (m, size)."""
@@ -111,8 +107,7 @@ def log_expected_improvement(mean: Floats, deviation: Floats, best: float) -> Fl
     value = np.exp(-0.5 * np.square(z)) / _ROOT_2PI + z * ndtr(z)
     result = np.log(np.maximum(value, 1e-300))
     far = z < -5.0
-    if far.any():
-        result[far] = _far_tail(z[far])
+    result[far] = _far_tail(z[far])
     return np.asarray(result + np.log(deviation))
 
 

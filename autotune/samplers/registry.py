@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from autotune.errors import UsageError
 from autotune.model import Trial
 from autotune.space import Space
+from autotune.text import require_known
 
 if TYPE_CHECKING:
     from autotune.samplers.base import RowSampler
@@ -82,6 +82,5 @@ DEFAULT_SAMPLER = "bayes"
 
 def entry_of(name: str) -> SamplerEntry:
     """Return the sampler of a name. Raises UsageError."""
-    if name not in SAMPLERS:
-        raise UsageError(f"unknown sampler {name!r}", hint=f"use one of: {', '.join(SAMPLERS)}")
+    require_known("sampler", [name], SAMPLERS)
     return SAMPLERS[name]

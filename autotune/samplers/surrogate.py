@@ -156,7 +156,7 @@ class Surrogate:
         for position in range(self._considered, len(history)):
             if position not in self._held and not (self._by_lot and failed[position]):
                 if self._posterior.full:
-                    self._posterior = self._posterior.enlarged()
+                    self._posterior = self._posterior.moved(self._candidates)
                 self._posterior.add(self._points[position])
                 self._positions.append(position)
         self._considered = len(history)

@@ -134,15 +134,13 @@ class Submissions(Access):
             found = connection.execute(select(submissions).where(wanted)).mappings().first()
         return None if found is None else _submission(found)
 
-    def submitted(
-        self, *, states: Sequence[str] = STATES, server: str | None = None, limit: int | None = None
-    ) -> list[Submission]:
+    def submitted(self, *, states: Sequence[str] = STATES, server: str | None = None) -> list[Submission]:
         """Return submissions in those states, newest first; `server`: of that one only."""
         query = select(submissions).where(submissions.c.state.in_(states)).order_by(submissions.c.id.desc())
         if server is not None:
             query = query.where(submissions.c.server == server)
         with self._reading() as connection:
-            return [_submission(row) for row in connection.execute(query.limit(limit)).mappings()]
+            return [_submission(row) for row in connection.execute(query).mappings()]
 
     def unstored(
         self, *, study: str | None = None, after: int | None = None, before: int | None = None

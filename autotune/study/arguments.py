@@ -1,7 +1,6 @@
 """A kernel's arguments, one class a kind: what a study declares (expressions) and what a plan holds (numbers).
 
-A kind to come is a class in buffers.py or scalars.py with its row in `KINDS`, its keys in `schema.ArgumentTable`, and
-its tests.
+What a kind to come touches stands in docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def sign_in(
 
 
 @router.post("/logout")
-def logout(request: Request) -> Response:
+def logout() -> Response:
     """Forget the token."""
     answer = go("/login")
     forget(answer)
@@ -93,7 +93,7 @@ def add_token(
 
 
 @router.post("/admin/tokens/{name}/revoke")
-def revoke(request: Request, service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]) -> Response:
+def revoke(service: Opened, caller: Admin, name: Annotated[str, Path(max_length=64)]) -> Response:
     """End a token for good."""
     submitting.revoke(service, name)
     return go("/admin")

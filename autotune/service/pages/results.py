@@ -119,9 +119,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
             answer = _best(service, records, found.key, text)
         data["best"] = views.best_json(answer)
         data["key"]["size"] = data["best"]["size"]
-        data["forms"] = snippets.forms(
-            answer, str(request.base_url).rstrip("/"), uploaded=text.name not in service.studies.names()
-        )
+        data["forms"] = snippets.forms(answer, str(request.base_url).rstrip("/"))
     except AutotuneError as error:
         data["error"] = line(error.what)
     return show(request, "problem.html", data, title=_title(found.key))

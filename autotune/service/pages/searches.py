@@ -48,7 +48,7 @@ def live(request: Request, service: Opened, caller: Reader, id: SearchId) -> Res
 
 
 @router.post("/searches/{id}/stop")
-async def stop(request: Request, service: Opened, caller: Submitter, id: SearchId) -> Response:
+async def stop(service: Opened, caller: Submitter, id: SearchId) -> Response:
     """Stop a search in order."""
     await submitting.stop(service, id)
     return go(f"/searches/{id}")

@@ -13,22 +13,17 @@ from autotune.lookup import Best, formats
 from autotune.text import command, in_quotes, pairs
 
 
-def forms(best: Best, server: str, *, uploaded: bool) -> list[dict[str, str]]:
+def forms(best: Best, server: str) -> list[dict[str, str]]:
     """Return `name`, `title` and `text` of each form in which a best is taken along."""
-    found = [{"name": "command", "title": "Command", "text": _command(best, server)}]
-    for name, title in (
-        ("defines", "Defines"),
-        ("header", "Header"),
-        ("shell", "Shell"),
-        ("toml", "TOML"),
-        ("json", "JSON"),
-    ):
-        try:
-            found.append({"name": name, "title": title, "text": formats.render(best, name)})
-        except AutotuneError as error:  # a header cannot hold everything
-            found.append({"name": name, "title": title, "text": str(error)})
-    found.insert(3, {"name": "python", "title": "Python", "text": _python(best, server)})
-    return found
+    found = {"command": _command(best, server), "python": _python(best, server)}
+    for name in formats.FORMATS:
+        if name != "table":  # the page is one itself
+            try:
+                found[name] = formats.render(best, name)
+            except AutotuneError as error:  # a header cannot hold everything
+                found[name] = str(error)
+    titles = {"json": "JSON", "toml": "TOML"}
+    return [{"name": name, "title": titles.get(name, name.capitalize()), "text": text} for name, text in found.items()]
 
 
 def _command(best: Best, server: str) -> str:

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def searches(
-    service: Service, *, study: str | None = None, device: str | None = None, before: int | None = None, limit: int = 50
-) -> Json:
+def searches(service: Service, *, study: str | None, device: str | None, before: int | None, limit: int) -> Json:
     """`open`: what is queued or runs, newest first (first page only); `searches`: what has ended, newest first.
 
     `before` is the `next` of the page before. What ended before anything was stored stands among what was begun then.
