@@ -51,6 +51,17 @@ def matrix(symmetry: str, *lines: str, kind: str = "real") -> None:
     Path("m.mtx").write_text(head + "\n".join(lines) + "\n")
 
 
+def test_data_is_given_what_the_user_chose() -> None:
+    arguments = {"x": {"type": "float", "shape": ["N"], "access": "in", "data": {"numpy": "full((N,), R)"}}}
+    choices: dict[str, Any] = {"T": ["float"], "R": [1, 3]}
+    y = {"type": "float", "shape": ["N"], "access": "out"}
+    launch = [{"entry": "f", "global": ["N"], "arguments": ["x", "y"]}]
+    common = {"choices": choices, "launch": launch, "source": "kernel void f() {}", "reference": {"numpy": {"y": "x"}}}
+    made = Problem(study(arguments={**arguments, "y": y}, **common), choices={"R": 3})
+    check_inputs(made)
+    assert set(input_data(made)["x"].tolist()) == {3}
+
+
 # -- files -----------------------------------------------------------------------------------------------
 
 
