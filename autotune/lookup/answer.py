@@ -158,7 +158,8 @@ def stored_devices(database: str | None = None) -> list[tuple[str, str]]:
 def _misnamed(what: str, given: Mapping[str, object], known: Mapping[str, object]) -> UsageError:
     for name in given:
         if name not in known:
-            return UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=f"known: {', '.join(known)}")
+            hint = f"known: {', '.join(known) or 'none'}"
+            return UsageError(f"no {what} named {name!r}{did_you_mean(name, known)}", hint=hint)
     missing = [name for name in known if name not in given]
     return UsageError(f"no value for the {what} {missing[0]!r}", hint=f"give all of {', '.join(known)}")
 
