@@ -186,10 +186,12 @@ def _escaped(char: str, pairs: bool) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` where a known word is close, else nothing."""
+    """Return ` (did you mean 'x'?)` where a known word is close, else nothing. Another case is closest."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, list(known), n=1)
+    words = list(known)
+    alike = [each for each in words if each.casefold() == word.casefold()]
+    close = alike or get_close_matches(word, words, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -14,7 +14,7 @@ import pytest
 import autotune
 from autotune.errors import UsageError
 from autotune.tuner import Budget
-from tests.studies import study
+from tests.studies import study, table
 
 pytestmark = pytest.mark.device
 
@@ -70,6 +70,13 @@ def test_sizes_and_devices_that_are_none_are_one_line(
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         ask(study(), **{"database": tmp_path / "a.db", **arguments})
     assert "\n" not in str(caught.value)
+
+
+def test_a_choice_of_a_study_without_any_is_told_so(tmp_path: Path) -> None:
+    typed = {name: {**entry, "type": "float"} for name, entry in table()["arguments"].items()}
+    own = study(arguments=typed, choices={})
+    with pytest.raises(UsageError, match=r"no choice named 'U'; known: none$"):
+        autotune.best(own, choices={"U": 1}, database=tmp_path / "a.db")
 
 
 @pytest.mark.filterwarnings("ignore:nothing is stored")

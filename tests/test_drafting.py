@@ -308,6 +308,28 @@ def test_local_arrays_tell_the_work_group_and_one_item_is_enough_where_none_is_a
     assert found == ['global = ["GROUPS * WG"]', 'local = ["WG"]', 'global = ["1"]', 'local = ["1"]']
 
 
+@pytest.mark.parametrize(
+    ("loop", "choice"),
+    [
+        ("for (int r = 0; r < COUNT; ++r) { h ^= h >> 15; h *= 3; }", True),
+        ("for (int r = 0; r < COUNT; r++) if (h > 1) h = h & 1 ? 3 * h + 1 : h / 2;", True),
+        ("for (int r = 0; r < COUNT; ++r) h += r;", False),
+        ("for (int r = 0; r < COUNT; ++r) { h += x[at]; at += 64; }", False),
+        ("global const uint *p = x; for (int r = 0; r < COUNT; ++r) h += *p++;", False),
+        ("for (int r = 0; r < COUNT; ++r) { h += vload2(at, x).x; at += 64; }", False),
+        ("for (int k = 0; k < 64; k += COUNT) for (int r = 0; r < COUNT; ++r) h = 3 * h + 1;", False),
+        ("for (int r = 0; r < COUNT; r += 2) h = 3 * h + 1;", False),
+    ],
+)
+def test_how_often_a_value_is_taken_on_from_itself_is_a_choice(loop: str, choice: bool) -> None:
+    _, lines = drafted(
+        macros(COUNT=8) + "kernel void f(global const uint *x, global uint *y, const int n) {\n"
+        f"int i = get_global_id(0), at = i; uint h = x[i]; {loop} if (i < n) y[i] = h; }}"
+    )
+    assert any(line.startswith("COUNT = [8]  # guess: the result depends on it") for line in lines) == choice
+    assert ("[parameters.COUNT]" in lines) != choice
+
+
 def test_rows_that_items_take_in_turn_tell_the_work_group_and_the_shape() -> None:
     sketch, lines = drafted(TURNED)
     assert 'local = ["TILE", "ROWS"]' in lines

@@ -51,6 +51,17 @@ def matrix(symmetry: str, *lines: str, kind: str = "real") -> None:
     Path("m.mtx").write_text(head + "\n".join(lines) + "\n")
 
 
+def test_data_is_given_what_the_user_chose() -> None:
+    arguments = {"x": {"type": "float", "shape": ["N"], "access": "in", "data": {"numpy": "full((N,), R)"}}}
+    choices: dict[str, Any] = {"T": ["float"], "R": [1, 3]}
+    y = {"type": "float", "shape": ["N"], "access": "out"}
+    launch = [{"entry": "f", "global": ["N"], "arguments": ["x", "y"]}]
+    common = {"choices": choices, "launch": launch, "source": "kernel void f() {}", "reference": {"numpy": {"y": "x"}}}
+    made = Problem(study(arguments={**arguments, "y": y}, **common), choices={"R": 3})
+    check_inputs(made)
+    assert set(input_data(made)["x"].tolist()) == {3}
+
+
 # -- files -----------------------------------------------------------------------------------------------
 
 
@@ -193,7 +204,9 @@ def bad_files(folder: Path) -> None:
         ({"distribution": "normal", "part": "x"}, "part and type belong to a file", "float"),
         ({"numpy": "arange(5)"}, r"x\.data: has shape \(5,\), the argument has \(6,\)", "float"),
         ({"numpy": "arange(N) / 2"}, r"numpy: holds float64, the argument is int; make it whole", "int"),
-        ({"numpy": "arange(Q)"}, "unknown name 'Q'", "float"),
+        ({"numpy": "arange(Q)"}, "unknown name 'Q'; known here: N", "float"),
+        ({"numpy": "arange(n)"}, r"unknown name 'n' \(did you mean 'N'\?\)", "float"),
+        ({"numpy": "fft(arange(N))"}, "unknown name 'fft'; docs/studies-reference.md lists the functions", "float"),
         ({"numpy": "ones(2**40)[:N]"}, "out of memory", "float"),
         ({"low": 1, "high": -1}, r"arguments\.x\.data: low is 1, above high, -1", "float"),
         ({"high": float("inf")}, r"arguments\.x\.data\.high: inf is no number", "float"),
@@ -318,7 +331,7 @@ def test_a_function_of_a_file_makes_several_inputs_where_it_may(folder: Path) ->
     ("body", "message"),
     [
         ("def make(WG): return 1", "takes 'WG', which it is not given; it may take N$"),
-        ("def make(n, **others): return 1", r"takes 'n', which it is not given; it may take N$"),
+        ("def make(n, **others): return 1", r"takes 'n', which it is not given \(did you mean 'N'\?\); it may take N$"),
         ("def make(N, /): return 1", "the function failed: TypeError: make"),
         ("def make(N): pass", "the function returned None; return a dict of arrays by name"),
         ("def make(N): return {'x': None}", "the function returned no numbers"),

@@ -63,6 +63,13 @@ def test_an_unknown_name_suggests_the_nearest(folder: Path) -> None:
         find_study("./owm.toml")
 
 
+def test_a_kernel_in_the_place_of_a_study_is_told_with_the_command_for_it(folder: Path) -> None:
+    Path("my own.cl").write_text("kernel void f() {}")
+    for given in ("my own.cl", "./my own.cl"):
+        with pytest.raises(StudyError, match=f"^{given}: is a kernel, not a study; autotune new '{given}' writes"):
+            find_study(given)
+
+
 @pytest.mark.parametrize("name", ["x" * 5000, f"./{'x' * 5000}.toml", "a\0b", "./a\0b.toml"])
 def test_a_name_that_no_file_can_have_is_not_found(name: str) -> None:
     with pytest.raises(StudyError, match=r"no such study file|no study named"):

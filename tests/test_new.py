@@ -163,13 +163,15 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.device
 def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
-    kernel = tmp_path / "a.cl"
+    kernel = tmp_path / "my own.cl"
     kernel.write_text("kernel void f(global int *x) { x[get_global_id(0)] = STEP; }")
     result = CliRunner().invoke(app, ["new", str(kernel)])
     assert result.exit_code == 2
     assert "does not compile by itself" in result.output
     assert not kernel.with_suffix(".toml").exists()
-    assert CliRunner().invoke(app, ["new", str(kernel), "-D", "STEP=4"]).exit_code == 0
+    done = CliRunner().invoke(app, ["new", str(kernel), "-D", "STEP=4"])
+    assert done.exit_code == 0
+    assert f"then: autotune check '{kernel.with_suffix('.toml')}'\n" in done.stderr
     assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
     wrong = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP"])
     assert "'STEP' is no definition" in wrong.output

@@ -95,6 +95,29 @@ def test_a_function_given_in_python_runs() -> None:
     assert np.allclose(found["y"], 2.5 * inputs["x"] + inputs["y"] + 1000)
 
 
+CHOSEN: dict[str, Any] = {"T": ["float"], "R": [1, 3]}
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [{"numpy": {"y": "alpha * x + R"}}, lambda x, alpha, R, T: {"y": alpha * x + (R if T == "float" else 0)}],
+)
+def test_a_reference_is_given_what_the_user_chose(reference: Any) -> None:
+    problem = Problem(study(reference=reference, choices=CHOSEN), choices={"R": 3})
+    check_reference(problem)
+    inputs = input_data(problem)
+    found = expected_data(problem, inputs)
+    assert found is not None
+    assert np.allclose(found["y"], 2.5 * inputs["x"] + 3)
+
+
+def test_a_check_is_given_what_the_user_chose() -> None:
+    given = {"check": {"s": "y * R"}, "reference": {"numpy": {"s": "x"}}, "choices": CHOSEN}
+    problem = Problem(study(**given), choices={"R": 3})
+    check_reference(problem)
+    assert problem.plan(problem.default).checks["s"].numbers == (("R", 3),)
+
+
 def test_a_file_with_python_runs_only_when_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ref.py").write_text("def f(x, y, **_):\n    return {'y': x}\n")

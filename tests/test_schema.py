@@ -17,7 +17,12 @@ def test_a_good_table_passes() -> None:
     ("changes", "message"),
     [
         ({"parametres": {}}, "parametres: unknown key .did you mean 'parameters'"),
-        ({"parameters": {"WG": {"value": [1]}}}, "parameters.WG.values: missing"),
+        ({"parameters": {"WG": {}}}, "parameters.WG.values: missing"),
+        (
+            {"parameters": {"WG": {"value": [1]}}},
+            r"parameters.WG.value: unknown key \(did you mean 'values'\?\) \(and 1 more\)",
+        ),
+        ({"parameters": {"WG": {"values": 64}}}, r"parameters.WG.values: needs a list, such as \[64\], got 64"),
         ({"parameters": {}}, "parameters: "),
         (
             {"parameters": {"WG": {"values": [True]}}},

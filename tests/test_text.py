@@ -158,3 +158,9 @@ def test_a_command_to_type_again_is_quoted_for_a_shell() -> None:
     typed = words.command("best", "a b", device="d-1cu", size={"M": 2, "N": 3}, choices={"T": "float"}, database="x.db")
     assert typed == "autotune best 'a b' -d d-1cu --size M=2,N=3 --choice T=float --db x.db"
     assert words.command("search", "sgemm") == "autotune search sgemm"
+
+
+def test_a_name_in_another_case_is_nearest() -> None:
+    assert words.did_you_mean("tile", ["file", "TILE"]) == " (did you mean 'TILE'?)"
+    assert words.did_you_mean("flaot", ["float", "int"]) == " (did you mean 'float'?)"
+    assert words.did_you_mean("zz", ["float", "int"]) == ""

@@ -247,6 +247,34 @@ def test_buffers_parts_and_vector_arrays_are_taken(queue: cl.CommandQueue) -> No
     assert np.allclose(found, (data[:64] + 1) * 128)
 
 
+CONJUGATE = (
+    "kernel void conj(global const T2 *x, global T2 *y) { int i = get_global_id(0); y[i] = (T2)(x[i].x, -x[i].y); }"
+)
+
+
+def test_complex_numbers_are_vectors_of_two(queue: cl.CommandQueue) -> None:
+    buffers = {
+        "x": {"type": "T2", "shape": ["N"], "access": "in"},
+        "y": {"type": "T2", "shape": ["N"], "access": "out"},
+    }
+    made = study(
+        source=CONJUGATE,
+        choices={"T2": ["float2"]},
+        arguments=buffers,
+        launch=[{"entry": "conj", "global": ["N"], "arguments": ["x", "y"]}],
+        reference={"numpy": {"y": "x * ones(2)"}},
+    )
+    run = quiet(made, N=64)
+    data = np.random.default_rng(2).random((64, 2), dtype=np.float32).view(np.complex64)[:, 0]
+    x, y = cla.to_device(queue, data), cla.zeros(queue, 64, np.complex64)
+    run(queue, x=x, y=y).wait()
+    assert np.array_equal(y.get(), data.conj())
+    with pytest.raises(UsageError, match="x: holds complex128, the kernel takes float2"):
+        run(queue, x=x.astype(np.complex128), y=y)
+    with pytest.raises(UsageError, match="x: is of shape 63 x 2, the kernel takes 64 float2"):
+        run(queue, x=x[:63], y=y)
+
+
 def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     saxpy = quiet(study())
     x, y = vectors(queue)

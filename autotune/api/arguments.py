@@ -90,10 +90,15 @@ class MemorySlot:
             raise UsageError(what, where=buffer.name)
 
     def _components(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape with an axis of components, which an array of OpenCL's vectors has not."""
+        """Return the shape with an axis of components, which an array of vectors or of complex numbers has not.
+
+        A complex number lies in memory as a vector of two does.
+        """
         if dtype == self._dtype:
             return shape
         fields = [field for field, *_ in (dtype.fields or {}).values()]
+        if dtype.kind == "c":
+            fields = [dtype.type().real.dtype] * 2
         whole = dtype.itemsize == self._width * self._dtype.itemsize
         if fields and whole and all(field == self._dtype for field in fields):
             return (*shape, self._width)

@@ -77,7 +77,7 @@ def new_study(
         say(f"{text.count(len(lines), 'line')} {what}{':' if lines else ''}")
         for one in lines:
             say(f"  {path}: {one}")
-    say(f"then: autotune check {path if '/' in str(path) else f'./{path}'}")
+    say(f"then: {text.command('check', str(path) if '/' in str(path) else f'./{path}')}")
 
 
 def _cure(told: str) -> str:

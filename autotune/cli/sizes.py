@@ -20,7 +20,7 @@ from autotune.errors import AutotuneError
 from autotune.model import DeviceInfo
 from autotune.reports import result_json
 from autotune.study import Problem
-from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, run_sizes
+from autotune.tuner import Budget, ProgressCallback, Request, Result, Turn, require_enough, run_sizes
 
 _POLL_S = 0.2
 
@@ -67,6 +67,7 @@ def search(
     longer.
     """
     parts = [part for model in models for part in model]
+    require_enough(budget, sum(len(part.requests) for part in models[0]))  # each model has the whole budget
     _announce(models, budget)
     begun = time.monotonic()
     with interrupt.stopping() as stop:

@@ -73,7 +73,7 @@ def check_values(study: Study) -> None:
 
 def check_checks(study: Study) -> None:
     """Raise StudyError where a check names what nothing in the study is called: before its outputs are looked at."""
-    tables = ("sizes", "parameters", "defines", "arguments")
+    tables = ("choices", "sizes", "parameters", "defines", "arguments")
     known = {name: None for table in tables for name in study.text.table.get(table, {})}
     for key, text in study.checks.items():
         require_names(text, known, f"check.{key}")

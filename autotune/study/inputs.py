@@ -72,9 +72,9 @@ def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> 
 
 
 def plain_names(problem: Problem) -> dict[str, Any]:
-    """Return the numbers that data may be made of: sizes, computed names and scalars that no configuration decides."""
+    """Return the numbers that data may be made of: fixed ones, and scalars that no configuration decides."""
     tuned = problem.study.parameters.keys()
-    names: dict[str, Any] = {**problem.size, **problem.defined}
+    names: dict[str, Any] = dict(problem.fixed)
     for argument in problem.study.arguments.values():
         if isinstance(argument, Scalar) and not argument.names & (tuned | problem.study.steps):
             names[argument.name] = argument.concrete(problem.constants).named
@@ -212,7 +212,8 @@ class _Inputs:
                 return np.asarray(given)
             called = id(given)
             if called not in self._called:
-                self._called[called] = _at(where, lambda: call(given, self._names))
+                names = {**self._problem.choices, **self._names}
+                self._called[called] = _at(where, lambda: call(given, names))
             return self._from(self._called[called], buffer, where)
         return draw(buffer)
 
@@ -223,7 +224,7 @@ class _Inputs:
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-            python, names = self._python, self._names | self._problem.choices
+            python, names = self._python, {**self._problem.choices, **self._names}
             self._called[named] = _at(where, lambda: python(path, function, names))
         return self._called[named]
 

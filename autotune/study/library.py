@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import StudyError
 from autotune.identity import ProblemKey, Value, require_names, require_values, text_digest
-from autotune.text import did_you_mean
+from autotune.text import command, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,6 +138,9 @@ def find_study(name_or_path: str) -> StudyText:
 
     A text with a slash or the suffix `.toml` is a path. Raises StudyError where there is none.
     """
+    if name_or_path.endswith(".cl") and is_file(name_or_path):
+        hint = f"{command('new', name_or_path)} writes a study for it"
+        raise StudyError("is a kernel, not a study", where=name_or_path, hint=hint)
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         if not is_file(name_or_path):
             what = "not a study file" if paths.lexists(name_or_path) else "no such study file"

@@ -104,7 +104,7 @@ def _unrolled(
 def _checks(problem: Problem, arguments: Mapping[str, Argument], configuration: Configuration) -> dict[str, Check]:
     """Return the checks of a plan, with the numbers that they may name."""
     scalars = {name: argument.value for name, argument in arguments.items() if isinstance(argument, Scalar)}
-    known = {**configuration, **problem.defined, **problem.size, **scalars}
+    known = {**configuration, **problem.fixed, **scalars}
     found = {}
     for name, text in problem.study.checks.items():
         used = names_of(text, f"check.{name}") & known.keys()

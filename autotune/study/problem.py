@@ -141,6 +141,12 @@ class Problem:
         found = {name: value.evaluate(self.constants) for name, value in self.study.definitions.items()}
         return {name: value for name, value in found.items() if not isinstance(value, str)}
 
+    @property
+    def fixed(self) -> dict[str, int | float]:
+        """The numbers that no configuration decides, by name: choices that are numbers, sizes, `defined`."""
+        choices = {name: value for name, value in self.choices.items() if isinstance(value, int | float)}
+        return {**choices, **self.size, **self.defined}
+
     @cached_property
     def tolerance(self) -> Tolerance:
         """By how much an element of an output may differ."""

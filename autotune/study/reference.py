@@ -86,9 +86,9 @@ def _expected(
         if python is None:
             what = "the reference is Python code of the study's author"
             raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-        found = python(path, name, names)
+        found = python(path, name, {**problem.choices, **names})
     elif reference.function is not None:
-        found = call(reference.function, names)
+        found = call(reference.function, {**problem.choices, **names})
     if ALONE in found and len(problem.outputs) + len(problem.study.checks) == 1:
         found = dict.fromkeys((*problem.outputs, *problem.study.checks), found[ALONE])
     expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
@@ -236,7 +236,7 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
 
 
 def _numbers(problem: Problem) -> dict[str, Any]:
-    """Sizes, computed names, and the scalar arguments as the default configuration has them."""
+    """The fixed numbers, and the scalar arguments as the default configuration has them."""
     arguments = problem.plan(problem.default).arguments.values()
     scalars = {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
-    return {**problem.size, **problem.defined, **scalars}
+    return {**problem.fixed, **scalars}

@@ -38,7 +38,9 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
     try:
         return StudyTable.model_validate(table)
     except ValidationError as error:
-        lines = _lines(error.errors(include_url=False))
+        # A key that is misspelt is the cause where another is then missing.
+        found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
+        lines = _lines(found)
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
@@ -88,6 +90,8 @@ def _told(item: Any) -> str:
     if item["type"] == "list_type" and isinstance(found, Mapping) and path[-1] in _REPEATED:
         keys = ".".join(part for part in path if isinstance(part, str))
         return f"{place}: is one table of a list; write [[{keys}]], with double brackets"
+    if item["type"] == "list_type" and isinstance(found, int | float):
+        message = f"needs a list, such as [{found}]"
     if isinstance(found, Mapping):  # of a whole table: the message names the key
         return f"{place}: {message}" if path else message
     if item["type"] == "literal_error" and isinstance(found, str):

@@ -20,11 +20,11 @@ from autotune.tuner.recall import imported_best, ours, recall
 from autotune.tuner.replay import Recording, ReplayEvaluator
 from autotune.tuner.request import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result
-from autotune.tuner.several import Turn, run_sizes
+from autotune.tuner.several import Turn, require_enough, run_sizes
 from autotune.tuner.start import run
 
 __all__ = [
     "DEFAULT_SECONDS", "GAIN_TRIALS", "Budget", "Measured", "Progress", "ProgressCallback", "Recording",
     "ReplayEvaluator", "Request", "Result", "Turn", "fastest", "imported_best", "measure", "ours", "ranked", "recall",
-    "run", "run_sizes",
+    "require_enough", "run", "run_sizes",
 ]  # fmt: skip

@@ -40,6 +40,13 @@ class Turn:
 Watch = Callable[[Turn], ProgressCallback | None]
 
 
+def require_enough(budget: Budget, count: int) -> None:
+    """Raise UsageError where a budget has fewer trials than there are sizes to search."""
+    if budget.trials is not None and budget.trials < count:
+        few = "1 trial is" if budget.trials == 1 else f"{budget.trials} trials are"
+        raise UsageError(f"{few} fewer than {count} sizes", hint="give each size one at least")
+
+
 def run_sizes(
     requests: Sequence[Request],
     stop: threading.Event | None = None,
@@ -57,8 +64,7 @@ def run_sizes(
     """
     stop = stop or threading.Event()
     budget, count = requests[0].budget, len(requests)
-    if budget.trials is not None and budget.trials < count:
-        raise UsageError(f"{budget.trials} trials are fewer than {count} sizes", hint="give each size one at least")
+    require_enough(budget, count)
     waiting = [*range(count)] * _turns(budget, count)
     total, done, found = len(waiting), 0, dict[int, Result]()
     trials, deadline = budget.trials, None if budget.seconds is None else clock() + budget.seconds

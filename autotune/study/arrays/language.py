@@ -102,7 +102,10 @@ def check_names(text: str, names: Mapping[str, Any], where: str) -> None:
             if node.id == GAP:
                 raise StudyError(f"has a {GAP}: write what belongs there", where=where)
             if node.id not in known:
-                raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where)
+                hint = f"known here: {', '.join(sorted(names)) or 'none'}"
+                if known is FUNCTIONS:
+                    hint = "docs/studies-reference.md lists the functions"
+                raise StudyError(f"unknown name {node.id!r}{did_you_mean(node.id, known)}", where=where, hint=hint)
 
 
 def names_of(text: str, where: str = "") -> set[str]:

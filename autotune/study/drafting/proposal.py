@@ -12,6 +12,7 @@ from autotune.expression import FUNCTIONS
 from autotune.study.drafting.groups import is_alone, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
+from autotune.study.drafting.repeats import repeats
 from autotune.study.drafting.scanning import struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
@@ -62,6 +63,7 @@ class Proposal:
         """Sizes that the kernel is not given, with what is said of them."""
         self._read_macros()
         self.arguments = self._merged()
+        self._set_apart_repeats()
         self.extra: dict[str, int] = {}
         """Parameters for the work-group that the kernel does not know."""
         self.alone: set[str] = set()
@@ -138,6 +140,16 @@ class Proposal:
                 (self.tasks if _TASK_NAME.match(name) else self.parameters)[name] = number
             elif text in SCALAR_TYPES or value in SCALAR_TYPES:
                 self.choices[name] = value or text
+
+    def _set_apart_repeats(self) -> None:
+        """Take the macros that say how often something is repeated for tasks: nothing of them is to be tuned."""
+        pointers = [one.name for one in self.arguments.values() if one.address != "private"]
+        try:
+            found = repeats(self._tokens(tuned=True), self.parameters.keys() - self.words.keys(), pointers)
+        except (NotRead, RecursionError):
+            return
+        for name in [name for name in self.parameters if name in found]:
+            self.tasks[name] = self.parameters.pop(name)
 
     def _siblings(self, constants: Mapping[str, str], word: str) -> list[str]:
         """Return the words that are numbered together with one: lines of #define without a gap around it."""

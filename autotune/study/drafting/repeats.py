@@ -1,0 +1,47 @@
+"""Macros that say how often a value is taken on from itself: rounds of a hash, steps of an iteration."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from autotune.study.drafting.syntax import closing, split
+from autotune.study.drafting.touching import is_understood
+
+
+def repeats(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
+    """Return those of the names that do nothing but bound loops that repeat: with another number the result is another.
+
+    Such a loop's body asks neither for the turn nor for memory, so that its turns cannot share work out among them. A
+    name that stands anywhere else, as in the step of a loop around, may be shared work unrolled, and is not told.
+    """
+    bounds = Counter(name for name in _bounds(tokens, pointers) if name in names)
+    return {name for name, count in bounds.items() if tokens.count(name) == count}
+
+
+def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
+    """Yield the bound of each loop that repeats, `NAME` of `for (int i = 0; i < NAME; ++i)`."""
+    for at in [place for place, token in enumerate(tokens[:-1]) if token == "for" and tokens[place + 1] == "("]:
+        end = closing(tokens, at + 1)
+        match split(tokens[at + 2 : end], ";"):
+            case [_, [counter, "<" | "<=", name], ["++", turned] | [turned, "++"]]:
+                body = _body(tokens, end + 1)
+                if turned == counter and counter not in body and not _touches_memory(body, pointers):
+                    yield name
+
+
+def _touches_memory(body: Sequence[str], pointers: Collection[str]) -> bool:
+    """Whether a body may read or write what others see: by an index, through a pointer, by a function of OpenCL's."""
+    followed = any(
+        token == "*" and not re.match(r"[\w)\]]", before) for before, token in zip(["", *body], body, strict=False)
+    )
+    return followed or any(token in ("[", "->", *pointers) or is_understood(token) for token in body)
+
+
+def _body(tokens: Sequence[str], at: int) -> Sequence[str]:
+    """Return the tokens of the statement that begins at a place, heads of loops and branches before it included."""
+    end = at
+    while end < len(tokens) and tokens[end] not in (";", "{"):
+        end = closing(tokens, end) + 1 if tokens[end] in "([" else end + 1
+    return tokens[at : closing(tokens, end) if tokens[end : end + 1] == ["{"] else end]
