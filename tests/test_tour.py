@@ -46,9 +46,9 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Session]]:
 
 
 def measured(
-    bench: Bench, plans: Sequence[Plan] = (SHORT, LONG), best_ns: float | None = NOTICED_NS
+    bench: Bench, plans: Sequence[Plan] = (SHORT, LONG), best_ns: float | None = NOTICED_NS, budget_s: float = 60.0
 ) -> list[Measurement]:
-    found = bench.retime(plans, best_ns, 60.0)
+    found = bench.retime(plans, best_ns, budget_s)
     assert all(isinstance(one, Measurement) for one in found), found
     return [one for one in found if isinstance(one, Measurement)]
 
@@ -97,7 +97,7 @@ def test_what_does_not_notice_stays_where_it_is(
 ) -> None:
     session = opened()
     session.traits = replace(session.traits, shares_cores=shares_cores)
-    measured(bench_of(session, out=5), plans, best_ns)
+    measured(bench_of(session, out=5), plans, best_ns, 1.0)
     assert not others
 
 
