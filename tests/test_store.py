@@ -606,22 +606,27 @@ Store.open(sys.argv[1])
 """
 
 
+def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
+    """Run a script on a database that is protected, or whose folder is too, and on one that it may write."""
+    path.chmod(0o444)
+    path.parent.chmod(0o755 if protect == "file" else 0o555)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path), str(path.parent.parent / "other.db")],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    path.parent.chmod(0o755)
+    return done
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder"])
 def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> None:
     path = open_folder / "own" / "x.db"
     path.parent.mkdir()
     put_in(path, [])
-    path.chmod(0o444)
-    path.parent.chmod(0o755 if protect == "file" else 0o555)
-    done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, str(path), str(open_folder / "other.db")],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-    )
-    path.parent.chmod(0o755)
-    last = done.stderr.strip().splitlines()[-1]
+    last = as_nobody(AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
     assert last.startswith("autotune.errors.StoreError: ")
     assert "read-only" in last
 
@@ -642,15 +647,7 @@ def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, p
     log = Path(f"{path}-wal")
     if state == "at work":
         log.touch()
-    path.chmod(0o444)
-    path.parent.chmod(0o755 if protect == "file" else 0o555)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_AS_NOBODY, str(path), str(open_folder / "other.db")],
-        cwd=Path(__file__).parent.parent,
-        capture_output=True,
-        text=True,
-    )
-    path.parent.chmod(0o755)
+    done = as_nobody(READ_AS_NOBODY, path, protect)
     if state == "whole":
         assert json.loads(done.stdout)["configuration"] == {"A": 1}
     else:

@@ -20,7 +20,7 @@ from benchmarks.tables import save, saved
 
 HERE = Path(__file__).parent
 STUDIES = sorted(path.stem for path in HERE.glob("*.toml"))
-LOOPS, ROUNDS = 4, 5
+LOOPS = 4  # processes
 COLUMNS = (
     "study", "default us", "spread of default", "to 400 queued runs", "pick us", "spread of pick", "worst loss",
     "within 2 %", "seconds",
@@ -68,7 +68,7 @@ def judge(study: str, searches: int, trials: int) -> list[str]:
 def in_loops(path: str, configurations: Sequence[Any]) -> list[float]:
     """Return what a run of each takes in loops of queued runs: the mean over processes of the median over rounds."""
     text = json.dumps(configurations)
-    found = [call("benchmarks.trust.loop", path, str(ROUNDS), text=text) for _ in range(LOOPS)]
+    found = [call("benchmarks.trust.loop", path, text=text) for _ in range(LOOPS)]
     return [mean(median(times) for times in of_one) for of_one in zip(*found, strict=True)]
 
 

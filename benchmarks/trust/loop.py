@@ -1,6 +1,6 @@
 """An independent clock: wall time of 400 queued runs on a plain queue, in a process of its own.
 
-    python -m benchmarks.trust.loop STUDY [ROUNDS] < configurations.json
+    python -m benchmarks.trust.loop STUDY < configurations.json
 
 Reads a list of configurations, runs them in turns, in a new order each round, and prints the nanoseconds of one run of
 each, round by round. Of the tuner only the plan and its buffers are used: no gate, no events, nothing subtracted.
@@ -23,12 +23,12 @@ from autotune.devices import find_device
 from autotune.devices.opencl import OpenCLSession
 from autotune.study import Problem, Study, input_data
 
-RUNS = 400
+RUNS, ROUNDS = 400, 5
 _WARM_S = 0.2
 _LONGEST_S = 0.2  # of a loop: long kernels are repeated less often
 
 
-def main(path: str, rounds: int = 15) -> None:
+def main(path: str) -> None:
     """Print one list of nanoseconds for each configuration."""
     problem = Problem(Study.load(path), device=find_device(None))
     session = OpenCLSession(problem.device)
@@ -57,7 +57,7 @@ def main(path: str, rounds: int = 15) -> None:
     warm = time.perf_counter() + _WARM_S
     while time.perf_counter() < warm:
         loops[0](runs[0])
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for index in random.sample(range(len(loops)), len(loops)):
             loops[index](max(1, runs[index] // 10))  # what the one before left in the caches
             times[index].append(1e9 * loops[index](runs[index]))
@@ -65,4 +65,4 @@ def main(path: str, rounds: int = 15) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1])
