@@ -102,6 +102,17 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     assert fast.median_ns < slow.median_ns
 
 
+def test_a_finalist_is_sampled_for_as_long_as_the_device_is_held_meanwhile(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disturbance lasts for so long whatever runs; times all alike are precise as soon as may be."""
+    monkeypatch.setattr(clock.QueueClock, "sample", lambda self, built, count: [10_000 * self.runs] * count)
+    monkeypatch.setattr(clock.QueueClock, "share", 1e-6)
+    (found,) = bench_of(session, out=5).retime([spin(10_000)], None, 60.0)
+    assert isinstance(found, Measurement)
+    assert len(found.samples_ns) == Rules().minimum
+
+
 def test_what_another_session_learnt_of_a_plan_is_not_learnt_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

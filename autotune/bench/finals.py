@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -79,9 +79,9 @@ class Finalist:
         """Its times on all benches, in the order of the rounds."""
         return tuple(ns for visit in self.visits for ns in visit)
 
-    def begin(self, rules: Rules) -> None:
+    def begin(self) -> None:
         """Begin on a bench."""
-        self.precise, self.clock, self.aside, self.aside_throttled = Precise(rules), None, [], ""
+        self.clock, self.aside, self.aside_throttled = None, [], ""
 
     def take(self) -> None:
         """Let the samples of its last turn count."""
@@ -157,7 +157,7 @@ class Finals:
     def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
         """Go round until each is precise or it is late. Raises Fault where fatal."""
         for finalist in sound(finalists):
-            finalist.begin(self.rules)
+            finalist.begin()
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
         began = time.monotonic()
         self._patient_until = began + (deadline - began) / 2
@@ -194,7 +194,9 @@ class Finals:
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
         built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
         finalist.verified += 1
-        finalist.clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
+        finalist.clock = clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
+        # What wanders does so whether or not the device is held meanwhile.
+        finalist.precise = Precise(replace(self.rules, least_s=self.rules.least_s * clock.share))
         if finalist.first_ns >= LONG_NS:
             finalist.precise.add(finalist.first_ns)
 
