@@ -28,8 +28,8 @@ from autotune.model import CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
 from autotune.study import Plan, numpy_type
 
-NOTICED_NS = 100_000
-"""A launch that is longer does not notice on which session it is, by some tenths of a microsecond."""
+NOTICED_NS = 30_000
+"""A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
 
 _AGAIN_NS = 1_000_000_000
 """Samples that took longer are not taken again for what other programs had of the cores: they would be as busy."""
