@@ -190,7 +190,8 @@ def require_place(location: Location) -> None:
         return
     require_database_file(location.path)
     require_local(location.path)
-    folder = paths.dirname(location.path) or "."
+    file = paths.realpath(location.path) if paths.islink(location.path) else location.path
+    folder = paths.dirname(file) or "."
     if location.chosen and not os.path.isdir(folder):
         raise StoreError("its directory does not exist", where=location.path, hint=f"mkdir -p {folder}")
 
