@@ -93,7 +93,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
     for asked, said in (
         ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, f" at N=5 on {DEVICE.fingerprint};"),
         ({"devices": ["x-1cu"]}, " on x-1cu;"),
-        ({"sizes": [{"N": 5}]}, ";"),
+        ({"sizes": [{"N": 5}]}, " at N=5;"),
     ):
         with pytest.raises(UsageError, match=f"nothing is stored of saxpy{said}"):
             collect(text(), CHOICES, database=place, **asked)
@@ -181,6 +181,21 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     assert (renamed[0], renamed[2]) == ("3", "-DWPT=2")
     assert (other[0], other[2], other[6]) == ("4", "-DWPT=1", "-DCOUNT=4")
     assert none == ["0"]
+
+
+@needs_compilers
+def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> None:
+    """As a search refuses it: sizes below one or beyond int, work-items or elements below one."""
+    launch = {"entry": "saxpy", "global": ["N - 64"], "local": ["WG"], "arguments": ["N", "alpha", "x", "y"]}
+    inner = text(launch=[launch])
+    place = stored(tmp_path / "a.db", (DEVICE, 1024, at(1)), study=inner)
+    catalogue = collect(inner, CHOICES, database=str(place))
+    asked = [(DEVICE.name, n) for n in (128, 64, 2**31, 2**31 - 64, 0, -64)]
+    assert [found[0] for found in chosen(tmp_path, catalogue, *asked)] == ["2", "0", "0", "2", "0", "0"]
+    when = text(launch=[launch | {"when": "N > 64"}, launch | {"global": ["round_up(N, WG)"]}])
+    place = stored(tmp_path / "b.db", (DEVICE, 1024, at(1)), study=when)
+    found = chosen(tmp_path, collect(when, CHOICES, database=str(place)), *asked)
+    assert [one[0] for one in found] == ["2", "2", "0", "2", "0", "0"]
 
 
 @needs_compilers

@@ -146,6 +146,9 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
         (("search", "./saxpy.toml", "--sizes", "1,2", "--size", "3"), "--size and --sizes exclude each other"),
         (("search", "./saxpy.toml", "--sizes", "1,2,3", "--trials", "2"), "2 trials are fewer than 3 sizes"),
         (("search", "./saxpy.toml", "--sizes", "100,0"), "--sizes"),
+        (("search", "./saxpy.toml", "--sizes", "100,,300"), "--sizes: '100,,300' has an empty item; write"),
+        (("search", "./saxpy.toml", "--sizes", "N=100;"), "--sizes: 'N=100;' has an empty item"),
+        (("cover", "./saxpy.toml", "--sizes", ""), "--sizes: '' has an empty item"),
         (("verify", "./saxpy.toml", "--max-slowdown", "much"), "'much' is no percentage; write --max-slowdown 5%"),
     ):
         assert said in one_error(run(*words, code=2))

@@ -523,6 +523,7 @@ def test_an_empty_file_answers_nothing(place: Path) -> None:
     [
         (lambda path: path.write_text("not a database\n" * 9), "is not an SQLite database"),
         (lambda path: path.mkdir(), "is a directory"),
+        (lambda path: path.symlink_to(path), "cannot be opened: Too many levels of symbolic links"),
         (lambda path: path.write_bytes(path.read_bytes()[:4096] + os.urandom(90_000)), "is damaged"),
         (lambda path: sqlite3.connect(path).execute("CREATE TABLE songs (a)").connection.close(), "another program"),
     ],

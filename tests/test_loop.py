@@ -13,6 +13,7 @@ import pytest
 from autotune import tuner
 from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
+from autotune.cli.result import print_result
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
@@ -135,6 +136,17 @@ def test_what_may_be_the_machines_fault_is_tried_once_more(problem: Problem, sto
     assert run(problem, store, evaluator).trials == 1
     assert run(problem, store, evaluator).trials == 0
     assert run(problem, store, evaluator, retry_failed=True).trials == 2
+
+
+def test_it_says_that_wrong_results_are_not_tried_again(
+    problem: Problem, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluator = ReplayEvaluator(recorded(problem, [Outcome.WRONG_RESULT, Outcome.WRONG_RESULT]))
+    assert run(problem, store, evaluator).reused_wrong == 0
+    again = run(problem, store, evaluator, retry_failed=True)
+    assert (again.trials, again.reused_wrong) == (0, 2)
+    print_result(again, "./saxpy.toml", None, "")
+    assert "configurations are tried; stored wrong results (2) only --fresh tries again\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("trials", "reason"), [(7, "7 trials done"), (1, "1 trial done")])

@@ -73,6 +73,21 @@ def test_integers_wrap_as_on_the_device() -> None:
         assert np.array_equal(found["y"], inputs["x"] * np.int32(7) + inputs["y"])
 
 
+@pytest.mark.parametrize("kind", ["uchar", "ushort", "uint"])
+def test_a_difference_of_unsigned_integers_may_be_negative(kind: str) -> None:
+    arguments = table()["arguments"]
+    for name, low in (("x", 1), ("y", 2)):
+        arguments[name] |= {"type": kind, "data": {"distribution": "constant", "value": low}}
+    arguments["z"] = {"type": "float", "shape": ["N"], "access": "out"}
+    launch = {"entry": "saxpy", "global": ["N"], "arguments": ["N", "alpha", "x", "y", "z"]}
+    told = {"numpy": {"y": "x - y", "z": "abs(x - y) / 2"}}
+    problem = Problem(study(arguments=arguments, launch=[launch], reference=told))
+    found = expected_data(problem, input_data(problem))
+    assert found is not None
+    assert set(found["y"]) == {np.iinfo(found["y"].dtype).max}  # wraps to the output's type
+    assert set(found["z"]) == {0.5}
+
+
 def test_a_wrong_shape_is_told() -> None:
     problem = Problem(study(reference={"numpy": {"y": "x[1:]"}}))
     with pytest.raises(StudyError, match=r"^saxpy\.toml: reference of y: has shape \(999,\), the output has \(1000,\)"):

@@ -536,6 +536,16 @@ def test_a_directory(tmp_path: Path) -> None:
     assert "is a directory" in refusal(tmp_path)
 
 
+def test_a_link_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("gone/a.db")
+    assert f"its directory does not exist; mkdir -p {tmp_path}/gone" in refusal(tmp_path / "link.db")
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop.db").symlink_to("loop.db")
+    assert "loop.db: cannot be opened: Too many levels of symbolic links; give --db" in refusal(tmp_path / "loop.db")
+
+
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero"])
 def test_a_device_is_no_database(path: str) -> None:
     assert "is no file" in refusal(Path(path))

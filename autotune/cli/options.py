@@ -184,11 +184,11 @@ def parse_sizes(texts: Sequence[str] | None, study: Study) -> list[dict[str, int
         return [dict(study.sizes)]
     text = ("," if all(re.fullmatch(r"\s*\w+\s*=[^;,]*", text) for text in texts) else ";").join(texts)
     found: list[dict[str, int]] = []
-    for group in filter(None, (part.strip() for part in text.split(";"))):
-        for item in [group] if "=" in group else [part.strip() for part in group.split(",") if part.strip()]:
+    for group in (part.strip() for part in text.split(";")):
+        for item in [group] if "=" in group else [part.strip() for part in group.split(",")]:
+            if not item:
+                raise UsageError(f"{text!r} has an empty item", where="--sizes", hint="write --sizes 1024,2048")
             found.extend(_sizes(item, study))
-    if not found:
-        raise UsageError("no size given", where="--sizes", hint="write --sizes 1024,2048")
     return [size for place, size in enumerate(found) if size not in found[:place]]
 
 

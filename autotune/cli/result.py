@@ -139,7 +139,9 @@ def _longer(result: Result, study: str, database: str | None, on: str) -> str:
     """What searching longer would take, and the command that goes on from here."""
     space, tried = len(result.problem.space), result.trials + result.reused
     if tried >= space:
-        return f"nothing left: all {space:,} valid configurations are tried"
+        wrong = result.reused_wrong
+        apart = f"; stored wrong results ({wrong:,}) only --fresh tries again" if wrong else ""
+        return f"nothing left: all {space:,} valid configurations are tried{apart}"
     said = f"{tried:,} of {space:,} valid configurations are tried"
     if result.trials:
         rate = result.trials / result.elapsed_s

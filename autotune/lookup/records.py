@@ -204,10 +204,10 @@ def open_records(location: Location) -> Iterator[Records]:
         with Store.open(location.url) as store:
             yield of_store(store)
         return
+    require_database_file(location.path)
     if not os.path.exists(location.path):
         yield Database(lambda query, values: ())
         return
-    require_database_file(location.path)
     try:
         with closing(_connected(location.path)) as connection:
             filled = _is_filled(connection, location.path)

@@ -5,6 +5,7 @@ Standard library only, and few modules of it (no pathlib): the cold path of `aut
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -167,6 +168,11 @@ def require_database_file(path: str) -> None:
     It is not opened: to close a file gives up all locks that this process has on it, those of open databases too, and
     another process would take the log of one away (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
         raise StoreError("is a directory", where=path, hint="give --db the path of a file in it")
     if os.path.exists(path) and not os.path.isfile(path):  # a device, a pipe: to open it may wait for ever
@@ -184,7 +190,8 @@ def require_place(location: Location) -> None:
         return
     require_database_file(location.path)
     require_local(location.path)
-    folder = paths.dirname(location.path) or "."
+    file = paths.realpath(location.path) if paths.islink(location.path) else location.path
+    folder = paths.dirname(file) or "."
     if location.chosen and not os.path.isdir(folder):
         raise StoreError("its directory does not exist", where=location.path, hint=f"mkdir -p {folder}")
 
@@ -245,7 +252,7 @@ def is_ours(tables: Collection[str], where: str) -> bool:
     Raises StoreError for somebody else's.
     """
     if tables and not {"schema_version", *TABLES} <= set(tables):
-        raise StoreError("holds tables of another program", where=where, hint="give --db another path")
+        raise StoreError("holds tables of another program", where=where, hint=_ANOTHER)
     return bool(tables)
 
 
@@ -283,6 +290,7 @@ _SAID = 200
 """Characters of what a driver or a decoder says: the rest is what it could not read."""
 
 _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
+_ANOTHER = "give --db another path"
 _OTHER_FILE = "give --db the path of a file to write"
 _COPY = "give --db a file to write, such as a copy of it"
 _SQLITE_ERRORS = (
@@ -292,7 +300,7 @@ _SQLITE_ERRORS = (
     (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_CORRUPT, "is damaged", _RECOVER),
-    (sqlite3.SQLITE_NOTADB, "is not an SQLite database", "give --db another path"),
+    (sqlite3.SQLITE_NOTADB, "is not an SQLite database", _ANOTHER),
     (sqlite3.SQLITE_FULL, "the disk is full", "make room, then search again: finished trials are kept"),
     (sqlite3.SQLITE_IOERR, "the disk reports an error", "look at the disk; finished trials are kept"),
 )

@@ -151,7 +151,7 @@ class _Inliner:
         raise StudyError(
             f"includes {name!r}, which is not there",
             where=f"{path}:{line.line}",
-            hint=f'{looked}copy it beside the kernel, or name its folder: [[options]] flag = "-IFOLDER"',
+            hint=f'{looked}copy it beside the kernel, or name its folder in the study: [[options]] flag = "-IFOLDER"',
         )
 
     def _count(self, size: int, path: File) -> None:

@@ -224,10 +224,10 @@ def member_of(record: np.ndarray[Any, Any], leaf: Leaf) -> np.ndarray[Any, Any]:
 
 
 def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type with its numbers in 64 bits, nested as they are."""
+    """Return a type with its numbers in 64 bits, nested as they are: only `ulong` stays unsigned, as 0 - 1 is -1."""
     if dtype.names is not None:
         return np.dtype([(name, widened(dtype[name])) for name in dtype.names])
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((widened(base), shape))
-    return np.dtype({"f": np.float64, "i": np.int64, "u": np.uint64, "b": np.int64}[dtype.kind])
+    return np.dtype(np.float64 if dtype.kind == "f" else np.uint64 if dtype == np.uint64 else np.int64)

@@ -223,6 +223,7 @@ class Search:
             reason=reason,
             usage=self._evaluator.usage(),
             elapsed_s=self._elapsed(),
+            reused_wrong=failures_of(ledger.trials[: ledger.reused]).get(Outcome.WRONG_RESULT, 0),
         )
 
     def _begin(self, configurations: Sequence[Configuration]) -> None:

@@ -132,7 +132,7 @@ class Result:
     `best` is None where no configuration passed; its `verified_runs` counts the runs that it has stood among the
     finalists. `ties` are trials whose re-timed interval overlaps the winner's. `reason` says why the search ended;
     `usage` where its wall time went, in seconds. `failure` is the error that ended it, where one did: no worker can be
-    started any more.
+    started any more. `reused_wrong` counts the stored ones with a wrong result, which only `fresh` tries again.
     """
 
     problem: Problem = field(repr=False)
@@ -147,6 +147,7 @@ class Result:
     usage: Mapping[str, float]
     elapsed_s: float
     failure: AutotuneError | None = None
+    reused_wrong: int = 0
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

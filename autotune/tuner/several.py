@@ -121,6 +121,7 @@ def _joined(before: Result | None, now: Result) -> Result:
         now,
         trials=before.trials.and_then(now.trials),
         reused=before.reused,
+        reused_wrong=before.reused_wrong,
         failures=dict(Counter(before.failures) + Counter(now.failures)),
         examples={**before.examples, **now.examples},
         usage={name: before.usage.get(name, 0.0) + now.usage.get(name, 0.0) for name in {**before.usage, **now.usage}},

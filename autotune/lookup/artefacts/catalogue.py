@@ -76,8 +76,8 @@ def collect(
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:
-            what = missing[0] if missing else None
-            where = study.name + (placed(what.size, what.device) if what else "")
+            size, device = (missing[0].size, missing[0].device) if missing else (sizes[0] if sizes else {}, "")
+            where = study.name + placed(size, device)
             raise UsageError(f"nothing is stored of {where}", where=str(location), hint="autotune search measures it")
         entries = []
         for key in wanted:

@@ -11,6 +11,9 @@ from autotune.lookup.artefacts.ctext import NoCError, whole
 from autotune.lookup.artefacts.options import Computed, joined, options
 from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
 
+LARGEST_SIZE = 2**31 - 1
+"""The largest size that a problem may have."""
+
 MOST_LAUNCHES = 256
 """So many launches of one run a header can hold, loops unrolled."""
 
@@ -67,7 +70,8 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     def c(expression: Expression) -> str:
         return whole(put_in(expression.tree, known), names, prefix)
 
-    conditions = dict.fromkeys(c(constraint.require) for constraint in problem.constraints)
+    conditions = dict.fromkeys(f"({name} >= 1LL && {name} <= {LARGEST_SIZE}LL)" for name in names.values())
+    conditions |= dict.fromkeys(c(constraint.require) for constraint in problem.constraints)
     conditions |= {f"({names[name]} == {problem.size[name]}LL)": None for name in problem.study.fixed}
     conditions.pop("1LL", None)
     launches = []
@@ -79,6 +83,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
             local = None if launch.local_size is None else tuple(map(c, launch.local_size))
             extents = tuple(map(c, launch.global_size))
             offset = tuple(map(c, launch.offset or ()))
+            conditions |= _at_least_one(extents, names, active)
             launches.append(LaunchText(launch.entry, active, extents, local, offset, launch.arguments))
     used = dict.fromkeys(name for launch in launches for name in launch.arguments)
     arguments, unsaid = [], list[str]()
@@ -93,13 +98,22 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         match argument:
             case Buffer():
                 extents = tuple(map(c, argument.allocate))
+                conditions |= _at_least_one(extents, names)
             case Local():
                 extents = (c(argument.count),)
+                conditions |= _at_least_one(extents, names)
             case Scalar():
                 value = _scalar(argument, known, names, prefix)
         arguments.append(_argument(concrete, extents, value))
     fixed, computed = options(entry, known, names, prefix)
     return Geometry(" && ".join(conditions) or "1", tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
+
+
+def _at_least_one(extents: tuple[str, ...], names: dict[str, str], active: str = "1LL") -> dict[str, None]:
+    """Return what has to hold for extents that depend on the sizes, where their launch takes place."""
+    sizes, absent = names.values(), "" if active == "1LL" else f"{active} == 0LL || "
+    unsure = [extent for extent in extents if extent not in sizes and any(size in extent for size in sizes)]
+    return {f"({absent}{extent} >= 1LL)": None for extent in unsure}
 
 
 def _scalar(argument: Scalar, known: dict[str, Any], names: dict[str, str], prefix: str) -> str:
