@@ -241,7 +241,8 @@ def installing(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout, or pip install 'opencl-autotune[{extra}]'"
 
 
-_MAX_SIZE = 2**31 - 1
+LARGEST_SIZE = 2**31 - 1
+"""The largest size that a problem may have; the least is 1."""
 
 
 def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
@@ -251,8 +252,8 @@ def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str
     """
     size = dict(known)
     for item, name, value in _items(texts, "--size"):
-        if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= _MAX_SIZE:
-            hint = f"write NAME=NUMBER, a whole number from 1 to {_MAX_SIZE}"
+        if not re.fullmatch(r"[0-9]{1,10}", value) or not 1 <= int(value) <= LARGEST_SIZE:
+            hint = f"write NAME=NUMBER, a whole number from 1 to {LARGEST_SIZE}"
             raise UsageError(f"{item!r} is not a size", where="--size", hint=hint)
         if not name:
             size = dict.fromkeys(size, int(value))

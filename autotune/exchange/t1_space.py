@@ -14,7 +14,7 @@ from autotune.exchange.document import listed, table
 from autotune.exchange.python import Spelt, listed_values
 from autotune.expression import Expression, read
 from autotune.identity import name_fault, value_fault, word_fault
-from autotune.text import line
+from autotune.text import LARGEST_SIZE, line
 
 AXES = "XYZ"
 
@@ -33,7 +33,7 @@ class Space:
 
     def _read_sizes(self, given: object) -> None:
         for axis, value in zip(AXES, given if isinstance(given, list) else [given], strict=False):
-            if type(value) is int and 1 <= value < 2**31:
+            if type(value) is int and 1 <= value <= LARGEST_SIZE:
                 self.sizes[f"SIZE_{axis}"] = value
             else:
                 self._lose(f"ProblemSize {axis}: {value!r:.40} is no whole number of at least 1")

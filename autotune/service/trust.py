@@ -13,7 +13,7 @@ from autotune.errors import UsageError
 from autotune.identity import STUDY_NAME, name_fault, value_fault
 from autotune.lookup import Best, Match
 from autotune.store import UNSOUND
-from autotune.text import line
+from autotune.text import LARGEST_SIZE, line
 
 MATCH, NOTES, FLOPS = "autotune-match", "autotune-notes", "autotune-flops"
 """Headers of an answer: how it matches, what to say beside it (a list as JSON in ASCII), operations of one run."""
@@ -95,7 +95,7 @@ def _values(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _size(told: Mapping[str, Any]) -> dict[str, int]:
     for name, value in told.items():
-        if (fault := name_fault(name)) or type(value) is not int or not 1 <= value < 2**31:
+        if (fault := name_fault(name)) or type(value) is not int or not 1 <= value <= LARGEST_SIZE:
             raise ValueError(f"{name!r:.60} {fault or 'is no size'}")
     return dict(told)
 

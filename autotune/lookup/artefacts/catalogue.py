@@ -13,7 +13,7 @@ from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
-from autotune.text import placed
+from autotune.text import LARGEST_SIZE, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _stored(text: StudyText, choices: Choices, records: Records) -> list[Problem
 
 
 def _are_sizes(size: Mapping[str, object]) -> bool:
-    return all(type(value) is int and 1 <= value < 2**31 for value in size.values())
+    return all(type(value) is int and 1 <= value <= LARGEST_SIZE for value in size.values())
 
 
 def _named(

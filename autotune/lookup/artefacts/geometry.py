@@ -10,9 +10,7 @@ from autotune.lookup.artefacts.catalogue import Entry
 from autotune.lookup.artefacts.ctext import NoCError, whole
 from autotune.lookup.artefacts.options import Computed, joined, options
 from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
-
-LARGEST_SIZE = 2**31 - 1
-"""The largest size that a problem may have."""
+from autotune.text import LARGEST_SIZE
 
 MOST_LAUNCHES = 256
 """So many launches of one run a header can hold, loops unrolled."""
