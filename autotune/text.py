@@ -279,14 +279,23 @@ def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any
     return choices
 
 
+def split_items(text: str, option: str) -> list[str]:
+    """Return what stands between commas. Raises UsageError, at the `option`, where that is nothing."""
+    items = [part.strip() for part in text.split(",")]
+    if not all(items):
+        raise UsageError(f"{text!r} has an empty item", where=option, hint=f"write {option} NAME=VALUE,NAME=VALUE")
+    return items
+
+
 def _items(texts: str | Sequence[str], option: str) -> Iterator[tuple[str, str, str]]:
     """Yield each item between commas, its name ("" where there is none) and its value.
 
-    Raises UsageError, at the `option`, for a name that is given twice and for `=` without one.
+    Raises UsageError, at the `option`, for an empty item, a name that is given twice and `=` without one.
     """
     seen: set[str] = set()
     for text in [texts] if isinstance(texts, str) else texts:
-        for item in (part.replace(" ", "") for part in text.split(",") if part.strip()):
+        for item in split_items(text, option):
+            item = item.replace(" ", "")
             name, equals, value = item.partition("=")
             if equals and not name:
                 raise UsageError(f"{item!r} names nothing", where=option, hint=f"write {option} NAME=VALUE")

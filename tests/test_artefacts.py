@@ -94,6 +94,7 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
         ({"sizes": [{"N": 5}], "devices": [DEVICE.fingerprint]}, f" at N=5 on {DEVICE.fingerprint};"),
         ({"devices": ["x-1cu"]}, " on x-1cu;"),
         ({"sizes": [{"N": 5}]}, " at N=5;"),
+        ({"sizes": [{"N": 1000}, {"N": 5}]}, " at N=5;"),
     ):
         with pytest.raises(UsageError, match=f"nothing is stored of saxpy{said}"):
             collect(text(), CHOICES, database=place, **asked)

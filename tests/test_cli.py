@@ -243,6 +243,9 @@ def test_a_search_in_which_nothing_passes_ends_with_1_and_the_reasons() -> None:
     result = run("search", "./saxpy.toml", "--trials", "2", code=1)
     assert "no configuration passed" in one_error(result)
     assert re.search(r"wrong_result +2 x; e\.g\. WPT=", result.stdout)
+    only = ("search", "./saxpy.toml", "--fix", ",".join(re.findall(r"e\.g\. (WPT=\d+) (WG=\d+)", result.stdout)[0]))
+    again = one_error(run(*only, code=1))
+    assert "autotune history ./saxpy.toml says why those stored failed; --fresh tries them again" in again
 
 
 def test_a_first_run_that_takes_too_long_ends_with_1_and_the_option_that_allows_more() -> None:
@@ -653,6 +656,8 @@ BAD_WORDS = {
     "search ./saxpy.toml --start WG=8192": "not a valid configuration",
     "search ./saxpy.toml --start WG=32,64": "2 values",
     "search ./saxpy.toml --start WG=32,WG=64": "WG is given twice",
+    "search ./saxpy.toml --fix WG=32,,64": "--fix: 'WG=32,,64' has an empty item; write --fix NAME=VALUE",
+    "best ./saxpy.toml --size N=64,": "--size: 'N=64,' has an empty item; write --size NAME=VALUE",
     "search ./saxpy.toml --sampler magic": "known: .*random",
     "search ./saxpy.toml --until-gain much": "no percentage",
     "search ./saxpy.toml --until-gain 0%": "no percentage",

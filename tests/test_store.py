@@ -541,6 +541,11 @@ def test_a_link_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert f"its directory does not exist; mkdir -p {tmp_path}/gone" in refusal(tmp_path / "link.db")
 
 
+def test_a_path_through_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file is no directory" in refusal(tmp_path / "file" / "folder" / "a.db")
+
+
 def test_a_link_to_itself(tmp_path: Path) -> None:
     (tmp_path / "loop.db").symlink_to("loop.db")
     assert "loop.db: cannot be opened: Too many levels of symbolic links; give --db" in refusal(tmp_path / "loop.db")

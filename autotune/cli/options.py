@@ -18,7 +18,7 @@ from autotune.pool import Settings
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
-from autotune.text import parse_duration, parse_size, require_known
+from autotune.text import parse_duration, parse_size, require_known, split_items
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -111,7 +111,7 @@ def assignments(texts: Sequence[str] | None, option: str) -> Iterator[tuple[str,
     """Yield (name, values) of `A=1,2,B=3` texts: a word without `=` is a further value of the name before it."""
     for text in texts or ():
         found: list[tuple[str, list[str]]] = []
-        for word in filter(None, (part.strip() for part in text.split(","))):
+        for word in split_items(text, option):
             name, equals, value = word.partition("=")
             if equals and name and value:
                 found.append((name.strip(), [value.strip()]))

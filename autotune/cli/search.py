@@ -223,6 +223,9 @@ def _nothing_passed(result: Result, typed: str) -> AutotuneError:
     `typed` is the study as a command takes it.
     """
     hint = f"autotune check {typed} builds one and shows its log"
+    if result.reused and not result.trials:
+        again = "--fresh" if result.reused_wrong == result.reused else "--retry-failed"
+        hint = f"autotune history {typed} says why those stored failed; {again} tries them again"
     if not result.trials + result.reused:
         hint = "no build ended in time: give a longer --timeout"
     if set(result.failures) == {Outcome.TIMEOUT}:

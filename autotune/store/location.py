@@ -193,6 +193,11 @@ def require_place(location: Location) -> None:
     file = paths.realpath(location.path) if paths.islink(location.path) else location.path
     folder = paths.dirname(file) or "."
     if location.chosen and not os.path.isdir(folder):
+        there = folder
+        while not os.path.lexists(there):
+            there = paths.dirname(there) or "."
+        if not os.path.isdir(there):
+            raise StoreError(f"{there} is no directory", where=location.path, hint=_ANOTHER)
         raise StoreError("its directory does not exist", where=location.path, hint=f"mkdir -p {folder}")
 
 

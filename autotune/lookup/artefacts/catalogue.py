@@ -76,8 +76,7 @@ def collect(
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:
-            size, device = (missing[0].size, missing[0].device) if missing else (sizes[0] if sizes else {}, "")
-            where = study.name + placed(size, device)
+            where = study.name + (placed(missing[0].size, missing[0].device) if missing else "")
             raise UsageError(f"nothing is stored of {where}", where=str(location), hint="autotune search measures it")
         entries = []
         for key in wanted:
@@ -113,9 +112,12 @@ def _are_sizes(size: Mapping[str, object]) -> bool:
 def _named(
     text: StudyText, choices: Choices, devices: Sequence[str], sizes: Sequence[Size], stored: Sequence[ProblemKey]
 ) -> list[ProblemKey]:
-    """Return the problems that were asked for by name."""
+    """Return the problems that were asked for by name; of a size without devices, that of any which has it."""
     if not sizes:
         return [] if {key.device for key in stored} >= set(devices) else [problem_key(text, {}, choices, devices[0])]
+    if not devices:
+        known = [key.size for key in stored]
+        return [problem_key(text, size, choices, "") for size in sizes if size not in known]
     return [problem_key(text, size, choices, device) for size in sizes for device in devices]
 
 
