@@ -235,6 +235,18 @@ def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
     assert "cannot be believed: no '" in told.stderr
 
 
+@pytest.mark.parametrize(("what", "told"), [("left_s", "1e999"), ("rate", "NaN"), ("time_ns", "1" + "0" * 400)])
+def test_a_progress_without_end_is_one_line(what: str, told: str) -> None:
+    trial = {"configuration": {"WG": 32}, "time_ns": 1}
+    tell = {"done": 1, "total": 3, "elapsed_s": 1, "rate": 1, "left_s": 1, "phase": "search", "best": trial}
+    events = b"event: progress\ndata: " + json.dumps(tell).replace(f'"{what}": 1', f'"{what}": {told}').encode()
+    queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
+    with server((202, {}, queued), (200, {}, events + b"\n\n" + END)) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 2, found.exception
+    assert "cannot be believed" in found.stderr
+
+
 def test_notes_are_lines_of_visible_characters() -> None:
     notes = {"Autotune-Notes": json.dumps(["a\x1b]0;x\x07", "b\nerror: c"])}
     with server((200, notes, BEST)) as fake:

@@ -148,17 +148,26 @@ def _progress(told: Mapping[str, Any]) -> Progress:
     best, failures = told.get("best"), told.get("failures") or {}
     trial = None
     if best is not None and isinstance(best.get("time_ns"), int | float):
-        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((round(best["time_ns"]),)))
+        time_ns = round(_finite(best["time_ns"]))
+        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((time_ns,)))
     return Progress(
         done=int(told["done"]),
         total=None if told["total"] is None else int(told["total"]),
         failures={outcome: int(failures[outcome]) for outcome in Outcome if outcome.value in failures},
         best=trial,
-        elapsed_s=float(told["elapsed_s"]),
-        rate=float(told["rate"]),
-        left_s=None if told["left_s"] is None else float(told["left_s"]),
+        elapsed_s=_finite(told["elapsed_s"]),
+        rate=_finite(told["rate"]),
+        left_s=None if told["left_s"] is None else _finite(told["left_s"]),
         phase=line(str(told["phase"])),
     )
+
+
+def _finite(told: Any) -> float:
+    """Return a number that a display can count with. Raises ValueError for another."""
+    found = float(told)
+    if not math.isfinite(found):
+        raise ValueError(f"{told!r:.60} is no number")
+    return found
 
 
 def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
