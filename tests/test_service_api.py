@@ -276,6 +276,7 @@ def test_who_has_seen_the_end_is_told_to_come_no_more(client: Client) -> None:
         ({"size": {"M": 1.5}}, 422, "size.M"),
         ({"choices": {"T": "half"}}, 422, "choices"),
         ({"fix": {"TILE": 3}}, 422, "fix"),
+        ({"fix": {"TILE": []}}, 422, "fix"),
         ({"fix": {"TIEL": 32}}, 422, "fix"),
         ({"start": [{"PAD": 99}]}, 422, "start"),
         ({"budget": {"trials": 10**8}}, 422, "budget.trials"),
