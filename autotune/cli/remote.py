@@ -21,7 +21,8 @@ from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import confidence
-from autotune.service import Server, believed, search_id, sent_text
+from autotune.service import MOST_TRIALS as MOST_TRIALS
+from autotune.service import Server, ServerAway, believed, search_id, sent_text
 from autotune.store import Row
 from autotune.text import line
 from autotune.tuner import Progress
@@ -119,7 +120,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
     with progress.show(stderr(), lambda _: None) as report, interrupt.stopping() as stop:
         while True:
             if stop.is_set() and not stopped:
-                server.stop(name)
+                _stop(server, name)
                 stopped = True
             try:
                 told = news.get(timeout=_POLL_S)
@@ -133,6 +134,15 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
                 with believed(server.url):
                     done = _progress(told[1])
                 report(done)
+
+
+def _stop(server: Server, name: str) -> None:
+    """Have a search stopped; where the server is away, say that nobody has."""
+    try:
+        server.stop(name)
+    except ServerAway:
+        say(f"search {name} was not stopped: it goes on once the server is back, and its page stops it there")
+        raise
 
 
 def _listen(server: Server, name: str, news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException]) -> None:
