@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autotune
-from autotune.cli import app
+from autotune.cli import app, remote
 from autotune.errors import AutotuneError, UsageError
 from autotune.service import transport
 from autotune.service.client import Server, ServerAway, ServerRefuses
@@ -226,6 +226,19 @@ def test_a_history_that_is_none_is_one_line(changed: dict[str, Any]) -> None:
     assert "cannot be believed" in told.stderr
 
 
+def test_a_history_is_asked_for_by_the_name_in_a_file_and_says_what_it_lacks(tmp_path: Path) -> None:
+    study_file = tmp_path / "mine.toml"
+    study_file.write_text('name = "blur"\nkernel = "mine.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "mine.cl").write_text(SOURCE)
+    with server((200, {}, []), (200, {}, [])) as fake:
+        told = CliRunner().invoke(app, ["history", str(study_file), "--server", fake.url, "--limit", "2000"])
+        assert fake.asked[0][1] == "/v1/history?limit=1000&failed=false&study=blur"
+        assert "the newest 1,000 at most" in told.stderr
+        assert f"autotune search {study_file} --server {fake.url} makes some" in told.stderr
+        failures = CliRunner().invoke(app, ["history", "blur", "--failed", "--server", fake.url])
+    assert failures.stderr == "no failed trial is stored of blur\n"
+
+
 @pytest.mark.parametrize("events", [b"event: progress\ndata: {}\n\n" + END, b"event: end\ndata: {}\n\n"])
 def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
     queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
@@ -233,6 +246,26 @@ def test_a_search_that_tells_nothing_known_is_one_line(events: bytes) -> None:
         told = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
     assert told.exit_code == 2
     assert "cannot be believed: no '" in told.stderr
+
+
+@pytest.mark.parametrize(("what", "told"), [("left_s", "1e999"), ("rate", "NaN"), ("time_ns", "1" + "0" * 400)])
+def test_a_progress_without_end_is_one_line(what: str, told: str) -> None:
+    trial = {"configuration": {"WG": 32}, "time_ns": 1}
+    tell = {"done": 1, "total": 3, "elapsed_s": 1, "rate": 1, "left_s": 1, "phase": "search", "best": trial}
+    events = b"event: progress\ndata: " + json.dumps(tell).replace(f'"{what}": 1', f'"{what}": {told}').encode()
+    queued = {"id": "x", "study": "blur", "device": "d", "place": 1}
+    with server((202, {}, queued), (200, {}, events + b"\n\n" + END)) as fake:
+        found = CliRunner().invoke(app, ["search", "blur", "--server", fake.url])
+    assert found.exit_code == 2, found.exception
+    assert "cannot be believed" in found.stderr
+
+
+def test_a_search_that_cannot_be_stopped_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with server() as fake:
+        away = Server(fake.url)
+    with pytest.raises(ServerAway):
+        remote._stop(away, "abc")
+    assert "search abc was not stopped: it goes on once the server is back" in capsys.readouterr().err
 
 
 def test_notes_are_lines_of_visible_characters() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import DeviceError, SetupError, StudyError, UsageError, WorkerError
-from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.study import Problem, Study, data_place, input_data, python_place, toml
 from tests.studies import SOURCE, study, table
@@ -459,3 +459,19 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
     monkeypatch.setattr(roster, "list_devices", lambda address: [behind])
     with pytest.raises(SetupError, match=r"1 worker has another version: gpu1 has autotune 0\.1, here 0\.2"):
         roster.choose(NOWHERE, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (None, "another trial"),
+        (Trial({"A": 2}, Outcome.OK, measurement=Measurement((5,))), "another trial"),
+        (Trial({"A": 1}, Outcome.OK), "no time"),
+        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((-5, 5))), "times that none can be"),
+        (Trial({"A": 1}, Outcome.OK, measurement=Measurement((0, 0))), "times that none can be"),
+    ],
+)
+def test_what_no_worker_can_have_measured_is_refused(told: object, said: str) -> None:
+    failures.require_trial(Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6))), {"A": 1})
+    with pytest.raises(WorkerError, match=said):
+        failures.require_trial(told, {"A": 1})

@@ -88,6 +88,12 @@ def test_the_default_comes_first_then_the_start(problem: Problem, store: Store) 
     assert second.configuration == start[0]
 
 
+def test_a_start_in_numbers_of_another_type_is_the_study_s(problem: Problem, store: Store) -> None:
+    run(problem, store, budget=Budget(trials=2), start=[{"WPT": 2.0, "WG": 32, "FAST": True}])
+    configuration = store.trials(problem.key)[1].configuration
+    assert repr(dict(configuration)) == repr({"WPT": 2, "WG": 32, "FAST": 1})
+
+
 def test_a_search_goes_on_from_what_is_stored(problem: Problem, store: Store) -> None:
     first = run(problem, store, budget=Budget(trials=5))
     second = run(problem, store, budget=Budget(trials=5))

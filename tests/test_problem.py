@@ -71,6 +71,11 @@ def test_the_default_moves_to_the_nearest_valid_configuration() -> None:
     assert Problem(study()).moved == {}
 
 
+def test_a_parameter_that_keeps_no_value_is_told() -> None:
+    with pytest.raises(UsageError, match="WG is given no value to keep"):
+        Problem(study(), fix={"WG": []})
+
+
 def test_device_facts_stand_in_constraints() -> None:
     tuned = study(constraints=[{"require": "FAST == 0 or compute_capability >= 8", "reason": "FAST needs it"}])
     nvidia = replace(GENERIC_DEVICE, vendor="NVIDIA Corporation", compute_capability="9.0")

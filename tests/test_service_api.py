@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -276,6 +277,7 @@ def test_who_has_seen_the_end_is_told_to_come_no_more(client: Client) -> None:
         ({"size": {"M": 1.5}}, 422, "size.M"),
         ({"choices": {"T": "half"}}, 422, "choices"),
         ({"fix": {"TILE": 3}}, 422, "fix"),
+        ({"fix": {"TILE": []}}, 422, "fix"),
         ({"fix": {"TIEL": 32}}, 422, "fix"),
         ({"start": [{"PAD": 99}]}, 422, "start"),
         ({"budget": {"trials": 10**8}}, 422, "budget.trials"),
@@ -541,3 +543,28 @@ def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "where", "hint", "detail"}
     assert shared.ask(None, "PUT", "/v1/trials").status_code == 405
+
+
+def test_a_full_disk_under_an_upload_or_an_import_is_one_line(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", "/secret/tmp")
+
+    monkeypatch.setattr("autotune.service.uploads.unpack", fail)
+    monkeypatch.setattr("autotune.service.submit.tempfile.TemporaryFile", fail)
+    asked = {"upload": UPLOAD}, client.headers("run")
+    sent = client.http.post("/v1/checks", json=asked[0], headers=asked[1])
+    taken = client.http.post("/v1/import", content=b"", headers=client.headers("run"))
+    for answer in (sent, taken):
+        assert (answer.status_code, answer.json()["error"]) == (503, "the disk is full")
+        assert "/secret" not in answer.text
+
+
+def test_a_fault_of_the_server_has_the_shape_of_all(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("/secret")
+
+    monkeypatch.setattr(client.service.store, "history", fail)
+    http = type(client.http)(client.http.app, base_url=client.http.base_url, raise_server_exceptions=False)
+    answer = http.get("/v1/history", headers=client.headers("read"))
+    assert (answer.status_code, set(answer.json())) == (500, {"error", "where", "hint", "detail"})
+    assert "/secret" not in answer.text

@@ -37,6 +37,8 @@ def history(
     name, rows = study, list[Row]()
     if server is not None:
         asked = remote.server_at(server, database)
+        if limit > remote.MOST_TRIALS:
+            say(f"note: a server tells the newest {remote.MOST_TRIALS:,} at most; GET /v1/export has all")
         if as_json:
             write_json(asked.history(study, limit=limit, failed=failed))
             return
@@ -47,7 +49,8 @@ def history(
         write_json([row_json(row) for row in rows])
         return
     if not rows:
-        say("no trial is stored" + (f" of {name}; autotune search {study} makes some" if name else ""))
+        makes = f"; {text.command('search', str(study), server=server)} makes some" if name and not failed else ""
+        say(f"no {'failed ' if failed else ''}trial is stored" + (f" of {name}" if name else "") + makes)
         return
     heads = [tuple(map(line, _history_head(row))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]

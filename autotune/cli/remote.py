@@ -21,7 +21,8 @@ from autotune.identity import ProblemKey
 from autotune.lookup import FORMATS, Match, flags, render
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import confidence
-from autotune.service import Server, believed, search_id, sent_text
+from autotune.service import MOST_TRIALS as MOST_TRIALS
+from autotune.service import Server, ServerAway, believed, search_id, sent_text
 from autotune.store import Row
 from autotune.text import line
 from autotune.tuner import Progress
@@ -119,7 +120,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
     with progress.show(stderr(), lambda _: None) as report, interrupt.stopping() as stop:
         while True:
             if stop.is_set() and not stopped:
-                server.stop(name)
+                _stop(server, name)
                 stopped = True
             try:
                 told = news.get(timeout=_POLL_S)
@@ -135,6 +136,15 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
                 report(done)
 
 
+def _stop(server: Server, name: str) -> None:
+    """Have a search stopped; where the server is away, say that nobody has."""
+    try:
+        server.stop(name)
+    except ServerAway:
+        say(f"search {name} was not stopped: it goes on once the server is back, and its page stops it there")
+        raise
+
+
 def _listen(server: Server, name: str, news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException]) -> None:
     """Hand on the events of a search: a thread, for Ctrl-C does not end what waits for the network."""
     try:
@@ -148,17 +158,26 @@ def _progress(told: Mapping[str, Any]) -> Progress:
     best, failures = told.get("best"), told.get("failures") or {}
     trial = None
     if best is not None and isinstance(best.get("time_ns"), int | float):
-        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((round(best["time_ns"]),)))
+        time_ns = round(_finite(best["time_ns"]))
+        trial = Trial(best["configuration"], Outcome.OK, measurement=Measurement((time_ns,)))
     return Progress(
         done=int(told["done"]),
         total=None if told["total"] is None else int(told["total"]),
         failures={outcome: int(failures[outcome]) for outcome in Outcome if outcome.value in failures},
         best=trial,
-        elapsed_s=float(told["elapsed_s"]),
-        rate=float(told["rate"]),
-        left_s=None if told["left_s"] is None else float(told["left_s"]),
+        elapsed_s=_finite(told["elapsed_s"]),
+        rate=_finite(told["rate"]),
+        left_s=None if told["left_s"] is None else _finite(told["left_s"]),
         phase=line(str(told["phase"])),
     )
+
+
+def _finite(told: Any) -> float:
+    """Return a number that a display can count with. Raises ValueError for another."""
+    found = float(told)
+    if not math.isfinite(found):
+        raise ValueError(f"{told!r:.60} is no number")
+    return found
 
 
 def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from autotune import errors
 from autotune.errors import AutotuneError, WorkerError
+from autotune.model import Configuration, Measurement, Outcome, Trial, identity
 
 
 def refused(error: AutotuneError) -> dict[str, Any]:
@@ -25,6 +26,23 @@ def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
     where = f"{place}: {told['where']}" if told["where"] else place
     error: AutotuneError = kind(told["what"], where=where, hint=told["hint"], detail=told["detail"])
     return error
+
+
+def require_trial(told: object, configuration: Configuration) -> None:
+    """Raise WorkerError where what a worker told is no trial of a configuration that can be stored."""
+    if not isinstance(told, Trial) or identity(told.configuration) != identity(configuration):
+        raise WorkerError("it answered with another trial than it was asked for")
+    if told.outcome is Outcome.OK and told.measurement is None:
+        raise WorkerError("it told no time of a trial that passed")
+    if told.measurement is not None:
+        require_times(told.measurement)
+
+
+def require_times(told: Measurement) -> None:
+    """Raise WorkerError for times that none can be, as of a broken clock: stored, they would damage a database."""
+    times = (*told.samples_ns, *told.warmup_ns)
+    if not told.samples_ns or not all(0 <= ns < 2**63 for ns in times) or not told.median_ns > 0:
+        raise WorkerError("it told times that none can be", hint="look at that machine's clock and driver")
 
 
 def lost() -> tuple[type[BaseException], ...]:

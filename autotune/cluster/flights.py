@@ -18,7 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.anchor import LEAST, Anchors
 from autotune.cluster.claims import Claims, Member
-from autotune.cluster.failures import heard, lost
+from autotune.cluster.failures import heard, lost, refused, require_times, require_trial
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 
@@ -130,8 +130,15 @@ class Flights:
             if isinstance(answer, AutotuneError):
                 raise answer
             if "times" in answer:
-                self._judge = answer["worker"]
-                return list(answer["times"])
+                try:
+                    for told in answer["times"]:
+                        if isinstance(told, Measurement):
+                            require_times(told)
+                except WorkerError as error:
+                    answer = {**answer, **refused(error)}
+                else:
+                    self._judge = answer["worker"]
+                    return list(answer["times"])
             await self._excuse(answer)
 
     async def _fly(self, flight: Flight) -> None:
@@ -144,8 +151,13 @@ class Flights:
                 self._land(flight, self._crashed(flight, str(answer)))
                 return
             if "trial" in answer:
-                self._land(flight, self._noted(answer))
-                return
+                try:
+                    require_trial(answer["trial"], flight.configuration)
+                except WorkerError as error:
+                    answer = {**answer, **refused(error)}
+                else:
+                    self._land(flight, self._noted(answer))
+                    return
             await self._excuse(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -24,7 +24,9 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.service.app import create_app as create_app
+    from autotune.service.client import MOST_TRIALS as MOST_TRIALS
     from autotune.service.client import Server as Server
+    from autotune.service.client import ServerAway as ServerAway
     from autotune.service.client import connect as connect
     from autotune.service.config import Config as Config
     from autotune.service.config import Limits as Limits
@@ -38,7 +40,7 @@ __getattr__ = lazily(
     __name__,
     {
         "app": "create_app",
-        "client": "Server connect",
+        "client": "MOST_TRIALS Server ServerAway connect",
         "config": "Config Limits",
         "serving": "serve",
         "state": "Service",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -37,6 +38,8 @@ class Refused(AutotuneError):
 class NothingNew(Exception):
     """The answer is 204: whoever asked has seen all there is, and need not ask again."""
 
+
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent"}
 
 _MEANINGS = {
     400: "The request cannot be read",
@@ -116,10 +119,25 @@ def install(app: FastAPI, database: str) -> None:
         found.headers.setdefault("Cache-Control", "no-store")
         return found
 
+    async def full(request: Request, error: Exception) -> Response:
+        what = _FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        if what is None:
+            raise error
+        hint = "make room there, or start it with TMPDIR set to a folder that has more"
+        told = SetupError(what, where="the server's folder for temporary files", hint=hint)
+        handler: Any = app.exception_handlers[AutotuneError]
+        found: Response = await handler(request, told)  # a page, where one is asked for
+        return found
+
+    async def broken(_request: Request, _error: Exception) -> Response:
+        return answer(Refused(500, "the server failed at this", hint="what it says on stderr tells why"), database)
+
     async def nothing(_request: Request, _error: Exception) -> Response:
         return Response(status_code=204)
 
     app.add_exception_handler(NothingNew, nothing)
+    app.add_exception_handler(OSError, full)
+    app.add_exception_handler(Exception, broken)
     app.add_exception_handler(AutotuneError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

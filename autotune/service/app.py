@@ -48,7 +48,7 @@ def create_app(config: Config) -> FastAPI:
     app = FastAPI(
         title="autotune",
         version=__version__,
-        description=__doc__,
+        description="Searches for the fastest configurations of OpenCL kernels, and what they found.",
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,

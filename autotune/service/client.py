@@ -30,6 +30,9 @@ from autotune.service.trust import believed, best_from, line_of, search_id
 PATIENCE_S = 600.0
 """Seconds for which a watched search waits for a server that went away."""
 
+MOST_TRIALS = 1000
+"""Trials of a history that a server tells in one answer."""
+
 _PAUSE_S = 1.0
 
 Tell = Callable[[str], None]
@@ -88,8 +91,9 @@ class Server:
         return best_from(reply.body, reply.headers, self.url)
 
     def history(self, study: str | None = None, *, limit: int = 30, failed: bool = False) -> list[dict[str, Any]]:
-        """Return the newest trials, as `autotune history --json` prints them."""
-        asked = {"limit": min(limit, 1000), "failed": str(failed).lower()} | ({"study": study} if study else {})
+        """Return the newest trials, 1,000 at most, as `autotune history --json` does. A path asks by its name."""
+        asked = [("limit", str(min(limit, MOST_TRIALS))), ("failed", str(failed).lower())]
+        asked += question_of(study)[:1] if study else []
         return self._http.rows(f"/v1/history?{question(asked)}")
 
     def home(self) -> dict[str, Any]:

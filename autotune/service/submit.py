@@ -156,6 +156,8 @@ def _require_values(study: Study, asked: Submit) -> None:
         for name, values in given.items():
             if name not in study.parameters:
                 raise Refused(422, f"no parameter {name!r}", where=where, hint=f"known: {', '.join(study.parameters)}")
+            if not values:
+                raise Refused(422, f"{name} is given no value to keep", where=where, hint="leave it out, or name one")
             for value in values:
                 if value not in study.parameters[name].values:
                     known = study.parameters[name].values

@@ -192,6 +192,11 @@ class Problem:
             raise StudyError(f"gives {float(found):g}, and has to be a number {bounds}", where=place)
         return float(found)
 
+    def in_own_values(self, configuration: Configuration) -> dict[str, Value]:
+        """Return a configuration with the study's values for those equal to them: its 1 for a 1.0. The rest stays."""
+        listed = {name: self.values.get(name, ()) for name in configuration}
+        return {name: next((own for own in listed[name] if own == one), one) for name, one in configuration.items()}
+
     def valid(self, configuration: Configuration, values: Mapping[str, Sequence[Value]]) -> dict[str, Any]:
         """Return the values of all names for a configuration. Raises SpaceError where it is not valid."""
         for name in configuration:
@@ -232,6 +237,9 @@ def _fixed(study: Study, fix: Mapping[str, Sequence[Value]]) -> dict[str, tuple[
     values = {name: parameter.values for name, parameter in study.parameters.items()}
     require_known("parameter", fix, values)
     for name, wanted in fix.items():
+        if not wanted:
+            hint = f"it can be {', '.join(map(str, values[name]))}"
+            raise UsageError(f"{name} is given no value to keep", hint=hint)
         alien = [value for value in wanted if value not in values[name]]
         if alien:
             raise UsageError(f"{name} cannot be {alien[0]!r}", hint=f"it can be {', '.join(map(str, values[name]))}")

@@ -88,6 +88,7 @@ def _search(
 ) -> Result:
     problem = request.problem
     entry_of(request.sampler)  # a mistake is told before anything is on record
+    request = replace(request, start=[problem.in_own_values(one) for one in request.start])
     for configuration in request.start:
         problem.plan(configuration)
     stored = [] if request.fresh else store.trials(problem.key)
