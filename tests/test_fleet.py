@@ -467,11 +467,45 @@ def test_a_model_is_chosen_by_what_its_devices_have_in_common(monkeypatch: pytes
         (None, "another trial"),
         (Trial({"A": 2}, Outcome.OK, measurement=Measurement((5,))), "another trial"),
         (Trial({"A": 1}, Outcome.OK), "no time"),
+        (Trial({"A": 1}, Outcome.OK, measurement=Measurement(())), "no time"),
         (Trial({"A": 1}, Outcome.OK, measurement=Measurement((-5, 5))), "times that none can be"),
         (Trial({"A": 1}, Outcome.OK, measurement=Measurement((0, 0))), "times that none can be"),
     ],
 )
 def test_what_no_worker_can_have_measured_is_refused(told: object, said: str) -> None:
-    failures.require_trial(Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6))), {"A": 1})
     with pytest.raises(WorkerError, match=said):
         failures.require_trial(told, {"A": 1})
+    answer = {"worker": "tcp://1", "trial": told}
+    assert set(failures.vetted(answer, "trial", failures.require_trial, {"A": 1})) == {"worker", "refused"}
+
+
+@pytest.mark.parametrize("told", [None, [1], [None, None], [Measurement((-5,))], [Trial({"A": 2}, Outcome.CRASH)]])
+def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> None:
+    answer = {"worker": "tcp://1", "times": told}
+    assert set(failures.vetted(answer, "times", failures.require_retimed, [{"A": 1}])) == {"worker", "refused"}
+
+
+def test_what_a_worker_may_have_measured_is_believed() -> None:
+    passed = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
+    hopeless = Trial({"A": 1}, Outcome.STOPPED, measurement=Measurement((), (9, 9)))  # given up in its warm-up
+    for told in (passed, hopeless, Trial({"A": 1}, Outcome.CRASH)):
+        assert failures.vetted({"trial": told}, "trial", failures.require_trial, {"A": 1}) == {"trial": told}
+    again = {"times": [Measurement((5,)), None, Trial({"A": 1}, Outcome.CRASH)]}
+    assert failures.vetted(again, "times", failures.require_retimed, [{"A": 1}] * 3) == again
+
+
+def test_an_error_in_a_late_callback_is_for_who_debugs(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def late() -> None:
+        raise RuntimeError("too late")
+
+    async def asking() -> None:
+        address.keep_quiet()
+        asyncio.get_running_loop().call_soon(late)
+        await asyncio.sleep(0)
+
+    caplog.set_level("DEBUG", "autotune")
+    asyncio.run(asking())
+    assert [(one.levelname, "too late" in str(one.exc_info)) for one in caplog.records] == [("DEBUG", True)]
+    assert capfd.readouterr().err == ""

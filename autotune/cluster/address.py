@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from autotune.text import installing
 
 if TYPE_CHECKING:
     from distributed import Client
+
+log = logging.getLogger(__name__)
 
 _ADDRESS = re.compile(r"(?:(tcp|tls)://)?(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::(\d{1,5}))?/?")
 _PORT = 8786
@@ -108,6 +111,18 @@ def require_distributed() -> None:
     if os.environ.get("AUTOTUNE_LOG", "").lower() != "debug":
         for name in ("distributed", "distributed.client", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def keep_quiet() -> None:
+    """Have errors in callbacks of the running loop logged for who debugs, not printed.
+
+    Those of a connection that is given up may come late.
+    """
+
+    def note(_: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        log.debug("%s", context.get("message", ""), exc_info=context.get("exception"))
+
+    asyncio.get_running_loop().set_exception_handler(note)
 
 
 def security(address: Address) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune import errors
@@ -28,20 +28,43 @@ def heard(answer: Mapping[str, Any], place: str) -> AutotuneError:
     return error
 
 
+def vetted(
+    answer: Mapping[str, Any], name: str, require: Callable[[object, Any], None], asked: Any
+) -> Mapping[str, Any]:
+    """Return a worker's answer; where what it told under this name cannot be, as that of one that refuses."""
+    try:
+        if name in answer:
+            require(answer[name], asked)
+    except WorkerError as error:
+        return {"worker": answer.get("worker", ""), **refused(error)}
+    return answer
+
+
 def require_trial(told: object, configuration: Configuration) -> None:
     """Raise WorkerError where what a worker told is no trial of a configuration that can be stored."""
     if not isinstance(told, Trial) or identity(told.configuration) != identity(configuration):
         raise WorkerError("it answered with another trial than it was asked for")
-    if told.outcome is Outcome.OK and told.measurement is None:
+    if told.outcome is Outcome.OK and not (told.measurement and told.measurement.samples_ns):
         raise WorkerError("it told no time of a trial that passed")
-    if told.measurement is not None:
-        require_times(told.measurement)
+    if told.measurement is not None:  # of one that was given up in its warm-up that has no samples
+        _require_times(told.measurement)
 
 
-def require_times(told: Measurement) -> None:
+def require_retimed(told: object, configurations: Sequence[Configuration]) -> None:
+    """Raise WorkerError where what a worker told is no answer for each of the finalists."""
+    if not isinstance(told, list | tuple) or len(told) != len(configurations):
+        raise WorkerError("it told other finalists' times than it was asked for")
+    for one, configuration in zip(told, configurations, strict=True):
+        if isinstance(one, Measurement):
+            _require_times(one)
+        elif one is not None:
+            require_trial(one, configuration)
+
+
+def _require_times(told: Measurement) -> None:
     """Raise WorkerError for times that none can be, as of a broken clock: stored, they would damage a database."""
     times = (*told.samples_ns, *told.warmup_ns)
-    if not told.samples_ns or not all(0 <= ns < 2**63 for ns in times) or not told.median_ns > 0:
+    if not all(isinstance(ns, int) and 0 <= ns < 2**63 for ns in times) or told.median_ns <= 0:
         raise WorkerError("it told times that none can be", hint="look at that machine's clock and driver")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from autotune.cluster import tasks
 from autotune.cluster.anchor import LEAST, Anchors
 from autotune.cluster.claims import Claims, Member
-from autotune.cluster.failures import heard, lost, refused, require_times, require_trial
+from autotune.cluster.failures import heard, lost, require_retimed, require_trial, vetted
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity
 
@@ -129,16 +129,10 @@ class Flights:
             answer = await self._ask(self._finale, tasks.retime, request, **where)
             if isinstance(answer, AutotuneError):
                 raise answer
+            answer = vetted(answer, "times", require_retimed, configurations)
             if "times" in answer:
-                try:
-                    for told in answer["times"]:
-                        if isinstance(told, Measurement):
-                            require_times(told)
-                except WorkerError as error:
-                    answer = {**answer, **refused(error)}
-                else:
-                    self._judge = answer["worker"]
-                    return list(answer["times"])
+                self._judge = answer["worker"]
+                return list(answer["times"])
             await self._excuse(answer)
 
     async def _fly(self, flight: Flight) -> None:
@@ -150,14 +144,10 @@ class Flights:
             if isinstance(answer, AutotuneError):
                 self._land(flight, self._crashed(flight, str(answer)))
                 return
+            answer = vetted(answer, "trial", require_trial, flight.configuration)
             if "trial" in answer:
-                try:
-                    require_trial(answer["trial"], flight.configuration)
-                except WorkerError as error:
-                    answer = {**answer, **refused(error)}
-                else:
-                    self._land(flight, self._noted(answer))
-                    return
+                self._land(flight, self._noted(answer))
+                return
             await self._excuse(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.cluster.address import Address, connect, require_distributed
+from autotune.cluster.address import Address, connect, keep_quiet, require_distributed
 from autotune.cluster.travel import KEY, device_of, difference
 from autotune.errors import DeviceError, SetupError
 from autotune.model import DeviceInfo
@@ -62,6 +62,7 @@ def list_devices(address: Address) -> list[Found]:
     require_distributed()
 
     async def ask() -> dict[str, Found]:
+        keep_quiet()
         client = await connect(address)
         try:
             return read(await client.scheduler.identity(n_workers=-1))

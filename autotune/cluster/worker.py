@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from autotune.cluster.address import Address, SchedulerAway, connect, require_distributed, security
+from autotune.cluster.address import Address, SchedulerAway, connect, keep_quiet, require_distributed, security
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
 
@@ -40,6 +40,7 @@ def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], 
 
 
 async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
+    keep_quiet()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
