@@ -1,6 +1,6 @@
 """How fast the measuring engine is: beside Kernel Tuner, per trial, and from search to search.
 
-    python benchmarks/engine.py peer [-d DEVICE] [--size 4096] [--trials 200] [--save]
+    python benchmarks/engine.py peer [-d DEVICE] [--kernel sgemm] [--size 4096] [--trials 200] [--save]
     python benchmarks/engine.py overhead [-d DEVICE]
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
@@ -14,184 +14,36 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import save
-
-# One kernel per configuration (Kernel Tuner launches one), and a product of values that it can walk in a second.
-FIXED: dict[str, dict[str, Any]] = {
-    "gpu": {"VECTOR_N": 4, "FMA_WIDTH": 1, "STAGES": 2, "VECTOR_A": 4},
-    "cpu": {"VECTOR_N": 8, "FMA_WIDTH": 8, "STAGES": 1, "VECTOR_A": 1},
-}
-FIXED_EVERYWHERE = {
-    "COPY_A": "REGISTERS",
-    "COPY_B": "REGISTERS",
-    "SPLIT_K": 1,
-    "VECTOR_B": 4,
-    "METHOD": "FMA",
-}
+from peer.contests import CONTESTS
+from tables import RESULTS, save
 
 
-def make_problem(device: str | None, size: int, *, whole: bool = False) -> Any:
-    """Return the sgemm problem both tuners work on: part of the space, or the `whole`."""
-    from autotune.devices import find_device
-    from autotune.study import Problem, Study
-
-    info = find_device(device)
-    fix = {} if whole else fixed(info.kind)
-    return Problem(Study.load("sgemm"), dict.fromkeys("MNK", size), None, info, fix=fix)
-
-
-def fixed(kind: str) -> dict[str, list[Any]]:
-    """Return the parameters that stay at one value."""
-    return {name: [value] for name, value in (FIXED_EVERYWHERE | FIXED[kind]).items()}
-
-
-def draw(problem: Any, trials: int, seed: int) -> list[dict[str, Any]]:
-    """Return distinct configurations: the default, which a search of ours begins with, and others at random."""
-    rows = problem.space.sample(np.random.default_rng(seed), min(trials, len(problem.space)))
-    others = [problem.space.configuration(int(row)) for row in rows]
-    return [problem.default, *(one for one in others if one != problem.default)][:trials]
-
-
-def run_ours(device: str | None, size: int, trials: int, seed: int) -> None:
-    """Search, and print the pick."""
-    from autotune import api
-
-    problem = make_problem(device, size)
-    with tempfile.TemporaryDirectory() as folder:
-        result = api.search(
-            "sgemm",
-            device=device,
-            size=dict.fromkeys("MNK", size),
-            trials=trials,
-            sampler="random",
-            seed=seed,
-            fix=fixed(problem.device.kind),
-            start=draw(problem, trials, seed)[1:],
-            database=f"{folder}/bench.db",
-        )
-    assert result.best is not None
-    print(json.dumps({
-        "pick": dict(result.best.configuration), "ms": result.best.time_ns * 1e-6, "tried": result.trials,
-        "failures": {outcome: [count, result.examples[outcome].reason] for outcome, count in result.failures.items()},
-        "usage": dict(result.usage), "search_s": result.elapsed_s,
-    }))  # fmt: skip
-
-
-def run_kernel_tuner(device: str | None, size: int, trials: int, seed: int) -> None:
-    """Let Kernel Tuner search the same space, and print its pick."""
-    sys.modules["torch"] = None  # type: ignore[assignment]  # it would import it for seconds and not use it
-    import kernel_tuner
-
-    from autotune.study import expected_data, input_data
-
-    np.random.seed(seed)
-    problem = make_problem(device, size)
-    inputs = input_data(problem)
-    expected = expected_data(problem, inputs)["C"].astype(np.float32)
-    plan = problem.plan(problem.default)
-    stay = {name: values[0] for name, values in problem.values.items() if len(values) == 1}
-    valid = draw(problem, trials, seed)
-    tuned = {name: sorted({c[name] for c in valid}) for name in problem.space.names if name not in stay}
-    tuned["block_size_x"] = sorted({_threads(configuration) for configuration in valid})
-    rows = {tuple(configuration[name] for name in tuned if name != "block_size_x") for configuration in valid}
-
-    def allowed(p: dict[str, Any]) -> bool:
-        return p["block_size_x"] == _threads(p) and tuple(p[name] for name in tuned if name != "block_size_x") in rows
-
-    n = np.int32(size)
-    results, _ = kernel_tuner.tune_kernel(
-        "sgemm",
-        plan.source,
-        (size * size, 1),
-        [n, n, n, inputs["A"], inputs["B"], np.zeros_like(expected)],
-        tuned,
-        grid_div_x=["TILE_M", "TILE_N"],
-        grid_div_y=[],
-        restrictions=allowed,
-        answer=[None, None, None, None, None, expected],
-        atol=plan.outputs["C"].absolute,
-        strategy="random_sample",
-        strategy_options={"max_fevals": trials},
-        compiler_options=[o for o in plan.options if o.removeprefix("-D").partition("=")[0] not in tuned],
-        lang="OpenCL",
-        device=problem.device.index,
-        platform=0,
-        verbose=False,
-        quiet=True,
-    )
-    timed = [result for result in results if isinstance(result["time"], float)]
-    best = min(timed, key=lambda result: result["time"])
-    pick = {name: best[name] for name in tuned if name != "block_size_x"} | stay
-    print(json.dumps({"pick": pick, "ms": best["time"], "tried": len(results), "timed": len(timed)}))
-
-
-def _threads(configuration: dict[str, Any]) -> int:
-    return configuration["TILE_M"] // configuration["WPT_M"] * (configuration["TILE_N"] // configuration["WPT_N"])
-
-
-def fresh(mode: str, arguments: Sequence[str]) -> tuple[float, dict[str, Any]]:
-    """Run this file in a fresh process with empty caches; return its wall seconds and what it printed."""
-    with tempfile.TemporaryDirectory() as caches:
-        names = ("CUDA_CACHE_PATH", "POCL_CACHE_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME")
-        environment = {**os.environ, **{name: f"{caches}/{name}" for name in names}, "PYOPENCL_NO_CACHE": "1"}
-        began = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__).resolve()), mode, *arguments],
-            env=environment | {"PYTHONPATH": os.pathsep.join(["", *sys.path])[1:]},
-            cwd=caches,  # Kernel Tuner leaves the source of a failed build in it
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return time.monotonic() - began, json.loads(done.stdout.strip().splitlines()[-1])
+def make_problem(device: str | None, size: int) -> Any:
+    """Return the whole sgemm problem."""
+    return CONTESTS["sgemm"].problem(device, size, whole=True)
 
 
 def peer(options: argparse.Namespace) -> None:
-    """Run both and print the table."""
-    arguments = ["--size", str(options.size), "--trials", str(options.trials), "--seed", str(options.seed)]
-    arguments += ["-d", options.device] if options.device else []
-    ours_s, ours = fresh("_ours", arguments)
-    print("ours", f"{ours_s:.1f} s", ours, flush=True)
-    theirs_s, theirs = fresh("_kernel_tuner", arguments)
-    print("Kernel Tuner", f"{theirs_s:.1f} s", theirs, flush=True)
-    from autotune.model import Measurement
-    from autotune.pool import DeviceEvaluator
+    """Race Kernel Tuner, and keep the rows beside those of the other kernels and sizes."""
+    from peer.race import race
 
-    problem = make_problem(options.device, options.size)
-    with DeviceEvaluator(problem, [problem.device]) as evaluator:
-        again = evaluator.retime([ours["pick"], theirs["pick"]], 5.0)
-    medians = [one.median_ns * 1e-6 if isinstance(one, Measurement) else np.nan for one in again]
-    work = 2 * options.size**3 * 1e-9
-    print(f"\n{problem.device.name}, sgemm {options.size}, {options.trials} configurations of {len(problem.space)}")
-    print(f"{'':14} {'wall':>8} {'pick, re-timed':>15} {'TFLOPS':>8}")
-    for name, seconds, ms in (("autotune", ours_s, medians[0]), ("Kernel Tuner", theirs_s, medians[1])):
-        print(f"{name:14} {seconds:7.1f}s {ms:12.4f} ms {work / ms:8.2f}")
-    used = ours["usage"]
-    on_device = used["build"] + used["verify"] + used["time"] + used["idle"]
-    print(f"ratio of wall times {theirs_s / ours_s:.1f}; pick against theirs {medians[1] / medians[0]:.3f}")
+    size = options.size or CONTESTS[options.kernel].size
+    rows = race(options.kernel, options.device, size, options.trials, options.seed)
     if options.save:
+        others = json.loads((RESULTS / "peer-h200.json").read_text())["rows"]
         save(
             "peer-h200",
-            question="How long do the same configurations take beside Kernel Tuner 1.5.0, with empty caches?",
-            command=f"python benchmarks/engine.py peer --size {options.size} --trials {options.trials} --save",
-            columns=("tuner", "wall, s", "pick, timed again, ms", "ratio"),
-            rows=[
-                ["autotune", f"{ours_s:.1f}", f"{medians[0]:.4f}", f"{theirs_s / ours_s:.1f}"],
-                ["Kernel Tuner", f"{theirs_s:.1f}", f"{medians[1]:.4f}", ""],
-            ],
-            asked="10",
+            question="How long do the same 200 configurations take beside Kernel Tuner 1.5.0, with empty caches?",
+            command="python benchmarks/engine.py peer --kernel KERNEL --size SIZE --save",
+            columns=("kernel", "tuner", "wall, s", "pick, timed again, ms", "ratio"),
+            rows=sorted([*(row for row in others if row[0] != rows[0][0]), *rows], key=lambda row: row[0]),
+            asked="14 for sgemm 4096, 6 for kernels of 40 us (sgemm 768, nbody 2048)",
         )
-    print(f"kernels executed in {used['device'] / on_device:.0%} of the device worker's {on_device:.1f} s")
 
 
 def overhead(options: argparse.Namespace) -> None:
@@ -227,7 +79,7 @@ def overhead(options: argparse.Namespace) -> None:
         def close(self) -> None:
             pass
 
-    problem = make_problem(options.device, options.size, whole=True)
+    problem = make_problem(options.device, options.size or 4096)
     evaluator = Instant()
     with tempfile.TemporaryDirectory() as folder:
         database, budget = f"{folder}/bench.db", Budget(trials=5100)
@@ -238,7 +90,7 @@ def overhead(options: argparse.Namespace) -> None:
         print(f"loop, store and random sampler at trial {at}: {np.median(steps[at - 50 : at + 50]):.2f} ms")
     with tempfile.TemporaryDirectory() as folder:
         result = api.search(
-            "sgemm", device=options.device, size=dict.fromkeys("MNK", options.size), trials=options.trials,
+            "sgemm", device=options.device, size=dict.fromkeys("MNK", options.size or 4096), trials=options.trials,
             sampler="random", seed=1, database=f"{folder}/bench.db",
         )  # fmt: skip
     idle = result.usage["idle"] / result.trials * 1e3
@@ -250,7 +102,7 @@ def repeat(options: argparse.Namespace) -> None:
     """Measure one configuration in separate searches and print the medians."""
     from autotune.pool import DeviceEvaluator
 
-    problem = make_problem(options.device, options.size)
+    problem = make_problem(options.device, options.size or 4096)
     medians = []
     for _ in range(options.searches):
         with DeviceEvaluator(problem, [problem.device]) as evaluator:
@@ -263,20 +115,18 @@ def repeat(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Dispatch."""
+    modes = {"peer": peer, "overhead": overhead, "repeat": repeat}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("mode", choices=["peer", "overhead", "repeat", "_ours", "_kernel_tuner"])
+    parser.add_argument("mode", choices=list(modes))
     parser.add_argument("-d", "--device")
-    parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--kernel", choices=list(CONTESTS), default="sgemm", help="peer: of which kernel")
+    parser.add_argument("--size", type=int)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", action="store_true", help="peer: write results/peer-h200.json")
     options = parser.parse_args()
-    if options.mode.startswith("_"):
-        run = run_ours if options.mode == "_ours" else run_kernel_tuner
-        run(options.device, options.size, options.trials, options.seed)
-    else:
-        {"peer": peer, "overhead": overhead, "repeat": repeat}[options.mode](options)
+    modes[options.mode](options)
 
 
 if __name__ == "__main__":

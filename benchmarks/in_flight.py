@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tables import save
 
 from autotune.model import Trial, identity
-from autotune.pool.builders import FIRST, SHORT_S
+from autotune.pool.builders import COST_S, LONG_S, count_first
 from autotune.pool.tasks import Ahead
 from autotune.samplers import Proposer
 from autotune.space import Space
@@ -43,9 +43,6 @@ from autotune.tuner import Recording
 FILE = Path(__file__).parent / "recorded" / "h200.npz"
 LEAST = 24
 """Spaces with fewer configurations are left out: there is little to choose."""
-
-START_S = 0.5
-"""What it takes to start the builders that do not begin at once."""
 
 TRIALS = 200
 WITHIN = (1.05, 1.02)
@@ -131,11 +128,13 @@ class Machine:
         self._ahead = Ahead(builders, 1)
         self._all = way == "all"
         self._builders = builders
-        self._begun = min(FIRST, builders)
+        self._begun = min(count_first(TRIALS, 1), builders)
         self._waiting: deque[int] = deque()
         self._ready: deque[int] = deque()
         self._building = 0
         self._running = False
+        self._free_since = math.inf
+        self._waited_s = 0.0
         self._events: list[tuple[float, int, str, int]] = []
         self._order = count()
 
@@ -155,7 +154,7 @@ class Machine:
             self._occupy()
             self.now, _, what, row = heapq.heappop(self._events)
             if what == "trial":
-                self._running, self.in_flight = False, self.in_flight - 1
+                self._running, self.in_flight, self._free_since = False, self.in_flight - 1, self.now
                 self._ahead.ran(self._of.trial_s[row])
                 return row
             if what == "build":
@@ -171,10 +170,15 @@ class Machine:
             row = self._waiting.popleft()
             self._building += 1
             self._after(self._of.build_s[row], "build", row)
-            if self._of.build_s[row] > SHORT_S and self._begun < self._builders:
-                self._after(SHORT_S + START_S, "all builders", row)
+            if self._of.build_s[row] > LONG_S and self._begun < self._builders:
+                self._after(LONG_S + COST_S, "all builders", row)
         if self._ready and not self._running:
             row = self._ready.popleft()
+            if self._building + len(self._waiting) + 1 >= self._begun:
+                before, waited_s = self._waited_s, max(0.0, self.now - self._free_since)
+                self._waited_s += waited_s
+                if before <= COST_S < self._waited_s:
+                    self._after(COST_S, "all builders", row)
             self._running = True
             self.busy_s += self._of.trial_s[row]
             self._after(self._of.trial_s[row], "trial", row)

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    problem = make_problem(options.device, options.size, whole=True)
+    problem = make_problem(options.device, options.size)
     budget = Budget(trials=options.trials)
     print(f"{'sampler':8}{'seed':>5}{'once started':>22}{'in all':>17}{'a build':>10}")
     for sampler in ("bayes", "random"):

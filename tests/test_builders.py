@@ -46,11 +46,27 @@ def test_a_build_that_takes_long_brings_in_the_others(monkeypatch: pytest.Monkey
     with crew.building():
         pass
     assert begun(keepers) == 2
-    monkeypatch.setattr(builders, "SHORT_S", 0.0)
+    monkeypatch.setattr(builders, "LONG_S", 0.0)
     with crew.building():
         assert keepers[-1].begun.wait(60.0)
     crew.wait_ready()
     assert len(crew.begun) == 5
+
+
+@pytest.mark.parametrize(
+    ("trials", "devices", "first"),
+    [(1, 1, 1), (30, 1, 6), (200, 1, 15), (1, 2, 2), (None, 2, 2 * builders.FIRST)],
+)
+def test_the_more_trials_the_more_builders_begin(trials: int | None, devices: int, first: int) -> None:
+    assert builders.count_first(trials, devices) == first
+
+
+def test_a_device_that_has_waited_for_as_long_as_the_others_cost_brings_them_in() -> None:
+    crew, keepers = made(5, 2)
+    crew.waited(builders.COST_S)
+    assert begun(keepers) == 2
+    crew.waited(0.01)
+    assert begun(keepers) == 5
 
 
 def test_others_do_what_one_that_is_lost_would_have_done_until_none_is_left() -> None:
@@ -71,9 +87,8 @@ def test_none_begins_once_they_are_closed() -> None:
 @pytest.mark.device
 def test_on_a_device_the_others_join_in_and_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(study(), device=next(device for device in list_devices() if device.kind == "cpu"))
-    monkeypatch.setattr("autotune.pool.evaluator.FIRST", 1)
-    monkeypatch.setattr(builders, "SHORT_S", 0.0)
-    with DeviceEvaluator(problem, [problem.device], Settings(builders=3)) as runs:
+    monkeypatch.setattr(builders, "LONG_S", 0.0)
+    with DeviceEvaluator(problem, [problem.device], Settings(builders=3, trials=1)) as runs:
         runs.submit(problem.default)
         assert runs.collect().outcome is Outcome.OK
         crew: Any = runs._builders

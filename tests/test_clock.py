@@ -119,10 +119,25 @@ def test_what_another_session_learnt_of_a_plan_is_not_learnt_again(
     first = bench_of(session, out=5)
     built, ns, _ = first.verify_first(first.build(spin(30_000)), 60.0)
     usual = first.clocks.choose(built, ns)
+    assert isinstance(usual, QueueClock)
     batches: list[int] = []
     monkeypatch.setattr(clock.QueueClock, "_batch", lambda self, built: batches.append(self.runs))
     known = first.clocks.choose(built, ns, usual=usual)
-    assert (known.runs, batches) == (usual.runs, [])
+    assert (known.runs, batches) == (usual._fitting(), [])
+
+
+@pytest.mark.parametrize(("first_ns", "samples"), [(1000, 1), (1100, 1), (1500, 0), (700, 0)])
+def test_the_batch_that_tells_how_long_one_must_be_is_a_sample_where_it_is_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch, first_ns: int, samples: int
+) -> None:
+    bench = bench_of(session, out=5)
+    built = bench.build(spin(3000))
+    monkeypatch.setattr(QueueClock, "_batch", lambda self, built: 1000 * self.runs)
+    monkeypatch.setattr(clock, "MOST_COMMANDS", 100_000)
+    bench.clocks.rest()  # it is awake
+    found = bench.clocks.choose(built, first_ns)
+    assert isinstance(found, QueueClock)
+    assert found.known == [1000 * found.runs] * samples
 
 
 def test_a_batch_is_over_at_its_end_and_nothing_is_left_of_one_that_failed(session: Session) -> None:

@@ -63,6 +63,29 @@ def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_del
     assert start(keeper, kills=3) == 4
 
 
+def test_others_open_the_device_after_its_worker_and_before_its_data_is_there(tmp_path: Path) -> None:
+    opened = []
+
+    def set_up(keeper: Keeper) -> None:
+        keeper.start_worker(cpu(), lambda: opened.append(keeper.opened.is_set()) or SETUP, {})
+
+    keeper = Keeper("device", SimpleQueue(), lambda *_: None, lambda _: None, set_up, tmp_path)
+    keeper.start()
+    assert keeper.started.wait(60.0)
+    keeper.close()
+    assert opened == [True]
+
+
+def test_who_waits_for_a_worker_that_cannot_open_the_device_goes_on(tmp_path: Path) -> None:
+    def fails(_: Keeper) -> None:
+        raise WorkerError("no")
+
+    keeper = Keeper("device", SimpleQueue(), lambda *_: None, lambda _: None, fails, tmp_path)
+    keeper.start()
+    keeper.join()
+    assert keeper.opened.is_set()
+
+
 def test_a_worker_killed_whenever_it_starts_is_an_error(keeper: Keeper, no_delays: None) -> None:
     with pytest.raises(WorkerError, match=r"the builder worker cannot start: .*SIGKILL.*what is stored remains"):
         start(keeper, kills=4)

@@ -436,14 +436,19 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
 
 
 @pytest.mark.parametrize(
-    ("budget", "builders", "trial_s"),
-    [(Budget(trials=1), 1, math.inf), (Budget(seconds=40.0), None, 0.4), (Budget(seconds=1.0), None, 0.2)],
+    ("budget", "builders", "trial_s", "expected"),
+    [
+        (Budget(trials=1), 1, math.inf, 1),
+        (Budget(seconds=40.0), None, 0.4, 400),
+        (Budget(trials=1, seconds=1.0), 1, 0.2, 1),
+        (Budget(), None, math.inf, None),
+    ],
 )
 def test_a_short_search_starts_fewer_builders_and_samples_for_less(
-    problem: Problem, budget: Budget, builders: int | None, trial_s: float
+    problem: Problem, budget: Budget, builders: int | None, trial_s: float, expected: int | None
 ) -> None:
     found = within_budget(Request(problem, budget=budget))
-    assert found.builders == builders
+    assert (found.builders, found.trials) == (builders, expected)
     assert found.rules.trial_s == pytest.approx(trial_s)
     asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
     assert (within_budget(asked).builders, within_budget(asked).rules.trial_s) == (3, 0.1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.pool.tasks import RECENT, Ahead
+from autotune.pool.tasks import RECENT, Ahead, Task, Waiting
 
 seconds = st.floats(1e-3, 1e3)
 
@@ -49,6 +49,22 @@ def test_it_follows_what_builds_and_trials_take_now() -> None:
     assert ahead.wanted(16) == 4
     ahead.ran(60.0)  # one that hung says nothing of the next
     assert ahead.wanted(16) == 4
+
+
+def test_before_the_first_trial_has_ended_nothing_is_known_of_waiting() -> None:
+    ahead = Ahead(16, 1)
+    ahead.built(1.0)
+    assert not ahead.has_run
+    ahead.ran(1.0)
+    assert ahead.has_run
+
+
+def test_what_waits_for_a_builder_is_counted() -> None:
+    waiting, (first, second) = Waiting(), (Task({"A": 1}), Task({"A": 2}))
+    waiting.add(first, ready=False)
+    waiting.add(second, ready=False)
+    waiting.make_ready(first)
+    assert waiting.unbuilt() == 1
 
 
 @given(built_s=seconds, ran_s=seconds, builders=st.integers(1, 32), devices=st.integers(1, 4), begun=st.integers(1, 32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -38,6 +39,24 @@ def test_a_hopeless_configuration_is_stopped_at_once() -> None:
     timed = measure(replay([60 * MS] * 50), Rules(), bound_ns=1.5 * MS)
     assert timed.stopped
     assert timed.measurement.samples_ns == (60 * MS,)
+
+
+@pytest.mark.parametrize(
+    ("times", "first", "taken"),
+    [
+        ([1.15] * 50, 1.2, 3),  # no ramp is waited out
+        ([2.5] * 50, 2.5, 1),  # the first run was hopeless as well
+        ([2.5, *[1.0] * 50], 1.2, 0),  # a batch that met something else rules nothing out
+        ([2.5, *[1.0] * 50], 2.5, 1),
+        ([1.05] * 50, 1.0, 0),  # so close it takes as long as ever
+    ],
+)
+def test_on_a_device_that_is_awake_few_batches_tell_what_is_slower(
+    times: list[float], first: float, taken: int
+) -> None:
+    rules = replace(Rules(), least_s=1.0).awake(first, 1.0)
+    timed = measure(replay([round(one * 2 * MS) for one in times]), rules, bound_ns=2.0 * MS)
+    assert (len(timed.measurement.samples_ns) if timed.stopped else 0) == taken
 
 
 @pytest.mark.parametrize(("factor", "runs"), [(2.0, 1), (1.6, 2), (1.35, 3)])

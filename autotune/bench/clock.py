@@ -45,6 +45,9 @@ _LONGEST_HOLD_NS = 20_000_000
 WAKE_NS = 10_000_000
 """Device time after which a device that was idle runs at its full clock."""
 
+_NEAR = 0.8
+"""A batch is a sample already where it is as long as asked for, or shorter or longer by no more than this."""
+
 _IDLE_S = 0.05
 """A pause after which a device may have lowered its clock."""
 
@@ -52,10 +55,15 @@ _IDLE_S = 0.05
 class Clock(Protocol):
     """Times one plan. `runs` make up a sample, and are a `share` of the time that it takes.
 
-    `poisons`: the last run of each call wrote on poisoned outputs.
+    `poisons`: the last run of each call wrote on poisoned outputs. `ramps`: a sample may have met a device that was
+    still waking. `known` are samples taken before any was asked for, `first_ns` is the time of the first run by its
+    events.
     """
 
     runs: int
+    ramps: bool
+    known: list[int]
+    first_ns: float
 
     @property
     def share(self) -> float: ...
@@ -75,8 +83,11 @@ class EventClock:
 
     runs = 1
     share = 1.0
+    ramps = True
 
     def __init__(self, launcher: Launcher, run_ns: int) -> None:
+        self.known = [run_ns]
+        self.first_ns: float = run_ns
         self._launcher = launcher
         self._longest_ns = run_ns
 
@@ -104,6 +115,7 @@ class QueueClock:
     """
 
     poisons = False
+    ramps = False
 
     def __init__(
         self,
@@ -127,7 +139,8 @@ class QueueClock:
         self._bases: deque[Batch] = deque(maxlen=9)
         self._count, self._lost = 0, 0
         self._hold_ns, self._enqueued_ns = 0.0, command_ns * self._commands * self._most
-        self.runs, self.run_ns = 1, run_ns
+        self.runs, self.run_ns, self.first_ns = 1, run_ns, run_ns
+        self.known: list[int] = []
         if usual is not None:
             self._count, self._enqueued_ns, self.runs, self.run_ns = 1, usual._enqueued_ns, usual.runs, usual.run_ns
         self._learn(built, 0 if usual is not None else 5, wake_ns)
@@ -137,10 +150,13 @@ class QueueClock:
         spent_ns, tries = 0.0, 0
         while spent_ns < wake_ns or (tries < most and (not tries or self.runs < self._fitting() // 2)):
             self._set_runs(self._fitting())
-            self.run_ns = self._batch(built) / self.runs
-            spent_ns += self._hold_ns + self.run_ns * self.runs
+            self.known = [self._batch(built)]
+            self.run_ns = self.known[0] / self.runs
+            spent_ns += self._hold_ns + self.known[0]
             tries += 1
-        self._set_runs(self._fitting())
+        if not self.known or not _NEAR <= self.runs / self._fitting() <= 1 / _NEAR:
+            self.known = []
+            self._set_runs(self._fitting())
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""

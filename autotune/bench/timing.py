@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autotune.model import Measurement
@@ -32,6 +32,9 @@ _BATCH_NS = 50_000_000
 
 _DRIFT = 0.02
 """Share by which the later half of the samples of a steady device may be off the earlier one."""
+
+_AWAKE_MARGIN, _AWAKE_HOPELESS = 0.1, 2.0
+"""`margin` and `hopeless` of batches on a device that is awake: those of one plan differ by a per cent or two."""
 
 BUILD_S = 60.0
 """Seconds that a build may take, where nothing else is asked for."""
@@ -77,6 +80,16 @@ class Rules:
     fine_margin: float = 0.03  # the same once the interval of the median is known
     stop_s: float = 0.001  # sampled before anything but the hopeless is stopped
     hopeless: float = 10.0  # slower than the best by this factor: stop without waiting; no clock ramps that far
+    sure: int = 3  # samples that tell that; a single short run may have met a busy machine
+
+    def awake(self, first_ns: float, bound_ns: float | None) -> Rules:
+        """Return the rules where samples are batches of runs on a device that is awake: no ramp is to be waited out.
+
+        Where the first run, timed alone before, was hopeless as well, one batch tells it. A batch by itself may have
+        met what else the device does, such as a desktop's next picture.
+        """
+        seen = bound_ns is not None and first_ns > _AWAKE_HOPELESS * bound_ns
+        return replace(self, margin=_AWAKE_MARGIN, hopeless=_AWAKE_HOPELESS, sure=1 if seen else self.sure)
 
 
 def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:
@@ -171,11 +184,8 @@ class Slower:
         self._samples: list[int] = []
 
     def is_hopeless(self, runs: Sequence[int]) -> bool:
-        """Say whether runs, steady or not, rule the configuration out: 50 ms of them or three, all hopeless.
-
-        A single short run may have met a busy machine.
-        """
-        seen = len(runs) >= 3 or sum(runs) >= 50_000_000
+        """Say whether runs, steady or not, rule the configuration out: 50 ms of them or enough, all hopeless."""
+        seen = len(runs) >= self._rules.sure or sum(runs) >= 50_000_000
         return seen and min(runs) > self._bound * self._rules.hopeless
 
     def add(self, ns: int) -> None:

@@ -98,7 +98,7 @@ class Bench:
             built, first_ns, verdict = self.verify_first(built, self._limits.run_s(best_ns))
             watch.lap("verify")
             clock = self.clocks.choose(built, first_ns)
-            timed, last = self._timed(built, clock, best_ns, [first_ns] if clock.runs == 1 else [])
+            timed, last = self._timed(built, clock, best_ns, clock.known)
             if self.anchor.has_moved():  # so it may have while this was timed
                 timed, last = self._timed(self.build(plan), clock, best_ns, [])
             environment |= {**clock.facts(), **timed.facts, **self._note(plan, clock, timed)}
@@ -251,7 +251,7 @@ class Bench:
         with noticing_loss():
             return self._checker.check(built.buffers, built.plan.outputs, built.plan.checks, inputs=inputs)
 
-    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: list[int]) -> tuple[Timed, Verdict]:
+    def _timed(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> tuple[Timed, Verdict]:
         """Time a plan, then check what it left. Raises Fault."""
         timed = self._time(built, clock, None if best_ns is None else best_ns * self.anchor.pace.now, known)
         self._watch.lap("time")
@@ -270,15 +270,18 @@ class Bench:
         pace = round(self.anchor.pace.now * longer, 3)
         return {} if pace == 1 else {PACE: pace}
 
-    def _time(self, built: Built, clock: Clock, best_ns: float | None, pending: list[int]) -> Timed:
-        """Time by the rules; spoilt times are thrown away once and taken again. `pending` are known runs."""
+    def _time(self, built: Built, clock: Clock, best_ns: float | None, known: Sequence[int]) -> Timed:
+        """Time by the rules; spoilt times are thrown away once and taken again. `known` are the first samples."""
+
+        pending = list(known)
 
         def source(count: int) -> Sequence[int]:
             return [pending.pop()] if pending else clock.sample(built, count)
 
         def measured(bound_ns: float | None, longer: float = 1.0) -> Timed:
             self.contention()  # from here on
-            timed = measure(source, self._rules_of(built.plan, clock, longer), bound_ns, built.plan.cache, clock.runs)
+            rules = self._rules_of(built.plan, clock, bound_ns, longer)
+            timed = measure(source, rules, bound_ns, built.plan.cache, clock.runs)
             waited = round(self.contention(), 3)
             facts = {**self._sensed(), **({CONTENTION: waited} if waited > CONTENDED else {})}
             return replace(timed, facts=facts, contention=waited)
@@ -296,10 +299,12 @@ class Bench:
         self.clocks.rest()
         return timed
 
-    def _rules_of(self, plan: Plan, clock: Clock, longer: float) -> Rules:
+    def _rules_of(self, plan: Plan, clock: Clock, bound_ns: float | None, longer: float) -> Rules:
         """The rules for a plan that took so many times as long beside other programs."""
         # What disturbs a machine lasts for so long whether or not the device is held meanwhile.
         rules = replace(self._rules, least_s=self._rules.least_s * clock.share)
+        if not clock.ramps:
+            rules = rules.awake(clock.first_ns, bound_ns)
         if plan.cache == "cold":  # each sample costs a flush of the cache, however short it is
             rules = replace(rules, most=rules.maximum)
         return replace(rules, fine_margin=rules.margin) if longer > 1 else rules  # how much longer is known roughly

@@ -1,22 +1,37 @@
-"""The processes that build ahead of a device: a few begin, the others where builds take long.
+"""The processes that build ahead of a device: a few begin, the others where the device waits for builds.
 
 A driver makes one context after the other: with seventeen at once on an H200 all of them wait for a second, and as
-long again for their end. Builds of a tenth of a second are done by few.
+long again for their end, and what is timed meanwhile is disturbed. Where trials take as long as builds, or there are
+few of them, a few builders do. The others are started once the device has waited for as long as that costs: it is then
+at most twice as bad as had it been known before (ski rental; A. Karlin et al., Competitive snoopy caching,
+Algorithmica 3, 1988).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from autotune.pool.keeper import Keeper
 
-FIRST = 4
-"""Builders of each device that begin at once."""
+FIRST = 8
+"""Builders of each device that begin at once, where nobody knows for how many trials."""
 
-SHORT_S = 0.15
-"""A build that takes longer brings in the others."""
+LONG_S = 0.35
+"""A build that takes longer brings in the others at once. The first of each builder loads the compiler."""
+
+COST_S = 0.5
+"""Seconds that the device waits for the others' start: a dozen contexts of an H200."""
+
+
+def count_first(trials: int | None, devices: int) -> int:
+    """Return how many builders begin for so many trials (None: not known), over all devices.
+
+    To start one takes about as long as a short build: so many that both together take least.
+    """
+    return FIRST * devices if trials is None else max(devices, math.ceil(math.sqrt(trials)))
 
 
 class Builders:
@@ -26,6 +41,7 @@ class Builders:
         self.begun = list(keepers[:first])
         self._others = list(keepers[first:])
         self._sound = len(keepers)
+        self._waited_s = 0.0
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -35,8 +51,8 @@ class Builders:
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Bring in the others where what is done within takes longer than a short build."""
-        timer = threading.Timer(SHORT_S, self.complete) if self._others else None
+        """Bring in the others where what is done within takes long."""
+        timer = threading.Timer(LONG_S, self.complete) if self._others else None
         if timer is not None:
             timer.daemon = True
             timer.start()
@@ -45,6 +61,14 @@ class Builders:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def waited(self, seconds: float) -> None:
+        """Note that a device has waited for a build, all of them being busy."""
+        with self._lock:
+            self._waited_s += seconds
+            worth_it = self._waited_s > COST_S
+        if worth_it:
+            self.complete()
 
     def complete(self) -> None:
         """Start those that have not begun."""

@@ -15,12 +15,13 @@ from autotune.model import Configuration, Measurement, Trial
 class Settings:
     """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests.
 
-    `stops_slow`: what is slower than the best is not timed to the end.
+    `trials`: how many to expect; None: not known. `stops_slow`: what is slower than the best is not timed to the end.
     """
 
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     builders: int | None = None
+    trials: int | None = None
     allow_python: bool = False
     stops_slow: bool = True
 

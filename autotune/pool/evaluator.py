@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import cycle, islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
@@ -20,7 +21,7 @@ from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.pool.builders import FIRST, Builders
+from autotune.pool.builders import Builders, count_first
 from autotune.pool.contract import Evaluator, Settings
 from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
@@ -84,10 +85,11 @@ class DeviceEvaluator:
         builders = count_builders(devices, settings.builders)
         self._ahead = Ahead(builders, len(devices), in_turns=self._traits.shares_cores)
         self._builds_ahead = builders > 0
-        self._builders = Builders(
-            [self._builder(devices[number % len(devices)]) for number in range(builders)], FIRST * len(devices)
-        )
         self._runners = [self._runner(device) for device in devices]
+        self._builders = Builders(
+            [self._builder(*pair) for pair in islice(cycle(zip(devices, self._runners, strict=True)), builders)],
+            count_first(settings.trials, len(devices)),
+        )
         for keeper in self._runners:
             keeper.start()
         self._builders.start()
@@ -203,8 +205,10 @@ class DeviceEvaluator:
 
         return Keeper("device", self._to_run, run, self._fail_runner, set_up, self._folder.path, start=self._start)
 
-    def _builder(self, device: DeviceInfo) -> Keeper:
+    def _builder(self, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
+            if not self._traits.shares_cores:  # contexts are made one by one: the device's worker has more to do then
+                runner.opened.wait()
             self._setups.start_builder(keeper, device)
 
         pause = self._pause if self._traits.shares_cores else None
@@ -244,6 +248,8 @@ class DeviceEvaluator:
         return report
 
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
+        if self._ahead.has_run and self._waiting.unbuilt() + 1 >= len(self._builders.begun):
+            self._builders.waited(keeper.waited_s)
         self._builders.wait_ready()
         best_ns = self.best_ns
         known = self._way.verdict(task, best_ns)

@@ -51,7 +51,8 @@ class Keeper(threading.Thread):
     `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
     `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held; `start`
     starts its process.
-    `started` is set once the first worker is ready, or never will be; `since` is when that was.
+    `opened` is set once the first worker has opened its device, `started` once it is ready, or either never will be;
+    `since` is when it was ready; `waited_s` how long what is handled was waited for.
     """
 
     def __init__(
@@ -78,15 +79,16 @@ class Keeper(threading.Thread):
         self._closing = False
         self._interrupted = threading.Event()  # by `close` or `cancel`
         self._sound = role != "device"  # a builder's failures alone decide nothing: it is asked once they are in doubt
-        self.started = threading.Event()
+        self.opened, self.started = threading.Event(), threading.Event()
         self.since: float | None = None
+        self.waited_s = 0.0
 
     def run(self) -> None:
         """Start a worker, then take and handle tasks."""
         try:
             self._set_up(self)
             self.started.set()
-            while (task := self._tasks.get()) is not None and not self._closing:
+            while (task := self._next()) is not None and not self._closing:
                 self._handle(self, task)
         except Closed:
             pass
@@ -96,8 +98,15 @@ class Keeper(threading.Thread):
             text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
             self._fail(WorkerError(text, detail=traceback.format_exc()))
         finally:
+            self.opened.set()
             self.started.set()
             self._drop()
+
+    def _next(self) -> Any:
+        began = time.monotonic()
+        task = self._tasks.get()
+        self.waited_s = time.monotonic() - began
+        return task
 
     def close(self) -> None:
         """End the worker process now; the thread follows by itself."""
@@ -134,6 +143,7 @@ class Keeper(threading.Thread):
             self._exchange(self._worker, device, _START_S)
             if not self._sound:
                 self._probe(self._worker)
+            self.opened.set()
             if self._pause is not None:
                 self._pause.join(self._worker)
             return self._exchange(self._worker, setup(), _START_S)

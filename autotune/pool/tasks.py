@@ -77,6 +77,11 @@ class Waiting:
     def __contains__(self, task: Task) -> bool:
         return task in self._ready
 
+    def unbuilt(self) -> int:
+        """Return how many are to be built first."""
+        with self._lock:
+            return sum(not ready for ready in self._ready.values())
+
     def any_ready(self) -> bool:
         """Say whether a device that is free could go on with one."""
         with self._lock:
@@ -219,6 +224,11 @@ class Ahead:
         """Note that a device has put a configuration through a trial in so long."""
         with self._lock:
             self._ran_s.append(seconds)
+
+    @property
+    def has_run(self) -> bool:
+        """Say whether a trial has ended: what is waited for before the first, more builders would not do sooner."""
+        return bool(self._ran_s)
 
     def wanted(self, begun: int) -> int:
         """Return how many, where so many builders have begun: for each device one that runs and one that is ready, and

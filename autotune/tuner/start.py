@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import secrets
 import threading
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 TRIAL_SHARE, LEAST_TRIAL_S = 0.01, 0.2
 """Share of a search's seconds that the samples of one trial may take, and the seconds that they always may. A kernel of
 a tenth of a second on a noisy CPU would be sampled for two, to no end: its rivals are timed again in turns."""
+
+
+QUICK_TRIAL_S = 0.1
+"""By what a trial of a small kernel takes, so many are expected of a search's seconds."""
 
 
 def run(
@@ -72,7 +77,7 @@ def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
 
 
 def within_budget(request: Request) -> Settings:
-    """No more builders than trials, and no more precision than a search of these seconds can afford."""
+    """As many builders as pay off in these trials or seconds, and no more precision than the seconds can afford."""
     settings, budget = request.settings, request.budget
     if budget.trials is not None and settings.builders is None:
         most = count_builders(request.devices or [request.problem.device], None)
@@ -80,7 +85,8 @@ def within_budget(request: Request) -> Settings:
     if budget.seconds is not None:
         trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
         settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
-    return settings
+    in_time = None if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
+    return replace(settings, trials=in_time if budget.trials is None else budget.trials)
 
 
 def _search(
