@@ -450,5 +450,6 @@ def test_a_short_search_starts_fewer_builders_and_samples_for_less(
     found = within_budget(Request(problem, budget=budget))
     assert (found.builders, found.trials) == (builders, expected)
     assert found.rules.trial_s == pytest.approx(trial_s)
+    assert [within_budget(Request(problem, sampler=name)).learns for name in ("bayes", "random")] == [True, False]
     asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
     assert (within_budget(asked).builders, within_budget(asked).rules.trial_s) == (3, 0.1)

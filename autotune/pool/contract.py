@@ -15,13 +15,15 @@ from autotune.model import Configuration, Measurement, Trial
 class Settings:
     """How trials are run. `builders`: processes that build ahead; None: as many as the machine suggests.
 
-    `trials`: how many to expect; None: not known. `stops_slow`: what is slower than the best is not timed to the end.
+    `trials`: how many to expect; None: not known. `learns`: what is submitted is chosen the better the more trials have
+    ended. `stops_slow`: what is slower than the best is not timed to the end.
     """
 
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     builders: int | None = None
     trials: int | None = None
+    learns: bool = True
     allow_python: bool = False
     stops_slow: bool = True
 

@@ -66,6 +66,7 @@ class DeviceEvaluator:
         self._device = devices[0]
         self._limits = settings.limits
         self._stops_slow = settings.stops_slow
+        self._learns = settings.learns
         self.best_ns: float | None = None
         self._locks = lock_devices(devices, stop)
         self._folder = RunFolder()
@@ -128,8 +129,8 @@ class DeviceEvaluator:
 
     @property
     def capacity(self) -> int:
-        """How many are wanted in flight now: as builds and trials go."""
-        return self._ahead.wanted(len(self._builders.begun))
+        """How many are wanted in flight now: as builds and trials go, or all where nothing is learned from them."""
+        return self._ahead.wanted(len(self._builders.begun)) if self._learns else self._ahead.most
 
     @property
     def most(self) -> int:

@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 RECENT = 16
 """Of so many builds and of so many trials the medians tell how long the next take."""
 
-SPARE = 1.5
+SPARE = 1.25
 """So many times the builds that would do are under way: no two take as long."""
+
+UNKNOWN = 2.0
+"""So many times as long as a trial a build is held to take before both are known: a search that learns comes sooner to
+5 % and 2 % of the best where builders wait for its first trial than where all of them are given work blindly.
+"""
 
 
 @dataclass(eq=False)
@@ -237,6 +242,7 @@ class Ahead:
         if not self._builders:
             return self._devices
         with self._lock:
-            known = self._built_s and self._ran_s and not self._in_turns
-            builds = statistics.median(self._built_s) / statistics.median(self._ran_s) if known else math.inf
+            known = self._built_s and self._ran_s
+            builds = statistics.median(self._built_s) / statistics.median(self._ran_s) if known else UNKNOWN
+        builds = math.inf if self._in_turns else builds
         return 2 * self._devices + max(1, math.ceil(min(begun, SPARE * self._devices * builds)))

@@ -25,12 +25,14 @@ Donors = Sequence[tuple[object, Sequence[Trial]]]
 class SamplerEntry:
     """One way to search: what it is, and how to make it for a space and a seed.
 
-    One that `has_model` learns from donors, and estimates what further trials would gain.
+    One that `has_model` learns from donors, and estimates what further trials would gain. One that `learns` proposes
+    better the more trials have ended.
     """
 
     about: str
     make: Callable[[Space, int, Donors], RowSampler]
     has_model: bool = False
+    learns: bool = True
 
 
 def _bayes(space: Space, seed: int, donors: Donors) -> RowSampler:
@@ -71,8 +73,8 @@ SAMPLERS: dict[str, SamplerEntry] = {
         "Gaussian process over all valid configurations; learns from other devices and sizes", _bayes, has_model=True
     ),
     "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
-    "random": SamplerEntry("uniform over what is untried", _random),
-    "grid": SamplerEntry("every valid configuration, in order", _grid),
+    "random": SamplerEntry("uniform over what is untried", _random, learns=False),
+    "grid": SamplerEntry("every valid configuration, in order", _grid, learns=False),
 }
 if find_spec("torch"):  # which Optuna's needs
     SAMPLERS["gp"] = SamplerEntry("Optuna's Gaussian process", _gp)

@@ -86,7 +86,8 @@ def within_budget(request: Request) -> Settings:
         trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
         settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
     in_time = None if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
-    return replace(settings, trials=in_time if budget.trials is None else budget.trials)
+    expected = in_time if budget.trials is None else budget.trials
+    return replace(settings, trials=expected, learns=entry_of(request.sampler).learns)
 
 
 def _search(
