@@ -439,13 +439,14 @@ def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, ag
     ("budget", "builders", "trial_s", "expected"),
     [
         (Budget(trials=1), 1, math.inf, 1),
-        (Budget(seconds=40.0), None, 0.4, 400),
+        (Budget(seconds=40.0), None, 0.4, 32),
         (Budget(trials=1, seconds=1.0), 1, 0.2, 1),
-        (Budget(), None, math.inf, None),
+        (Budget(), None, math.inf, 32),  # the whole space
+        (Budget(seconds=2.0), None, 0.2, 20),
     ],
 )
 def test_a_short_search_starts_fewer_builders_and_samples_for_less(
-    problem: Problem, budget: Budget, builders: int | None, trial_s: float, expected: int | None
+    problem: Problem, budget: Budget, builders: int | None, trial_s: float, expected: int
 ) -> None:
     found = within_budget(Request(problem, budget=budget))
     assert (found.builders, found.trials) == (builders, expected)

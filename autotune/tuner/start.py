@@ -85,9 +85,10 @@ def within_budget(request: Request) -> Settings:
     if budget.seconds is not None:
         trial_s = max(LEAST_TRIAL_S, TRIAL_SHARE * budget.seconds)
         settings = replace(settings, rules=replace(settings.rules, trial_s=min(settings.rules.trial_s, trial_s)))
-    in_time = None if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
+    most = math.prod(map(len, request.problem.values.values()))  # the space is counted while workers start
+    in_time = most if budget.seconds is None else math.ceil(budget.seconds / QUICK_TRIAL_S)
     expected = in_time if budget.trials is None else budget.trials
-    return replace(settings, trials=expected, learns=entry_of(request.sampler).learns)
+    return replace(settings, trials=min(most, expected), learns=entry_of(request.sampler).learns)
 
 
 def _search(
