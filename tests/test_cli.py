@@ -804,7 +804,7 @@ def test_what_runs_kernels_begins_its_prepared_process_first(
     monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
 ) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(pool, "prepare", lambda: begun.append("prepared"))
+    monkeypatch.setattr(pool, "prepare_and_list", lambda: begun.append("prepared"))
     monkeypatch.setattr(cli, "_app", lambda names: begun.append)
     cli.run(typed.split())
     assert begun[:-1] == ["prepared"] * begins

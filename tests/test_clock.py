@@ -16,7 +16,7 @@ from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.holder import Holder
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.devices import BackendError, Batch, Session, list_devices, open_session, opencl
+from autotune.devices import BackendError, Batch, Session, list_devices, open_session, opencl_session
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
@@ -223,7 +223,7 @@ def test_a_batch_that_took_too_little_is_timed_anew(
 
 def test_a_batch_counts_from_where_the_device_lets_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = Holder(session)
-    monkeypatch.setattr(opencl, "_SEEN_NS", -1)
+    monkeypatch.setattr(opencl_session, "_SEEN_NS", -1)
     began = time.perf_counter_ns()
     with session.batch(partial(holder.hold, 20_000_000)) as batch:
         pass
@@ -235,7 +235,7 @@ def test_a_batch_counts_from_where_the_device_lets_go(session: Session, monkeypa
 def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opencl, "_SEEN_NS", 10**18)
+    monkeypatch.setattr(opencl_session, "_SEEN_NS", 10**18)
     holder = Holder(session)
     with session.batch(partial(holder.hold, 1)) as batch:
         session.finish()

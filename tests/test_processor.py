@@ -19,7 +19,7 @@ import ctypes
 import numpy as np
 import pyopencl as cl
 from autotune.devices import processor
-from autotune.devices.opencl import OpenCLSession, describe
+from autotune.devices.opencl_session import OpenCLSession, describe
 
 platform = next(one for one in cl.get_platforms() if "Portable" in one.name)
 device = platform.get_devices()[0]

@@ -22,7 +22,7 @@ import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
 from autotune.api.arguments import ScalarSlot
 from autotune.devices import Step, attach, find_device, opencl_guest
-from autotune.devices.opencl import OpenCLSession
+from autotune.devices.opencl_session import OpenCLSession
 from autotune.errors import AutotuneError, DeviceError, SetupError, UsageError
 from autotune.lookup import Match
 from autotune.model import Measurement, Outcome, Trial

@@ -15,7 +15,7 @@ from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import DEFAULT_STUDY, Best, warm
 from autotune.model import Choices, Configuration, Size, Value
-from autotune.pool import Settings
+from autotune.pool import Settings, prepare
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
@@ -71,6 +71,7 @@ def search(
         address = cluster.Address.parse(on)
         chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
     else:
+        prepare()  # the process of which its workers are forks imports while this one reads the study
         chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
     loaded = study if isinstance(study, Study) else Study.load(str(study))
     problem = Problem(loaded, size, choices, chosen[0], fix=kept)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from functools import cached_property, partial
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from autotune.bench.holder import Holder, can_hold
 from autotune.bench.launcher import INSENSITIVE_NS, Launcher
 from autotune.bench.prepare import Built
-from autotune.devices import Batch, Session
+from autotune.devices import BackendError, Batch, Session
 from autotune.ranking import median
 
 QUEUED_NS = 500_000
@@ -232,6 +233,7 @@ class Clocks:
         self._session = session
         self._launcher = launcher
         self._queues = can_hold(session)
+        self._known_holder: Holder | None = None
         self._awake_s = 0.0  # when it last ran for long
         self._command_ns = COMMAND_NS
 
@@ -246,7 +248,7 @@ class Clocks:
             idle = time.monotonic() - self._awake_s > _IDLE_S
             clock = QueueClock(
                 self._launcher,
-                self._holder,
+                self._holder(),
                 built,
                 run_ns,
                 aim_ns=aim_ns,
@@ -260,9 +262,15 @@ class Clocks:
                 return clock
         return EventClock(self._launcher, run_ns)
 
-    @cached_property
+    def prepare(self) -> None:
+        """Build what holds the device, while nobody waits for it; where that fails, it does so again in a trial."""
+        if self._queues:
+            with suppress(BackendError):
+                self._holder()
+
     def _holder(self) -> Holder:
-        return Holder(self._session)
+        self._known_holder = self._known_holder or Holder(self._session)
+        return self._known_holder
 
     def rest(self) -> None:
         """Note that the device is awake now, and may fall asleep from here on."""

@@ -32,17 +32,21 @@ class Holder:
         self._word = session.allocate(4)  # a kernel does not keep its arguments alive
         session.fill(self._word, 1, 0, 4)
         session.set_arguments(self._empty, (self._word,))
-        self._turn_ns = 1.0
-        for _ in range(2):  # the first may compile, and wakes the device
-            with noticing_loss(), session.batch() as batch:
-                self.hold(_TURNS)
-        self._turn_ns = batch.ns / _TURNS
 
     def hold(self, ns: float) -> Event:
         """Launch it for about so long."""
-        turns = max(1, round(ns / self._turn_ns))
+        return self._launch(max(1, round(ns / self._turn_ns)))
+
+    def _launch(self, turns: int) -> Event:
         self._session.set_arguments(self._kernel, (self._word, np.uint32(turns)))
         return self._session.launch(self._kernel, (1,), (1,))
+
+    @cached_property
+    def _turn_ns(self) -> float:
+        for _ in range(2):  # the first may compile, and wakes the device
+            with noticing_loss(), self._session.batch() as batch:
+                self._launch(_TURNS)
+        return batch.ns / _TURNS
 
     @cached_property
     def launch_ns(self) -> float:

@@ -26,7 +26,8 @@ def use(device: DeviceInfo, plan: Plan) -> EndToEnd:
     """Set up, transfer random inputs, launch, read the outputs back; then all but the set-up again."""
     inputs = {buffer.name: _random(buffer) for buffer in plan.buffers if buffer.reads}
     outputs = {buffer.name: np.empty(buffer.nbytes, np.uint8) for buffer in plan.buffers if buffer.writes}
-    backend = load_backend(device.backend)  # Python's imports are no part of it
+    backend = load_backend(device.backend)
+    backend.prepare()  # Python's imports are no part of it
     begun = time.perf_counter()
     session = backend.open(device)
     memory = {buffer.name: buffer.create(session) for buffer in plan.buffers}

@@ -121,6 +121,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     unwritten = unverified(setup.reference, known) if setup.reference is not None else ""
     note = "; ".join(filter(None, (unwritten, not_numbers(known))))
     session.sense()  # loads a library, while the first configuration is built
+    bench.clocks.prepare()
     while True:
         job = _receive(session, connection)
         if isinstance(job, Retime):

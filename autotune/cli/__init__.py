@@ -117,7 +117,7 @@ def run(words: Sequence[str]) -> None:
     """Run what was typed."""
     first, given = next(iter(words), ""), {word.partition("=")[0] for word in words}
     if first in _RUNNING and given.isdisjoint(_NOT_HERE):
-        pool.prepare()  # two processes import at once
+        pool.prepare_and_list()  # two processes import at once
     names = (first,) if first in _COMMANDS else () if first == "--version" else tuple(_COMMANDS)
     _app(names)(list(words))
 

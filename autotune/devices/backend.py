@@ -268,6 +268,10 @@ class Backend(Protocol):
 
     name: str
 
+    def prepare(self) -> None:
+        """Import what the other methods take, and call no driver: a process that is to be forked asks."""
+        return
+
     def devices(self) -> list[DeviceInfo]:
         """Return every device that it finds, `backend` set to its name; none where no driver is installed."""
 
@@ -285,8 +289,10 @@ class Backend(Protocol):
         """Return variables of a process whose builds are kept in a folder; `worker`: it is one of many here."""
         return {}
 
-    def diagnose(self) -> list[str]:
-        """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
+    def diagnose(self, devices: Sequence[DeviceInfo]) -> list[str]:
+        """Return what is amiss on this machine, where these are its devices, one line each, with the command that mends
+        it; empty: nothing.
+        """
         return []
 
     def missing(self, info: DeviceInfo) -> list[str]:

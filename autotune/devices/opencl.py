@@ -1,248 +1,51 @@
-"""OpenCL: the devices of this machine, and one of them as a session that builds, launches and times.
-
-Only the files opencl*.py import pyopencl.
-"""
+"""The backend OpenCL. What it says of a device it says without pyopencl, which takes longer to load than to ask."""
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from autotune.devices import drivers, linker, processor
-from autotune.devices.backend import (
-    ArgumentError,
-    BackendError,
-    Batch,
-    BuildError,
-    KernelArgument,
-    Traits,
-)
+from autotune.devices import drivers, linker
+from autotune.devices.backend import Traits
 from autotune.devices.guest import Guest
-from autotune.devices.opencl_objects import OpenCLMemory, OpenCLProgram, error_name, failed, reported, signature
-from autotune.devices.sensors import Reading, Sensors, sensors_of
 from autotune.model import DeviceInfo
 
-import pyopencl as cl  # isort: skip  (after opencl_objects.py, which turns its cache off)
-
-_TELL = "-cl-kernel-arg-info"
-"""The option of a build that is to tell of arguments."""
-
-_SEEN_NS = 10_000
-"""Who waits for an event that was over has waited for less."""
-
-_CACHE_ON_CPU, _CACHE_ON_GPU = 2**25, 2**27
-"""Bytes of a last-level cache at least: drivers report one that is not always the last, NVIDIA's counts the L1s. These
-are half of what is above the largest L2 of today's GPUs and the shared cache of a CPU's chiplet."""
-
-
-def _devices() -> list[cl.Device]:
-    devices: list[cl.Device] = []
-    drivers.give_pocl_a_cache()
-    # A driver may be installed and find no device, or fail to start: the others still count.
-    with suppress(cl.Error):
-        for platform in cl.get_platforms():
-            with suppress(cl.Error):
-                found = platform.get_devices()
-                devices += found
-                if drivers.names_pocl(platform.name):
-                    for device in found:
-                        processor.name(device.int_ptr)
-    return devices
-
-
-def _described(index: int, device: cl.Device) -> DeviceInfo:
-    return drivers.describe(index, device, cl._cl.__file__)
-
-
-def describe(device: cl.Device) -> DeviceInfo:
-    """Return what a program's own device is; -1 is the index of what is a part of one."""
-    with reported():
-        return _described(next((at for at, one in enumerate(_devices()) if one == device), -1), device)
-
-
-class OpenCLSession(OpenCLMemory):
-    """A context and an in-order, profiling queue on one device; what its methods do stands in `backend.Session`."""
-
-    def __init__(self, info: DeviceInfo) -> None:
-        self._is_on(info)
-        with reported():
-            found = _devices()
-            if info.index >= len(found):
-                raise BackendError(f"device {info.index}, {info.name}, is no longer there")
-            self._device = found[info.index]
-            self._context = cl.Context([self._device])
-            self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-            self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
-            self._launched: list[cl.Event] | None = []  # None: nothing is profiled
-            self._batches_ns = 0
-            self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
-            floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
-            self.cache = max(floor, self._device.global_mem_cache_size)
-
-    def _is_on(self, info: DeviceInfo) -> None:
-        """Set what follows from the device alone; whoever brings a queue of his own needs it too."""
-        self.info = info
-        self.traits = drivers.traits(info)
-        self._nvidia = info.vendor_name == "nvidia"
-        # NVIDIA's tells registers and spills. Both tell of arguments at no cost, and would build again to be asked.
-        self._asks = ("-cl-nv-verbose", _TELL) if self._nvidia else (_TELL,) if drivers.is_pocl(info) else ()
-        self._samplers: dict[tuple[str, str, bool], cl.Sampler] = {}
-        if drivers.is_pocl(info):
-            linker.provide()
-
-    def build(self, source: str, options: Sequence[str] = ()) -> OpenCLProgram:
-        with reported():
-            program = cl.Program(self._context, source)
-        return self._built(program, [*options, *self._asks])
-
-    def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
-        try:
-            with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
-                program.build(list(options))
-        except cl.Error as error:
-            log = OpenCLProgram(program, self._device).log
-            raise BuildError(
-                failed(error.routine or "clBuildProgram", error.code),
-                name=error_name(error.code),
-                detail=log,
-                too_large="too much shared data" in log,  # NVIDIA's assembler: static local memory beyond the device
-            ) from None
-        return OpenCLProgram(program, self._device, "ptx" if self._nvidia else "bin")
-
-    def signatures(self, source: str, options: Sequence[str] = ()) -> Mapping[str, Sequence[KernelArgument]]:
-        built = self.build(source, [*options, *(() if _TELL in self._asks else (_TELL,))])
-        found: dict[str, Sequence[KernelArgument]] = {}
-        with suppress(cl.Error, BackendError):
-            for entry in filter(None, built.entries):
-                with suppress(cl.Error, BackendError):  # a driver need not tell, of one kernel or of any
-                    found[entry] = signature(built.kernel(entry))
-        return found
-
-    def set_arguments(
-        self, kernel: cl.Kernel, arguments: Sequence[cl.Buffer | np.generic | bytes | int], first: int = 0
-    ) -> None:
-        for position, value in enumerate(arguments, first):
-            try:
-                kernel.set_arg(position, passed(value))
-            except cl.Error as error:
-                said = failed("clSetKernelArg", error.code)
-                raise ArgumentError(said, position, name=error_name(error.code)) from None
-
-    def launch(
-        self,
-        kernel: cl.Kernel,
-        global_size: Sequence[int],
-        local_size: Sequence[int] | None,
-        offset: Sequence[int] | None = None,
-    ) -> cl.Event:
-        with reported():
-            local = tuple(local_size) if local_size is not None else None
-            start = tuple(offset) if offset is not None else None
-            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
-            if self._launched is not None:
-                self._launched.append(event)
-            return event
-
-    @contextmanager
-    def batch(self, hold: Callable[[], cl.Event] | None = None) -> Iterator[Batch]:
-        self.finish()
-        with reported():
-            plain = self._plain = self._plain or cl.CommandQueue(self._context)
-        batch = Batch()
-        profiling, launched, self._queue, self._launched = self._queue, self._launched, plain, None
-        try:
-            with reported():
-                began = time.perf_counter_ns()
-                held = hold() if hold else None
-                plain.flush()
-                yield batch
-                plain.flush()
-                enqueued = released = time.perf_counter_ns()
-                if held is not None:
-                    held.wait()
-                    released = time.perf_counter_ns()
-                plain.finish()
-                ended = time.perf_counter_ns()
-            batch.enqueued_ns = enqueued - began
-            batch.held_ns = released - began if released - enqueued > _SEEN_NS else 0
-            batch.ns = ended - began - batch.held_ns
-            self._batches_ns += ended - began
-        finally:
-            self._queue, self._launched = profiling, launched
-            with reported():
-                plain.finish()
-
-    def wait_until_running(self, event: cl.Event) -> bool:
-        # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
-        began = time.monotonic()
-        with reported():
-            self._queue.flush()
-            while event.command_execution_status > cl.command_execution_status.RUNNING:
-                time.sleep(min(0.01, 0.0002 + 0.01 * (time.monotonic() - began)))
-            return event.command_execution_status >= cl.command_execution_status.COMPLETE
-
-    def busy_ns(self) -> int:
-        launched, self._launched = self._launched or [], []
-        batches, self._batches_ns = self._batches_ns, 0
-        return sum(self.span_ns(event, event) for event in launched) + batches
-
-    def span_ns(self, first: cl.Event, last: cl.Event) -> int:
-        with reported():
-            start = first.get_profiling_info(cl.profiling_info.START)
-            end = last.get_profiling_info(cl.profiling_info.END)
-            return cast("int", end) - cast("int", start)
-
-    def finish(self) -> None:
-        with reported():
-            self._queue.finish()
-
-    def sense(self) -> Reading | None:
-        return self._sensors.read() if self._sensors is not None else None
-
-    @cached_property
-    def _sensors(self) -> Sensors | None:
-        return sensors_of(self.info)
-
-
-def passed(argument: Any) -> Any:
-    """Return an argument as pyopencl takes it: a number, a vector or a struct as its bytes, a size as local memory."""
-    if isinstance(argument, int):
-        return cl.LocalMemory(argument)
-    return argument.tobytes() if isinstance(argument, np.ndarray | np.generic) else argument
+if TYPE_CHECKING:
+    from autotune.devices.opencl_session import OpenCLSession
 
 
 class OpenCL:
-    """The backend."""
+    """The backend; what its methods do stands in `backend.Backend`."""
 
     name = "opencl"
 
+    def prepare(self) -> None:
+        from autotune.devices import opencl_session  # noqa: F401  (imports pyopencl)
+
     def devices(self) -> list[DeviceInfo]:
-        """Return every OpenCL device here, in the drivers' order; none where no driver is installed."""
-        return [_described(index, device) for index, device in enumerate(_devices())]
+        from autotune.devices import opencl_session
+
+        return opencl_session.devices()
 
     def traits(self, info: DeviceInfo) -> Traits:
         return drivers.traits(info)
 
     def open(self, info: DeviceInfo) -> OpenCLSession:
-        return OpenCLSession(info)
+        from autotune.devices import opencl_session
+
+        return opencl_session.OpenCLSession(info)
+
+    def attach(self, queue: object) -> Guest | None:
+        from autotune.devices import opencl_guest
+
+        return opencl_guest.attach(queue)
 
     def environment(self, caches: Path, *, worker: bool) -> Mapping[str, str]:
         return drivers.environment(caches, worker=worker)
 
-    def diagnose(self) -> list[str]:
-        return drivers.diagnose(self.devices())
-
-    def attach(self, queue: object) -> Guest | None:
-        from autotune.devices import opencl_guest  # which builds on this file
-
-        return opencl_guest.attach(queue)
+    def diagnose(self, devices: Sequence[DeviceInfo]) -> list[str]:
+        return drivers.diagnose(devices)
 
     def missing(self, info: DeviceInfo) -> list[str]:
         return linker.missing() if drivers.is_pocl(info) else []

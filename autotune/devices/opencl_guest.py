@@ -15,8 +15,8 @@ import numpy as np
 
 from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
-from autotune.devices.opencl import OpenCLSession, describe, passed
 from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
+from autotune.devices.opencl_session import OpenCLSession, describe, passed
 from autotune.model import DeviceInfo
 from autotune.text import line
 

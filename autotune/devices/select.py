@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -52,6 +52,12 @@ def _loaded() -> tuple[list[Backend], list[str]]:
     return loaded, failures
 
 
+def prepare() -> None:
+    """Import what backends of this package take to open a device, and call no driver; others import it as they open."""
+    for name in BACKENDS:
+        load_backend(name).prepare()
+
+
 def traits(info: DeviceInfo) -> Traits:
     """Return what is special about a device. Raises SetupError where its backend is not installed."""
     return load_backend(info.backend).traits(info)
@@ -78,8 +84,20 @@ def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str,
     return load_backend(info.backend).environment(caches, worker=worker)
 
 
+_listing: list[Callable[[], list[DeviceInfo] | None]] = []
+"""Who else lists the devices for this process."""
+
+
+def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
+    """Have `list_devices` take what this gives, so that no driver is loaded here; None: it could not tell."""
+    _listing[:] = [listing]
+
+
 def list_devices() -> list[DeviceInfo]:
     """Return every device here; its number is good for this machine as it is now, and no identity."""
+    for listing in _listing:
+        if (found := listing()) is not None:
+            return list(found)
     return [device for one in _loaded()[0] for device in one.devices()]
 
 
@@ -161,4 +179,6 @@ def require_usable(device: DeviceInfo) -> None:
 def diagnose() -> list[str]:
     """Return what is amiss on this machine, one line each, with the command that mends it; empty: nothing."""
     loaded, failures = _loaded()
-    return [said for one in loaded for said in one.diagnose()] + failures
+    here = list_devices()
+    of = {one.name: [device for device in here if device.backend == one.name] for one in loaded}
+    return [said for one in loaded for said in one.diagnose(of[one.name])] + failures

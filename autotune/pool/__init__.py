@@ -6,6 +6,7 @@
     keeper.py      a thread that keeps one worker process alive and at work
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
+    listing.py     which devices there are, asked of a fork of it
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.forkserver import prepare as prepare
+    from autotune.pool.forkserver import prepare_and_list as prepare_and_list
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.lock import lock_folder as lock_folder
     from autotune.pool.lock import lock_key as lock_key
@@ -43,7 +45,7 @@ __getattr__ = lazily(
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
-        "forkserver": "prepare",
+        "forkserver": "prepare prepare_and_list",
         "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders require_room",

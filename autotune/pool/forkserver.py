@@ -83,6 +83,15 @@ def prepare() -> None:
         _prepared.append(_Server())
 
 
+def prepare_and_list() -> None:
+    """Prepare a process, and have a fork of it list the devices meanwhile: this one needs no driver for that."""
+    from autotune.pool.listing import list_ahead
+
+    prepare()
+    for server in _prepared:
+        list_ahead(server.fork)
+
+
 class Forkserver:
     """Starts workers of one search; where the prepared process is lost, with its workers, the next starts another."""
 
@@ -116,6 +125,7 @@ class _Server(threading.Thread):
         self._last_words = ""
         self._channel, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._born: SimpleQueue[Forked | None] = SimpleQueue()
+        self._asking = threading.Lock()  # one at a time, or who is born first is taken for another
         self._alive: dict[int, Forked] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._code = -int(signal.SIGKILL)
@@ -151,9 +161,10 @@ class _Server(threading.Thread):
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
         """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
-        with suppress(BrokenPipeError, ConnectionResetError):
-            socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
-        born = self._born.get()
+        with self._asking:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
+            born = self._born.get()
         if born is None:
             self._born.put(None)
             if self._code > 0:
@@ -198,11 +209,11 @@ def main(descriptor: int, parent: int) -> None:
     channel = socket.socket(fileno=descriptor)
     import gc
 
-    from autotune.bench import serve  # noqa: F401  (for the forks)
-    from autotune.devices import BACKENDS, load_backend
+    from autotune import devices
 
-    for name in BACKENDS:  # one that another package brings is imported by its workers
-        load_backend(name)
+    devices.prepare()
+    from autotune.bench import serve  # noqa: F401  (for the forks)
+
     gc.freeze()  # no collection of a worker copies these pages
     woken, waker = socket.socketpair()
     for end in (woken, waker):

@@ -5,6 +5,7 @@ launch never sees a closed pipe, so the operating system is asked to kill it (PR
 before the heavy imports.
 """
 
+import atexit
 import ctypes
 import os
 import signal
@@ -12,6 +13,9 @@ import sys
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+
+LISTER = "lister"
+"""The role of a process that says which devices there are, and ends."""
 
 
 def die_with(parent: int) -> None:
@@ -39,6 +43,12 @@ def main(role: str, descriptor: int, parent: int) -> None:
 
     connection = Connection(descriptor)
     connection.send(None)  # it no longer outlives its parent: from here on it may be halted
+    if role == LISTER:
+        from autotune.devices import list_devices
+
+        connection.send(list_devices())
+        atexit._run_exitfuncs()  # a fork runs none by itself; a driver's folder may have to go
+        return
     from autotune.bench import serve
 
     if role == "builder":

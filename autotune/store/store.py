@@ -37,7 +37,7 @@ from sqlalchemy import Connection, Table, Update, and_, func, select, text, upda
 from autotune.errors import StoreError
 from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
-from autotune.store import importing, interchange, presence, queries
+from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, open_as_it_is, open_engine
 from autotune.store.fields import trial_of
@@ -261,6 +261,8 @@ class Store(Attempts):
 
     def export_lines(self) -> Iterator[str]:
         """Yield every trial as one line of JSON, oldest first. Raises StoreError where one could not be told whole."""
+        from autotune.store import interchange
+
         with self._reading() as connection:
             self._require_searches(connection)
             yield from interchange.export_lines(connection)
@@ -278,6 +280,8 @@ class Store(Attempts):
         `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
         trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
         """
+        from autotune.store import importing  # which no search needs, and its models take a while
+
         search = importing.foreign(key, device, told)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
             found = importing.wait(search, trials, waiting)
@@ -289,6 +293,8 @@ class Store(Attempts):
         Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
         then nothing is added.
         """
+        from autotune.store import importing
+
         with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
             found = importing.check(lines, waiting, source)
             return self._written(lambda connection: importing.store(connection, waiting, found))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Arena
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.verify import Checker
-from autotune.devices.opencl import OpenCLSession
+from autotune.devices.opencl_session import OpenCLSession
 from autotune.model import DeviceInfo
 from autotune.study import Plan, numpy_type
 

@@ -27,7 +27,7 @@ from autotune.bench.holder import Holder
 from autotune.bench.prepare import bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices import find_device
-from autotune.devices.opencl import OpenCLSession
+from autotune.devices.opencl_session import OpenCLSession
 from autotune.study import Problem, Study, input_data
 from benchmarks.tables import save
 from benchmarks.trust.device import HERE, STUDIES

@@ -20,7 +20,7 @@ from autotune.bench.arena import Arena
 from autotune.bench.prepare import bind, compile_plan
 from autotune.bench.verify import Checker
 from autotune.devices import find_device
-from autotune.devices.opencl import OpenCLSession
+from autotune.devices.opencl_session import OpenCLSession
 from autotune.study import Problem, Study, input_data
 
 RUNS, ROUNDS = 400, 5

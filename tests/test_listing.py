@@ -1,0 +1,88 @@
+"""The devices, listed by another process while this one imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from autotune import devices
+from autotune.devices import find_device, list_by, list_devices, select
+from autotune.pool.forkserver import Forkserver
+from autotune.pool.listing import list_ahead
+from autotune.pool.process import Process
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture(autouse=True)
+def by_this_process() -> Iterator[None]:
+    yield
+    select._listing.clear()
+
+
+@pytest.fixture
+def forks() -> Iterator[Forkserver]:
+    server = Forkserver()
+    yield server
+    server.close()
+
+
+def test_another_process_lists_what_this_one_would(forks: Forkserver, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = list_devices()
+    list_ahead(forks.start)
+    monkeypatch.setattr(devices.load_backend("opencl"), "devices", lambda: pytest.fail("listed here"))
+    assert list_devices() == here
+    assert find_device(None) in here  # asked again, it is answered again
+    devices.diagnose()
+
+
+def test_where_the_process_dies_the_devices_are_listed_here() -> None:
+    def dies(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
+        raise ConnectionResetError
+
+    list_ahead(dies)
+    assert list_devices()
+
+
+def test_what_answers_nothing_is_no_answer() -> None:
+    def ends(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
+        return subprocess.Popen(
+            [sys.executable, "-c", "raise SystemExit(3)"], pass_fds=[connection], stdout=log, stderr=log
+        )
+
+    list_ahead(ends)
+    assert list_devices()
+
+
+def test_what_was_listed_belongs_to_who_asked() -> None:
+    kept = list_devices()
+    list_by(lambda: kept)
+    list_devices().clear()
+    assert list_devices() == kept != []
+
+
+SEARCH = """
+import sys
+from autotune import cli
+try:
+    cli.run(["search", "matmul", "--size", "64", "--trials", "1", "--db", "DB"])
+finally:
+    print(sorted(m for m in sys.modules if m.startswith("pyopencl")))
+"""
+
+
+def test_a_search_loads_no_driver_itself_and_leaves_no_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "HOME": "/proc/nowhere", "TMPDIR": str(temporary)}
+    environment.pop("POCL_CACHE_DIR", None)
+    environment.pop("XDG_CACHE_HOME", None)
+    code = SEARCH.replace("DB", str(tmp_path / "x.db"))
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert not list(temporary.glob("autotune-*"))
