@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from autotune.errors import OutputError
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _ESCAPE = "autotune.escape"
+
+_RUNNING = ("search", "check", "compare", "cover", "verify")
+"""Commands that run kernels."""
+
+_NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
+"""Options with which they do not, or not in processes of this one."""
 
 
 def main() -> None:
@@ -57,7 +63,8 @@ def command() -> None:
     try:
         main()
     except SystemExit as end:
-        if threading.active_count() > 1 or not isinstance(end.code, int):
+        others = [one for one in threading.enumerate() if one is not threading.main_thread() and not one.daemon]
+        if others or not isinstance(end.code, int):
             raise
         atexit._run_exitfuncs()
         with suppress(OSError, ValueError):
@@ -72,9 +79,15 @@ def _run(words: list[str]) -> None:
         asked = asking.parse(words[1:])
         if asked is not None:
             sys.exit(asking.run(asked))
-    from autotune import cli
+    with ExitStack() as while_running:
+        if words[:1] and words[0] in _RUNNING and {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE):
+            from autotune import pool
 
-    cli.run(words)
+            while_running.enter_context(pool.quick_turns())
+            pool.prepare_and_list()  # two processes import at once
+        from autotune import cli
+
+        cli.run(words)
 
 
 def prepare_streams() -> None:

@@ -4,10 +4,9 @@
     python benchmarks/engine.py overhead [-d DEVICE]
     python benchmarks/engine.py repeat [-d DEVICE] [--size 4096] [--searches 10]
 
-`peer` needs the extra `[bench]`. It runs our search and Kernel Tuner's, each a fresh process with empty build
-caches, over the same kernel file, space and size. Both get the same distinct configurations, drawn at random
-(builds differ tenfold in length), and verify every one; the wall time is that of the whole process. Both picks are
-then timed again, interleaved, in one process.
+`peer` needs the extra `[bench]`. It runs `autotune search` with random configurations (builds differ tenfold in length)
+and a program that runs Kernel Tuner over the same ones, each a fresh process with empty build caches. Both verify every
+configuration; the wall time is that of the whole process. Both picks are then timed again, interleaved, in one process.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import autotune
-from autotune import cli, pool
 from autotune.cli import app, interrupt
 from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker
@@ -790,21 +789,3 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
-
-
-@pytest.mark.parametrize(
-    ("typed", "begins"),
-    [
-        ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
-        ("verify sgemm", True), ("check sgemm --no-run", False), ("compare sgemm --no-search", False),
-        ("cover sgemm --no-search", False), ("search sgemm --on=tcp://head:8786", False), ("history", False),
-    ],
-)  # fmt: skip
-def test_what_runs_kernels_begins_its_prepared_process_first(
-    monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
-) -> None:
-    begun: list[str] = []
-    monkeypatch.setattr(pool, "prepare_and_list", lambda: begun.append("prepared"))
-    monkeypatch.setattr(cli, "_app", lambda names: begun.append)
-    cli.run(typed.split())
-    assert begun[:-1] == ["prepared"] * begins

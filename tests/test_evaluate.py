@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.timing import Limits
-from autotune.devices import list_devices
+from autotune.devices import list_devices, load_backend, traits
 from autotune.errors import StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data
@@ -30,6 +31,7 @@ from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request
 from tests.contracts.evaluator import EvaluatorContract
+from tests.processes import has_ended
 from tests.studies import study
 
 pytestmark = pytest.mark.device
@@ -596,3 +598,20 @@ def test_a_kernel_that_is_wrong_now_and_then_is_never_named(device: DeviceInfo, 
     assert result.best.verified_runs >= 300
     (stored,) = [trial for trial in store.trials(flaky.key) if trial.outcome is Outcome.OK and trial.retimed]
     assert stored.verified_runs == result.best.verified_runs
+
+
+def test_builders_that_end_slowly_are_not_waited_for(
+    problem: Problem, device: DeviceInfo, monkeypatch: pytest.MonkeyPatch, own_lock: None
+) -> None:
+    slow = replace(traits(device), ends_slowly=True)
+    monkeypatch.setattr(load_backend(device.backend), "traits", lambda info: slow)
+    monkeypatch.setattr(Keeper, "join", lambda keeper, timeout=None: joined.append(keeper.role))
+    joined: list[str] = []
+    with DeviceEvaluator(problem, [device], Settings(builders=2)) as evaluator:
+        builders = list(evaluator._builders.begun)
+        for keeper in builders:
+            keeper.started.wait()
+        pids = [keeper._worker.pid for keeper in builders if keeper._worker is not None]
+    assert set(joined) == {"device"}
+    assert pids
+    assert all(has_ended(pid) for pid in pids)

@@ -68,9 +68,10 @@ def test_what_was_listed_belongs_to_who_asked() -> None:
 
 SEARCH = """
 import sys
-from autotune import cli
+from autotune.__main__ import main
+sys.argv = ["autotune", "search", "matmul", "--size", "64", "--trials", "1", "--db", "DB"]
 try:
-    cli.run(["search", "matmul", "--size", "64", "--trials", "1", "--db", "DB"])
+    main()
 finally:
     print(sorted(m for m in sys.modules if m.startswith("pyopencl")))
 """

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import autotune.__main__
 import autotune.devices
+from autotune import cli, pool
 from autotune.errors import SetupError
 from autotune.lookup import asking
 from autotune.lookup.asking import Asked, parse
@@ -297,3 +299,21 @@ def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
     loaded = python("-c", code).stdout.split()
     assert "autotune.cli.search" in loaded
     assert not {"scipy", "optuna", "autotune.cli.export", "autotune.reports.charts"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("typed", "begins"),
+    [
+        ("search sgemm", True), ("check sgemm", True), ("compare sgemm", True), ("cover sgemm", True),
+        ("verify sgemm", True), ("check sgemm --no-run", False), ("compare sgemm --no-search", False),
+        ("cover sgemm --no-search", False), ("search sgemm --on=tcp://head:8786", False), ("history", False),
+    ],
+)  # fmt: skip
+def test_what_runs_kernels_begins_its_prepared_process_first(
+    monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(pool, "prepare_and_list", lambda: begun.append("prepared"))
+    monkeypatch.setattr(cli, "run", lambda words: begun.append("run"))
+    autotune.__main__._run(typed.split())
+    assert begun[:-1] == ["prepared"] * begins

@@ -21,6 +21,7 @@ from autotune.pool import forkserver
 from autotune.pool.forkserver import Forkserver, prepare
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
+from tests.processes import has_ended
 
 pytestmark = pytest.mark.device
 
@@ -132,6 +133,18 @@ def test_forks_end_with_the_prepared_process_and_the_next_is_of_another(forks: F
         os.kill(second.pid, 0)
     with pytest.raises(WorkerDied):
         WorkerProcess("builder", tmp_path, {}, forks.start)
+
+
+def test_a_prepared_process_that_is_not_waited_for_ends_with_its_workers(tmp_path: Path) -> None:
+    server = Forkserver()
+    worker = WorkerProcess("builder", tmp_path, {}, server.start)
+    prepared = server._server._process
+    assert prepared is not None
+    worker.halt()  # so that it takes a while
+    server.close(wait=False)
+    assert has_ended(worker.pid)
+    assert has_ended(prepared.pid)
+    server._server.join()
 
 
 def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

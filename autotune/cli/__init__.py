@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from autotune import __version__, pool
+from autotune import __version__
 from autotune.cli.output import report as tell  # this package's attribute `report` is a command's file
 from autotune.cli.output import say, write
 from autotune.cli.refusals import Refused, plain
@@ -106,18 +106,9 @@ _COMMANDS = {
 """Where each command is: file and name, a function or a group of commands."""
 
 
-_RUNNING = ("search", "check", "compare", "cover", "verify")
-"""Commands that run kernels."""
-
-_NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
-"""Options with which they do not, or not in processes of this one."""
-
-
 def run(words: Sequence[str]) -> None:
     """Run what was typed."""
-    first, given = next(iter(words), ""), {word.partition("=")[0] for word in words}
-    if first in _RUNNING and given.isdisjoint(_NOT_HERE):
-        pool.prepare_and_list()  # two processes import at once
+    first = next(iter(words), "")
     names = (first,) if first in _COMMANDS else () if first == "--version" else tuple(_COMMANDS)
     _app(names)(list(words))
 

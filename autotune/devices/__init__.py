@@ -24,6 +24,7 @@ from autotune.devices.select import (
     environment,
     find_device,
     find_devices,
+    list_bundled,
     list_by,
     list_devices,
     load_backend,
@@ -37,6 +38,6 @@ from autotune.devices.sensors import Reading
 __all__ = [
     "BACKENDS", "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "Guest", "Kernel",
     "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits", "attach",
-    "choose", "diagnose", "environment", "find_device", "find_devices", "list_by", "list_devices", "load_backend",
-    "open_session", "prepare", "require_usable", "traits",
+    "choose", "diagnose", "environment", "find_device", "find_devices", "list_bundled", "list_by", "list_devices",
+    "load_backend", "open_session", "prepare", "require_usable", "traits",
 ]  # fmt: skip

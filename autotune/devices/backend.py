@@ -83,6 +83,9 @@ class Traits:
     checks_on_device: bool = True
     """It runs OpenCL C, in which outputs are checked where they lie; else they are read back and checked here."""
 
+    ends_slowly: bool = False
+    """A process that has opened it takes a while to end, and several end one after the other."""
+
     builder_memory: int = 2**29
     """Bytes of device memory that a process which builds ahead should have, for its context above all."""
 

@@ -108,6 +108,7 @@ def traits(info: DeviceInfo) -> Traits:
         understates_limits=nvidia,
         local_memory=_MOST_ON_NVIDIA if nvidia else 0,
         hashes_binaries=not pocl,  # it would compile once more
+        ends_slowly=nvidia,
         builder_memory=2**31 if info.kind == "gpu" else 2**29,
     )
 

@@ -85,20 +85,25 @@ def environment(info: DeviceInfo, caches: Path, *, worker: bool) -> Mapping[str,
 
 
 _listing: list[Callable[[], list[DeviceInfo] | None]] = []
-"""Who else lists the devices for this process."""
+"""Who else lists the devices of this package's backends for this process."""
 
 
 def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
-    """Have `list_devices` take what this gives, so that no driver is loaded here; None: it could not tell."""
+    """Have `list_devices` take what this gives for `list_bundled`, which loads drivers; None: no answer."""
     _listing[:] = [listing]
+
+
+def list_bundled() -> list[DeviceInfo]:
+    """Return the devices of the backends that come with this package, asked here."""
+    return [device for name in BACKENDS for device in load_backend(name).devices()]
 
 
 def list_devices() -> list[DeviceInfo]:
     """Return every device here; its number is good for this machine as it is now, and no identity."""
-    for listing in _listing:
-        if (found := listing()) is not None:
-            return list(found)
-    return [device for one in _loaded()[0] for device in one.devices()]
+    others = [one for one in _loaded()[0] if one.name not in BACKENDS]  # read while another process lists
+    told = next((found for listing in _listing if (found := listing()) is not None), None)
+    bundled = list_bundled() if told is None else told
+    return [*bundled, *(device for one in others for device in one.devices())]
 
 
 def find_device(selector: str | None) -> DeviceInfo:

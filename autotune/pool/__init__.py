@@ -10,6 +10,7 @@
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
+    turns.py       how often threads take turns
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
     caller.py      a reference in Python, in a process of its own;  alone.py: that process
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
     from autotune.pool.sizing import require_room as require_room
+    from autotune.pool.turns import quick_turns as quick_turns
     from autotune.pool.worker import die_with as die_with
 
 __getattr__ = lazily(
@@ -49,6 +51,7 @@ __getattr__ = lazily(
         "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders require_room",
+        "turns": "quick_turns",
         "worker": "die_with",
     },
 )

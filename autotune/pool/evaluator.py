@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.2
 """How often a wait for the finalists looks whether it should end."""
 
+_ALONE_S = 0.5
+"""How long the workers of devices that end slowly have before the builders end too."""
+
 
 class DeviceEvaluator:
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
@@ -170,20 +173,25 @@ class DeviceEvaluator:
         return self._usage.told(self._way.lost_s, (keeper.since for keeper in self._runners))
 
     def close(self) -> None:
-        """End every process and thread of this evaluator, remove its files and release its devices."""
-        self._builders.close()
+        """End every process and thread of this evaluator, remove its files and release its devices.
+
+        Builders that end slowly are not waited for: killed, they do nothing any more, and the system takes the rest.
+        The devices' workers end before them, so as not to wait for their turn.
+        """
+        waits = not self._traits.ends_slowly
         for keeper in self._runners:
             keeper.close()
-        keepers = (*self._runners, *self._builders.begun)
-        for _ in self._runners:
             self._to_run.put(None)
+        for keeper in () if waits else self._runners:
+            keeper.join(_ALONE_S)  # one may wait for a builder
+        self._builders.close()
         for _ in self._builders.begun:
             self._to_build.put(None)
         self._setups.close()
-        for keeper in keepers:
+        for keeper in (*self._runners, *(self._builders.begun if waits else ())):
             keeper.join()
         if self._forks is not None:
-            self._forks.close()
+            self._forks.close(wait=waits)
         self._folder.remove()
         for lock in self._locks:
             lock.release()

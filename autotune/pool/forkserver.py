@@ -85,9 +85,9 @@ def prepare() -> None:
 
 def prepare_and_list() -> None:
     """Prepare a process, and have a fork of it list the devices meanwhile: this one needs no driver for that."""
-    from autotune.pool.listing import list_ahead
-
     prepare()
+    from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
+
     for server in _prepared:
         list_ahead(server.fork)
 
@@ -104,16 +104,16 @@ class Forkserver:
         """Start a worker with these descriptors and variables. Raises OSError as `WorkerProcess` takes it."""
         with self._lock:
             if self._server.lost.is_set() and not self._closed:
-                self._server.close()
+                self._server.end()
                 self._server = _Server()
             return self._server.fork(role, connection, log, environment)
 
-    def close(self) -> None:
-        """End the server and the workers that are left, and wait until they are gone."""
+    def close(self, *, wait: bool = True) -> None:
+        """End the server and the workers that are left, and wait until they are gone, or leave that to it."""
         self._closed = True
-        self._server.end()  # who waits for a worker of it lets go of the lock
+        self._server.end(wait=wait)  # who waits for a worker of it lets go of the lock
         with self._lock:
-            self._server.close()
+            self._server.end(wait=wait)
 
 
 class _Server(threading.Thread):
@@ -158,6 +158,7 @@ class _Server(threading.Thread):
             self._born.put(None)
             for worker in self._alive.values():
                 worker.note_end(code if code < 0 else -signal.SIGKILL)
+            self._channel.close()
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
         """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
@@ -172,18 +173,14 @@ class _Server(threading.Thread):
             raise ConnectionResetError
         return born
 
-    def close(self) -> None:
-        """End it; nobody may ask for another worker meanwhile."""
-        self.end()
-        self._channel.close()
-
-    def end(self) -> None:
-        """Have it end its children and itself."""
+    def end(self, *, wait: bool = True) -> None:
+        """Have it end its children and itself; nobody may ask for another worker then."""
         if self._process is not None and not self._alive:  # it may import for a while
             self._process.kill()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
-        self.join()
+        if wait:
+            self.join()
 
     def _listen(self) -> None:
         while True:
@@ -211,20 +208,22 @@ def main(descriptor: int, parent: int) -> None:
 
     from autotune import devices
 
-    devices.prepare()
-    from autotune.bench import serve  # noqa: F401  (for the forks)
-
-    gc.freeze()  # no collection of a worker copies these pages
     woken, waker = socket.socketpair()
     for end in (woken, waker):
         end.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    _serve(channel, woken)
-
-
-def _serve(channel: socket.socket, woken: socket.socket) -> None:
+    devices.prepare()
     children: set[int] = set()
+    if select([channel], [], [], 0)[0]:  # who asked by now lists the devices, which takes no more than this
+        _take(channel, children)
+    from autotune.bench import serve  # noqa: F401  (for the forks)
+
+    gc.freeze()  # no collection of a worker copies these pages
+    _serve(channel, woken, children)
+
+
+def _serve(channel: socket.socket, woken: socket.socket, children: set[int]) -> None:
     asked = True
     while asked or children:
         ready, _, _ = select([woken, channel] if asked else [woken], [], [])
@@ -232,13 +231,18 @@ def _serve(channel: socket.socket, woken: socket.socket) -> None:
             woken.recv(_LONGEST)
             _reap(channel, children)
         if channel in ready:
-            message, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 2)
-            if message:
-                children.add(_fork(channel, message, descriptors))
-                continue
-            asked = False
-            for pid in children:  # not waited for yet: nobody else can have the number
-                os.kill(pid, signal.SIGKILL)
+            asked = _take(channel, children)
+
+
+def _take(channel: socket.socket, children: set[int]) -> bool:
+    """Fork a worker as asked; False where no more will be, and the workers are killed."""
+    message, descriptors, _, _ = socket.recv_fds(channel, _LONGEST, 2)
+    if message:
+        children.add(_fork(channel, message, descriptors))
+        return True
+    for pid in children:  # not waited for yet: nobody else can have the number
+        os.kill(pid, signal.SIGKILL)
+    return False
 
 
 def _reap(channel: socket.socket, children: set[int]) -> None:

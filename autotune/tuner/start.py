@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from autotune import __version__
 from autotune.errors import SetupError, WorkerError
 from autotune.model import Trial, identity
-from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders
+from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, quick_turns
 from autotune.samplers import entry_of
 from autotune.store import locate, require_place
 from autotune.study import Problem, space_hash
@@ -59,6 +59,7 @@ def run(
     stop = stop or threading.Event()
     require_place(locate(request.database))  # what can be told at once, before a device is waited for
     with ExitStack() as opened:
+        opened.enter_context(quick_turns())
         if evaluator is None:
             evaluator = _own_evaluator(request, stop)
             opened.callback(evaluator.close)
