@@ -33,14 +33,17 @@ class Listing(threading.Thread):
 
     def run(self) -> None:
         """Start it and hand on what it answers; whatever goes wrong, there is no answer."""
-        ours, theirs = socket.socketpair()
         found, process = None, None
-        with Connection(ours.detach()) as connection, suppress(OSError, EOFError):
-            with theirs, Path(os.devnull).open("wb") as nowhere:
-                process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
-            connection.recv()  # it has begun
-            found = connection.recv()
-        self._found.set_result(found)
+        try:
+            with suppress(OSError, EOFError):
+                ours, theirs = socket.socketpair()
+                with Connection(ours.detach()) as connection:
+                    with theirs, Path(os.devnull).open("wb") as nowhere:
+                        process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
+                    connection.recv()  # it has begun
+                    found = connection.recv()
+        finally:
+            self._found.set_result(found)
         if process is not None:
             process.wait()
 
