@@ -19,8 +19,8 @@ from autotune.samplers.features import Features, table
 from autotune.samplers.gaussian import Prior, _loss, covariances, fit, guess, leave_one_out, variance
 from autotune.samplers.posterior import Posterior, log_expected_improvement
 from autotune.samplers.rows import Codec, History
-from autotune.samplers.surrogate import GROWTH_STEP, ColdView, Surrogate, by_lot, fits_at
-from autotune.samplers.transfer import transfer_view
+from autotune.samplers.surrogate import GROWTH_STEP, POOL, ColdView, Surrogate, by_lot, fits_at
+from autotune.samplers.transfer import TransferView, transfer_view
 from autotune.space import Space
 
 SPACE = Space.build({"x": [1, 2, 4, 8, 16, 32, 48, 64], "y": [1, 2, 4, 8], "v": ["a", "b", "c"], "pad": [0, 1]}, [])
@@ -388,3 +388,21 @@ def test_a_search_beyond_what_is_learned_from_goes_on() -> None:
     rest = [proposer.ask() for _ in range(20)]
     known = {tuple(trial.configuration.values()) for trial in trials}
     assert not known & {tuple(configuration.values()) for configuration in rest}
+
+
+def test_a_large_space_is_foretold_once_while_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Space.build({f"p{column}": list(range(1, 13)) for column in range(4)}, [])
+    rng = np.random.default_rng(0)
+    other = [large.configuration(row) for row in large.sample(rng, 20).tolist()]
+    donor = [Trial(one, Outcome.OK, measurement=Measurement((1000 + place,))) for place, one in enumerate(other)]
+    foretold: list[int] = []
+    encode = TransferView.encode
+
+    def counted(self: TransferView, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        foretold.append(len(rows))
+        return encode(self, rows)
+
+    monkeypatch.setattr(TransferView, "encode", counted)
+    proposer = Proposer(large, "bayes", 0, [(None, donor)])
+    assert all(proposer.ask() is not None for _ in range(5))
+    assert foretold.count(POOL) == 1 < POOL < len(large)

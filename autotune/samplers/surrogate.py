@@ -137,6 +137,7 @@ class Surrogate:
         self.evidence = 0.0  # how well that fit foretells its trials
         self._by_lot = False
         self.rows: Rows = np.arange(0)
+        self._drawn = -1  # finished trials when they were drawn
         self._points, self._expected = view.encode(self.rows)  # of all trials, in the order asked
         self._candidates, self._candidates_expected = view.encode(self.rows)
         self._positions: list[int] = []  # of the trials learned from, in the order of the posterior
@@ -241,9 +242,10 @@ class Surrogate:
     def _draw(self, due: int) -> None:
         """Have candidates: all rows, or of a large space a random sample."""
         few = len(self._space) <= POOL
-        if few and len(self.rows):
+        if due == self._drawn or (few and len(self.rows)):
             return
         rng = np.random.default_rng([self._seed, due])
+        self._drawn = due
         self.rows = np.arange(len(self._space)) if few else np.sort(self._space.sample(rng, POOL))
         self._candidates, self._candidates_expected = self._view.encode(self.rows)
 
