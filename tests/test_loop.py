@@ -223,6 +223,34 @@ def test_who_sets_stop_ends_a_search_while_a_trial_runs(problem: Problem, store:
     assert run(problem, store).trials == len(problem.space) - 3
 
 
+class EndedMeanwhile(ReplayEvaluator):
+    """Has all trials in flight at their end by the time somebody stops the search, at its third."""
+
+    def __init__(self, trials: Sequence[Trial], stop: threading.Event) -> None:
+        super().__init__(trials, capacity=3)
+        self.stop, self.left = stop, 3
+
+    @property
+    def ready(self) -> int:
+        return len(self._submitted) if self.stop.is_set() else 0
+
+    def collect(self, timeout_s: float | None = None) -> Trial:
+        self.left -= 1
+        if self.left == 0:
+            self.stop.set()
+            raise TimeoutError
+        return super().collect()
+
+
+def test_what_has_ended_when_somebody_stops_the_search_is_kept(problem: Problem, store: Store) -> None:
+    stop = threading.Event()
+    result = run(problem, store, EndedMeanwhile(recorded(problem), stop), stop)
+    assert (result.reason, result.trials) == ("interrupted", 5)
+    assert [trial.outcome for trial in store.trials(problem.key)] == [Outcome.OK] * 5 == [
+        row.trial.outcome for row in store.history()
+    ]  # fmt: skip
+
+
 def test_a_search_that_is_stopped_before_it_began_says_what_is_stored(problem: Problem, store: Store) -> None:
     stop = threading.Event()
     run(problem, store, budget=Budget(trials=3))

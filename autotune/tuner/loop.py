@@ -8,9 +8,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from autotune.errors import AutotuneError
 from autotune.model import Configuration, Identity, Measurement, Outcome, Trial, identity, with_retiming
 from autotune.pool import Evaluator, Stopped
 from autotune.study import Problem
@@ -108,8 +110,14 @@ class Ledger:
         """Take attempts off the record that have not come to run."""
         self._store.withdraw(*(self.in_flight.pop(identity(configuration)) for configuration in configurations))
 
-    def abandon(self) -> None:
-        """Take off the record what is in flight, which nobody will collect."""
+    def abandon(self, evaluator: Evaluator) -> None:
+        """Record what has ended meanwhile, and take off the record what else is in flight: nobody will collect it."""
+        ended = list[Trial]()
+        with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed says so here too
+            while evaluator.ready:
+                ended.append(evaluator.collect(0))
+        if ended:
+            self.end(*ended)
         self._store.withdraw(*self.in_flight.values())
         self.in_flight.clear()
 
@@ -203,8 +211,8 @@ class Search:
         self.best = Finale(self._evaluator, self._ledger, self._collect, report, self._stop, budget_s).settle()
 
     def abandon(self) -> None:
-        """Take off the record what is in flight; the best is that of what is known now."""
-        self._ledger.abandon()
+        """Keep what has ended, take the rest off the record; the best is that of what is known now."""
+        self._ledger.abandon(self._evaluator)
         self.best = self._ledger.best()
 
     def result(self, reason: str) -> Result:

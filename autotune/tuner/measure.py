@@ -75,7 +75,7 @@ def measure(
             _time_all(ledger, runs, wanted, stop, budget_s)
             reason = f"{len(wanted)} measured"
         except (Stopped, KeyboardInterrupt):
-            ledger.abandon()
+            ledger.abandon(runs)
             reason = "interrupted"
             raise
         finally:
