@@ -158,8 +158,10 @@ def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float,
     """Return how many times as fast the second is, and the interval of that: times of two that were taken in turns.
 
     Lists of one length hold pairs, taken within the same moments: the median of their ratios, whatever the machine did
-    meanwhile. Else the medians are compared, and the interval is what theirs allow.
+    meanwhile. Else the medians are compared, and the interval is what theirs allow. A database may hold any times: none
+    counts as less than a nanosecond.
     """
+    slow, fast = ([max(1.0, ns) for ns in times] for times in (slow, fast))
     if len(slow) == len(fast):
         ratios = [mine / other for mine, other in zip(slow, fast, strict=True)]
         return median(ratios), *median_interval(ratios)
@@ -170,10 +172,9 @@ def speedup(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float,
 def may_be_as_fast(rival: Sequence[float], best: Sequence[float], *, in_turns: bool) -> bool:
     """Say whether times leave open that the first of two is as fast as the second.
 
-    Where both were taken in turns, by how many times as fast the second is; else by whether their intervals meet. A
-    database may hold any times, 0 too.
+    Where both were taken in turns, by how many times as fast the second is; else by whether their intervals meet.
     """
-    if in_turns and len(rival) == len(best) and 0 not in best:
+    if in_turns and len(rival) == len(best):
         return speedup(rival, best)[1] <= 1.0
     return median_interval(rival)[0] <= median_interval(best)[1]
 

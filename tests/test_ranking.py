@@ -278,4 +278,6 @@ def test_times_taken_in_turns_leave_open_which_is_faster_by_their_pairs(
 
 
 def test_a_stored_time_of_0_spoils_no_comparison() -> None:
+    assert speedup([0, 6, 9], [0, 2, 3]) == (3.0, 1.0, 3.0)
+    assert speedup([0, 6], [0, 2, 3]) == (1.75, 1 / 3, 6.0)
     assert may_be_as_fast([0, 1, 2], [0, 1, 2], in_turns=True)
