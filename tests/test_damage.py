@@ -226,6 +226,7 @@ def test_what_sqlite_itself_keeps_is_none_of_it(whole: Path, tmp_path: Path) -> 
         ("UPDATE standings SET trial_id = -9", 2),
         ("UPDATE standings SET first_ns = 'x'", 2),
         ("UPDATE standings SET time_ns = -1.0", 2),
+        ("UPDATE standings SET time_ns = 9e999", 2),
         ("UPDATE standings SET time_ns = x'00'", 2),
         ("UPDATE retimings SET taken = '0001-01-01T00:00:00+23:59'", 0),
         ("UPDATE trials SET finished = '9999-12-31T23:59:59-23:59'", 0),

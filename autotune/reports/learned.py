@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from autotune import samplers
 from autotune.identity import Configuration, Value, canonical
@@ -75,19 +75,23 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     rows = {row.number: row for row in found.rows}
     times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
-    if not times.keys() <= rows.keys() or not all(time > 0 for time in times.values()):
+    if not times.keys() <= rows.keys() or not all(map(_is_time, times.values())):
         raise ValueError("a time is of no trial, or none")
     if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
         passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
         known = {rows[number].name for number in times}
         latest = {row.name: row for row in passed if row.name not in known}
-        times |= {row.number: row.time_ns for row in latest.values() if row.time_ns is not None and row.time_ns > 0}
+        times |= {row.number: row.time_ns for row in latest.values() if _is_time(row.time_ns)}
     measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
     named = {rows[number].name for number in times}
     untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
     others = [row for name, row in untimed.items() if name not in named]
     shown = [entry.order[0] for entry in ranking.entries]
     return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
+
+
+def _is_time(ns: float | None) -> TypeGuard[float]:
+    return ns is not None and 0 < ns < math.inf
 
 
 def learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
