@@ -453,6 +453,16 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
 
 
+@pytest.mark.parametrize("samples", [(0, 0, 9), ()])
+def test_what_passed_in_no_time_is_tried_again(problem: Problem, store: Store, samples: tuple[int, ...]) -> None:
+    search = store.start_search(problem.key, GENERIC_DEVICE, sampler="random", seed=1)
+    for trial in recorded(problem)[:3]:
+        told = replace(trial, measurement=Measurement(samples))
+        store.finish([(store.begin(search, [trial.configuration])[0], told)])
+    assert (result := run(problem, store)).reused == 0
+    assert result.trials == len(problem.space)
+
+
 @pytest.mark.parametrize(("vendor", "again"), [("NVIDIA Corporation", True), ("Intel", False)])
 def test_what_was_refused_by_an_understated_limit_is_tried_again(vendor: str, again: bool) -> None:
     problem = Problem(study(), device=replace(GENERIC_DEVICE, vendor=vendor))

@@ -21,8 +21,12 @@ WORKER_DEATHS = 2
 
 
 def ours(problem: Problem, trials: Sequence[Trial]) -> list[Trial]:
-    """Return those of the stored trials that are of a problem's space and its device's driver, every attempt."""
-    return [trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space]
+    """Return those of the stored trials that are of a problem's space and its device's driver, every attempt.
+
+    What passed in a time that no clock gives, as a damaged database tells it, is not known to have passed.
+    """
+    own = (trial for trial in trials if _is_of(problem.device, trial) and trial.configuration in problem.space)
+    return [trial for trial in own if trial.outcome is not Outcome.OK or _is_timed(trial)]
 
 
 def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False) -> list[Trial]:
@@ -66,6 +70,10 @@ def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configura
 
 def _is_of(device: DeviceInfo, trial: Trial) -> bool:
     return trial.driver in ("", clean(device.driver))
+
+
+def _is_timed(trial: Trial) -> bool:
+    return all(0 < ns < math.inf for ns in (trial.paced_ns, trial.standing_ns))
 
 
 def _again(tries: Sequence[Trial], retry_failed: bool) -> bool:
