@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 
 from autotune.bench.finals import Finalist, Finals
 from autotune.bench.pace import CONTENDED, Contention, stretch
+from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
+from autotune.bench.verify import Verdict
 from autotune.model import BUSY_CORES, PACE, Measurement, Outcome, Trial
 from tests import numpy_backend
 from tests.test_sensors import copying
@@ -190,7 +193,7 @@ def test_long_times_are_not_taken_again_for_what_others_had(monkeypatch: pytest.
 
 
 class Repeating:
-    """Contention at the beginning of a turn, then of each sample that is asked for."""
+    """Contention before the first run, at the beginning of a turn, then of each sample that is asked for."""
 
     def __init__(self, shares: Iterable[float]) -> None:
         self._shares = iter(shares)
@@ -201,7 +204,7 @@ class Repeating:
 
 def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating([0.0, 0.4, 0.3]))
+    monkeypatch.setattr(bench, "_contention", Repeating([0.0, 0.0, 0.4, 0.3]))
     rounds: list[bool] = []
     judge = Finals._judge
 
@@ -225,3 +228,44 @@ def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPat
     assert isinstance(second, Measurement)
     assert len(first.samples_ns) == len(second.samples_ns) >= 3
     assert first.throttled == second.throttled == BUSY_CORES
+
+
+def with_long_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The bench, where the first of all runs takes a second."""
+    verify_first, firsts = bench.verify_first, iter([10**9])
+
+    def told(built: Built, limit_s: float) -> tuple[Built, int, Verdict]:
+        built, ns, verdict = verify_first(built, limit_s)
+        return built, next(firsts, ns), verdict
+
+    monkeypatch.setattr(bench, "verify_first", told)
+    return bench
+
+
+def test_a_long_first_run_is_a_turn_beside_one_of_each_other_finalist(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = with_long_run(bench_of([], monkeypatch), monkeypatch)
+    long, short = bench.retime([copying(), copying()], None, 60.0)
+    assert isinstance(long, Measurement)
+    assert isinstance(short, Measurement)
+    assert len(long.samples_ns) == len(short.samples_ns)  # pairs
+    assert long.samples_ns[0] == 10**9
+
+
+def test_a_long_first_run_that_met_others_work_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = with_long_run(bench_of([0.5], monkeypatch), monkeypatch)
+    (found,) = bench.retime([copying()], None, 60.0)
+    assert isinstance(found, Measurement)
+    assert 10**9 not in found.samples_ns
+
+
+def test_a_round_counts_for_all_finalists_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = bench_of([], monkeypatch)
+    finals = Finals(bench, Rules(), bench)
+    first, second = (Finalist(place, copying(), turn=[5]) for place in range(2))
+    monkeypatch.setattr(finals, "_is_spoilt", lambda finalists: True)
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)
+    monkeypatch.setattr("autotune.bench.finals.time", clock)
+    finals._judge([first, second], deadline=1)  # which comes between the one and the other
+    assert first.aside == second.aside == [5]
+    finals._judge([first, second], deadline=1)
+    assert first.precise.samples == second.precise.samples == [5]

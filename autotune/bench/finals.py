@@ -161,6 +161,7 @@ class Finals:
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
         began = time.monotonic()
         self._patient_until = began + (deadline - began) / 2
+        self._first_round(sound(finalists), deadline)
         while left := sound(finalists):
             late = time.monotonic() >= deadline
             if late and _known(left) < self.least:
@@ -192,13 +193,24 @@ class Finals:
             self.bench.refresh()
 
     def _first_turn(self, finalist: Finalist, limit_s: float) -> None:
-        built, finalist.first_ns, _ = self.bench.verify_first(self.bench.build(finalist.plan), limit_s)
+        built = self.bench.build(finalist.plan)
+        self.bench.contention()  # from here on
+        built, finalist.first_ns, _ = self.bench.verify_first(built, limit_s)
+        if finalist.first_ns >= LONG_NS:
+            self._note(finalist, finalist.first_ns, self.bench.contention())
         finalist.verified += 1
         finalist.clock = clock = self.bench.clocks.choose(built, finalist.first_ns, self.aim_ns, finalist.usual)
         # What wanders does so whether or not the device is held meanwhile.
         finalist.precise = Precise(replace(self.rules, least_s=self.rules.least_s * clock.share))
-        if finalist.first_ns >= LONG_NS:
-            finalist.precise.add(finalist.first_ns)
+
+    def _first_round(self, finalists: Sequence[Finalist], deadline: float) -> None:
+        """Where first runs are long, let them be turns already, beside a turn of each of the others."""
+        if all(finalist.first_ns < LONG_NS for finalist in finalists):
+            return
+        for finalist in finalists:
+            if finalist.first_ns < LONG_NS:
+                self._attempt(finalist, self._turn)
+        self._judge(finalists, deadline)
 
     def _turn(self, finalist: Finalist) -> None:
         assert finalist.clock is not None
@@ -209,22 +221,26 @@ class Finals:
         take = partial(finalist.clock.sample, built, count)
         self.bench.contention()  # from here on
         samples = take()
-        while (contended := self.bench.contention() > CONTENDED) and time.monotonic() < self._patient_until:
+        while (contention := self.bench.contention()) > CONTENDED and time.monotonic() < self._patient_until:
             samples = take()
-        finalist.turn_contended = contended
-        finalist.turn_throttled = self.bench.throttled()
+        self._note(finalist, round(median(samples if long else samples[1:])), contention)
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, f"right at first, wrong when timed again: {verdict.reason}")
         finalist.verified += 1
-        finalist.turn = [round(median(samples if long else samples[1:]))]
+
+    def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
+        """Take note of a turn that is to be judged."""
+        finalist.turn, finalist.turn_contended = [ns], contention > CONTENDED
+        finalist.turn_throttled = self.bench.throttled()
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Let the last round count, or put it aside."""
         contended, spoilt = any(one.turn_contended for one in finalists), self._is_spoilt(finalists)
+        aside = contended or (spoilt and time.monotonic() < deadline)
         for finalist in sound(finalists):
-            if contended or (spoilt and time.monotonic() < deadline):
+            if aside:
                 finalist.put_aside()
             else:
                 finalist.take()
