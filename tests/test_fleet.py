@@ -221,6 +221,21 @@ def test_a_device_that_differs_is_named_once(said: Said) -> None:
     assert anchors.of("sim://9") is None
 
 
+@pytest.mark.parametrize("told", [[Measurement(())], [], [Measurement((-5,))]])
+def test_times_of_the_anchor_that_none_can_be_end_no_search(
+    problem: Problem, said: Said, told: list[Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Playing, "_timed", lambda self, configuration: next(iter(told), None))
+    with Playing(2).evaluator(problem, said) as evaluator:
+        wait_until(lambda: evaluator.devices == 2)
+        flights = evaluator._fleet.flights
+        flights._anchors.configuration = CONFIGURATIONS[0]
+        run_all(evaluator)
+        wait_until(lambda: all(one.anchor and one.anchor.done() for one in evaluator._fleet.claims.members.values()))
+        run_all(evaluator)
+        assert [flights._anchors.of(worker) for worker in evaluator._fleet.claims.members] == [None, None]
+
+
 def test_a_device_travels_as_it_is_and_a_strange_one_is_refused() -> None:
     told = travel.facts_of(DEVICE)
     assert travel.device_of(told) == DEVICE
@@ -479,7 +494,10 @@ def test_what_no_worker_can_have_measured_is_refused(told: object, said: str) ->
     assert set(failures.vetted(answer, "trial", failures.require_trial, {"A": 1})) == {"worker", "refused"}
 
 
-@pytest.mark.parametrize("told", [None, [1], [None, None], [Measurement((-5,))], [Trial({"A": 2}, Outcome.CRASH)]])
+@pytest.mark.parametrize(
+    "told",
+    [None, [1], [None, None], [Measurement((-5,))], [Measurement(())], [Trial({"A": 2}, Outcome.CRASH)]],
+)
 def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> None:
     answer = {"worker": "tcp://1", "times": told}
     assert set(failures.vetted(answer, "times", failures.require_retimed, [{"A": 1}])) == {"worker", "refused"}

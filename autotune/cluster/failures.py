@@ -56,6 +56,8 @@ def require_retimed(told: object, configurations: Sequence[Configuration]) -> No
         raise WorkerError("it told other finalists' times than it was asked for")
     for one, configuration in zip(told, configurations, strict=True):
         if isinstance(one, Measurement):
+            if not one.samples_ns:
+                raise WorkerError("it told no time of a finalist")
             _require_times(one)
         elif one is not None:
             require_trial(one, configuration)

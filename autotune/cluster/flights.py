@@ -237,11 +237,14 @@ class Flights:
 
     async def _anchor(self, member: Member) -> None:
         worker = member.found.worker
-        request = {"configurations": [self._anchors.configuration], "budget_s": _ANCHOR_S}
+        asked = [self._anchors.configuration]
+        request = {"configurations": asked, "budget_s": _ANCHOR_S}
         answer = await self._ask(Flight({}), tasks.retime, request, workers=[worker])
-        times = answer.get("times", [None]) if isinstance(answer, Mapping) else [None]
-        if isinstance(times[0], Measurement):
-            self._anchors.add(worker, member.found.place, times[0])
+        if isinstance(answer, AutotuneError):
+            return
+        for told in vetted(answer, "times", require_retimed, asked).get("times", ()):
+            if isinstance(told, Measurement):
+                self._anchors.add(worker, member.found.place, told)
 
 
 async def _result(future: Any) -> Any:
