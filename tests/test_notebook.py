@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 
 from autotune.model import Outcome
 from autotune.store import Store
-from autotune.study import Problem
-from autotune.tuner import ReplayEvaluator
+from autotune.study import GENERIC_DEVICE, Problem
+from autotune.tuner import ReplayEvaluator, Result
+from tests.studies import TABLE, study
 from tests.test_loop import recorded, run
 
 
@@ -33,12 +34,33 @@ def test_a_result_shows_itself(problem: Problem, store: Store) -> None:
         "saxpy N=1000 T=float",
         "WPT=4 WG=32 FAST=0",
         "1.320 µs",
-        "x as fast (95 % interval",
+        "x as fast as the study's default configuration (WPT=1 WG=64 FAST=0); 95 % interval",
         "space exhausted",
     ):
         assert word in told
     assert len(shown.findall(".//circle")) == len(problem.space)
     assert shown.find(".//script") is None
+
+
+def told_of(result: Result) -> str:
+    return " ".join(ElementTree.fromstring(result._repr_html_()).itertext())
+
+
+def test_no_baseline_is_told_that_its_author_did_not_choose(store: Store) -> None:
+    parameters = {**TABLE["parameters"], "WG": {"values": [32, 64, 128, 256]}}
+    told = told_of(run(Problem(study(parameters=parameters), device=GENERIC_DEVICE), store))
+    assert "with the first values (WPT=1 WG=32 FAST=0): its author chose none, so no baseline" in told
+    assert "x as fast" not in told
+
+
+def test_why_a_default_has_no_time_is_told(problem: Problem, store: Store) -> None:
+    trials = [
+        replace(one, outcome=Outcome.CRASH, reason="it fell", measurement=None)
+        if one.configuration == problem.default
+        else one
+        for one in recorded(problem)
+    ]
+    assert "crash: it fell" in told_of(run(problem, store, ReplayEvaluator(trials)))
 
 
 def test_what_others_wrote_stays_text(problem: Problem, store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
-from autotune.model import BUSY_CORES, Outcome, Trial
+from autotune.model import BUSY_CORES, Trial
 from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -51,7 +51,7 @@ def _best_rows(result: Result, best: Trial) -> list[tuple[str, str]]:
         ("best", text.pairs(best.configuration)),
         ("time", timing_text(best)),
         ("rate", rates_text(result.problem, best)),
-        ("default", _against_default(result, best)),
+        ("default", result.against_default),
         ("noise", "" if result.is_ranked else _noise(result)),
         ("tie", "as fast within the intervals: " + "\n".join(tied[:3]) + more if tied else ""),
     ]
@@ -77,33 +77,6 @@ def rates_text(problem: Problem, trial: Trial) -> str:
     flops = text.rate(problem.flops(trial.configuration), trial.time_ns, "GFLOPS")
     moved = text.rate(problem.bytes(trial.configuration), trial.time_ns, "GB/s")
     return ", ".join(part for part in (flops, moved) if part)
-
-
-def _against_default(result: Result, best: Trial) -> str:
-    default = result.default
-    if default is None:
-        return f"not measured: {result.why_no_default}"
-    if default.time_ns != default.time_ns:
-        return f"{default.outcome.value}: {default.reason}"
-    if default.configuration == best.configuration:
-        return "the best is the study's default configuration" + (
-            "" if result.problem.study.chose_default else ", which are its first values"
-        )
-    if not result.problem.study.chose_default:
-        first = text.pairs(default.configuration)
-        return f"{text.time(default.time_ns)} with the first values ({first}): its author chose none, so no baseline"
-    if default.outcome is Outcome.STOPPED:
-        return f"{text.time(default.time_ns)}: {default.reason}, as it was then; not timed in turns with the best"
-    named = f"the study's default configuration ({text.pairs(default.configuration)})"
-    if (found := result.gain) is None:
-        return (
-            f"{text.time(default.time_ns)}: not timed in turns with the best, which may be faster or not than {named}"
-        )
-    ratio, low, high = found
-    return (
-        f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast as {named}; "
-        f"{result.confidence} % interval {low:.2f} to {high:.2f}, timed in turns"
-    )
 
 
 def _noise(result: Result) -> str:

@@ -22,7 +22,7 @@ def shown(result: Result) -> str:
     rows = [("best", "no configuration passed")]
     if result.best is not None:
         rows = [("best", text.pairs(result.best.configuration)), ("time", _time(result, result.best))]
-        rows += [("default", _default(result, result.best))]
+        rows += [("default", result.against_default)]
     failed = ", ".join(f"{count} {outcome.value}" for outcome, count in result.failures.items())
     known = f" and {result.reused:,} stored" if result.reused else ""
     rows += [("failed", failed)] if failed else []
@@ -47,19 +47,6 @@ def _time(result: Result, best: Trial) -> str:
     rate = text.rate(result.problem.flops(best.configuration), best.time_ns, "GFLOPS")
     interval = f" ({confidence(len(samples))} % interval {text.time(low)} to {text.time(high)})"
     return text.time(best.time_ns) + interval + (f", {rate}" if rate else "")
-
-
-def _default(result: Result, best: Trial) -> str:
-    default = result.default
-    if default is None:
-        return f"not measured: {result.why_no_default}"
-    if default.configuration == best.configuration:
-        return "is the best"
-    if (found := result.gain) is None:
-        return f"{text.time(default.time_ns)}, not timed in turns with the best"
-    ratio, low, high = found
-    interval = f"({result.confidence} % interval {low:.2f} to {high:.2f})"
-    return f"{text.time(default.time_ns)}: the best is {ratio:.2f} x as fast {interval}"
 
 
 def _course(rows: Sequence[dict[str, object]]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune import text
 from autotune.errors import AutotuneError
 from autotune.model import Outcome, Trial, in_turns
 from autotune.ranking import confidence, median_interval, speedup
@@ -187,3 +188,27 @@ class Result:
         if self.default is not None:
             return ""
         return f"it had not come to run when the search ended ({self.reason})"
+
+    @property
+    def against_default(self) -> str:
+        """How the best compares with the study's default configuration, for people; empty where nothing passed."""
+        best, default, chosen = self.best, self.default, self.problem.study.chose_default
+        if best is None:
+            return ""
+        if default is None:
+            return f"not measured: {self.why_no_default}"
+        time, values = text.time(default.time_ns), text.pairs(default.configuration)
+        if default.time_ns != default.time_ns:
+            return f"{default.outcome.value}: {default.reason}"
+        if default.configuration == best.configuration:
+            return "the best is the study's default configuration" + ("" if chosen else ", which are its first values")
+        if not chosen:
+            return f"{time} with the first values ({values}): its author chose none, so no baseline"
+        if default.outcome is Outcome.STOPPED:
+            return f"{time}: {default.reason}, as it was then; not timed in turns with the best"
+        named = f"the study's default configuration ({values})"
+        if (found := self.gain) is None:
+            return f"{time}: not timed in turns with the best, which may be faster or not than {named}"
+        ratio, low, high = found
+        interval = f"{self.confidence} % interval {low:.2f} to {high:.2f}"
+        return f"{time}: the best is {ratio:.2f} x as fast as {named}; {interval}, timed in turns"
