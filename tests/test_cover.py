@@ -51,6 +51,15 @@ def test_many_sets_are_improved_by_exchanges(table: np.ndarray, count: int) -> N
     assert list(chosen.losses) == pytest.approx(table[list(chosen.places)].min(axis=0))
 
 
+def test_of_many_sets_one_that_serves_every_size_is_found() -> None:
+    table = np.full((24, 12), math.inf)
+    for size in range(12):
+        table[2 * size : 2 * size + 2, size] = 0.0, 0.01
+    assert math.comb(24, 12) > covering.MOST_SETS
+    assert choose(table, 12).places == tuple(range(0, 24, 2))
+    assert sum(map(math.isfinite, choose(table, 5).losses)) == 5
+
+
 def test_a_rule_is_bounds_of_one_number_where_that_says_the_same() -> None:
     sizes = [{"M": 64, "N": 64}, {"M": 64, "N": 256}, {"M": 1024, "N": 1024}, {"M": 4096, "N": 16}]
     assert rule(sizes, (3, 3, 3, 3)) == Rule("M*N", (), (3,))

@@ -139,6 +139,7 @@ def chosen_of(
 def choose(losses: Losses, count: int) -> Chosen:
     """Return the set of so many candidates with the least mean loss, of equal ones that with the least worst.
 
+    Where not every size can be served, it is one of those that serve most.
     Each size takes the one of the set that loses least there. Exact where there are few sets, else the best of a
     greedy choice improved by single exchanges (k-medoids: Kaufman and Rousseeuw 1990, PAM).
     """
@@ -176,9 +177,11 @@ def rule(sizes: Sequence[Size], takes: Sequence[int]) -> Rule:
     return Rule()
 
 
-def _cost(losses: Losses, places: Sequence[int]) -> tuple[float, float]:
+def _cost(losses: Losses, places: Sequence[int]) -> tuple[int, float, float]:
+    """Return how many sizes a set is not known to serve, then what it loses at the others: in the mean, at worst."""
     least = losses[list(places)].min(axis=0)
-    return float(least.mean()), float(least.max())
+    served = least[np.isfinite(least)]
+    return len(least) - len(served), float(served.sum()) / max(1, len(served)), float(served.max(initial=0.0))
 
 
 def _set(losses: Losses, places: tuple[int, ...]) -> Chosen:
