@@ -453,6 +453,17 @@ def test_recall_keeps_the_latest_of_each_configuration(problem: Problem) -> None
     assert recall(problem, [Trial(problem.default, Outcome.COMPILE_ERROR)], retry_failed=True) == []
 
 
+def test_what_tells_no_driver_is_of_another_as_for_look_ups(problem: Problem, store: Store) -> None:
+    search = store.start_search(problem.key, replace(GENERIC_DEVICE, index=0), sampler="random", seed=1)
+    best = min(recorded(problem), key=lambda trial: trial.time_ns)
+    store.finish([(store.begin(search, [best.configuration])[0], best)])
+    here = Problem(problem.study, device=replace(GENERIC_DEVICE, index=0, driver="550.1"))
+    result = run(here, store)
+    assert (result.reused, result.trials) == (0, len(here.space))
+    assert result.best is not None
+    assert result.best.retimed is not None
+
+
 @pytest.mark.parametrize("samples", [(0, 0, 9), ()])
 def test_what_passed_in_no_time_is_tried_again(problem: Problem, store: Store, samples: tuple[int, ...]) -> None:
     search = store.start_search(problem.key, GENERIC_DEVICE, sampler="random", seed=1)

@@ -69,7 +69,7 @@ def imported_best(problem: Problem, imported: Sequence[Trial]) -> list[Configura
 
 
 def _is_of(device: DeviceInfo, trial: Trial) -> bool:
-    return trial.driver in ("", clean(device.driver))
+    return trial.driver == clean(device.driver)  # one that tells none is of another, as for look-ups
 
 
 def _is_timed(trial: Trial) -> bool:
