@@ -24,7 +24,7 @@ from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
 from tests.stored import DEVICE, newer_driver, ok, put, put_in
-from tests.studies import SOURCE, table
+from tests.studies import SOURCE, TABLE, table
 
 SIZE = {"N": 1000}
 CHOICES = {"T": "float"}
@@ -228,6 +228,15 @@ def test_a_size_never_tuned_is_told_with_the_loss_at_those_that_were(place: Path
     said = "expect a loss of about 30 %: so much was lost at 3 stored sizes, each left out in turn, 200 % at worst"
     assert said in ask(place, n=900).notes
     assert not [note for note in ask(place, n=1000).notes if "expect" in note]
+
+
+def test_a_loss_counts_however_many_are_faster_there(place: Path) -> None:
+    study = text(parameters={**TABLE["parameters"], "WPT": {"values": list(range(1, 100))}}, constraints=[])
+    for n, fastest in ((100, (50, 55)), (1000, (100, 130)), (8000, (900, 300))):
+        times = [*fastest, *(range(310, 311 + sql.FEW) if n == 8000 else ())]
+        put_in(place, [ok(at(wpt), time) for wpt, time in enumerate(times, 1)], key=key(study, n=n))
+    said = "expect a loss of about 30 %: so much was lost at 3 stored sizes, each left out in turn, 200 % at worst"
+    assert said in ask(place, study, n=900).notes
 
 
 def test_what_holds_at_several_sizes_stands_before_the_best_of_the_nearest(place: Path) -> None:

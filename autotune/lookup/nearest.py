@@ -16,7 +16,7 @@ from autotune.errors import SpaceError, StoreError, StudyError
 from autotune.identity import ProblemKey, Size, Value, apart, misfit
 from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
-from autotune.lookup.records import Told
+from autotune.lookup.records import Ranking, Told
 from autotune.study import default_configuration, space_hash
 
 if TYPE_CHECKING:
@@ -39,9 +39,12 @@ class _Candidate(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A stored size: the times of its fastest by the digest of their configuration, best first."""
+    """A stored size: the times of its fastest by the digest of their configuration, best first, then those of others'
+    bests.
+    """
 
     candidate: _Candidate
+    ranking: Ranking
     times: dict[str, float]
 
     @property
@@ -91,6 +94,7 @@ class _Nearest:
         known = [known for one in alike[:_MOST_SIZES] if (known := self._known(one)).times]
         if len(known) < 2:
             return candidates, ()
+        self._add_bests(known)
         first = [one.candidate for one in _ordered(known, self.key.size)]
         rest = iter(first)
         places = [next(rest) if one in first else one for one in candidates]
@@ -105,8 +109,16 @@ class _Nearest:
         return places, (f"expect a loss of about {middle}: {at}",)
 
     def _known(self, candidate: _Candidate) -> _Known:
-        ranked = self.asked.records.ranking(candidate.number, self.asked.driver).entries
-        return _Known(candidate, {event.configuration: event.time_ns for event in ranked})
+        ranking = self.asked.records.ranking(candidate.number, self.asked.driver)
+        return _Known(candidate, ranking, {event.configuration: event.time_ns for event in ranking.entries})
+
+    def _add_bests(self, known: list[_Known]) -> None:
+        """Add what the sizes' bests take at each other, where they are not among the fastest there: what they lose."""
+        for one in known:
+            for name in () if one.ranking.whole else {other.best for other in known} - one.times.keys():
+                time_ns = self.asked.records.time_ns(one.candidate.number, name, one.ranking.entries[0])
+                if time_ns is not None:
+                    one.times[name] = time_ns
 
     def _default(self) -> Best:
         """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""

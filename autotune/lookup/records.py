@@ -71,7 +71,7 @@ class Told(NamedTuple):
 
 
 class Records(Protocol):
-    """The five questions of a look-up. Whatever keeps results can answer them."""
+    """The six questions of a look-up. Whatever keeps results can answer them."""
 
     def devices(self) -> Sequence[tuple[str, str, str]]:
         """Return fingerprint, name and facts (JSON text) of every device, oldest first."""
@@ -84,6 +84,9 @@ class Records(Protocol):
 
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
         """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
+
+    def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
+        """Return the time that counts of a configuration beside a ranked one of a problem; None where it has none."""
 
     def told(self, problem: int, entry: Event) -> Told:
         """Return what is stored of a ranked time of a problem."""
@@ -116,6 +119,10 @@ SELECT first_ns FROM standings
 WHERE problem_id = :problem AND driver = :driver AND generation = :generation AND retiming_id > 0
 ORDER BY first_ns LIMIT 1
 """
+TIME = """
+SELECT time_ns FROM standings WHERE problem_id = :problem AND driver = :driver AND generation = :generation
+AND configuration_hash = :configuration
+"""
 TOLD = """
 SELECT t.configuration, t.samples_ns, t.finished, t.made, s.environment, t.environment
 FROM trials t JOIN searches s ON s.id = t.search_id
@@ -130,7 +137,7 @@ ALL = 2**62
 
 
 class Database:
-    """The five questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
+    """The six questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
 
     def __init__(self, rows: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
         self._rows = rows
@@ -168,6 +175,12 @@ class Database:
         bar = self._rows(FIRST, group)[0][0] if again else inf
         ranked = merged(once, again, bar)
         return Ranking(ranked if whole else ranked[:FEW], trials, whole=whole or len(ranked) <= FEW)
+
+    def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
+        """Return the time that counts of a configuration under the driver and in the generation of a ranked one."""
+        group = {"problem": problem, "driver": beside.driver, "generation": beside.generation}
+        found = self._rows(TIME, group | {"configuration": configuration})
+        return found[0][0] if found else None
 
     def told(self, problem: int, entry: Event) -> Told:
         """Return what is stored of a ranked time of a problem.
@@ -235,7 +248,7 @@ def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any])
 
 
 def of_store(store: Store) -> Database:
-    """Return the five questions put to an open store. They raise ValueError for what no column can hold."""
+    """Return the six questions put to an open store. They raise ValueError for what no column can hold."""
 
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         found: Sequence[Any] = store.rows(query, values)
