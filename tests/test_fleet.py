@@ -505,7 +505,7 @@ def test_an_answer_that_is_none_to_the_finalists_is_refused(told: object) -> Non
 
 def test_what_a_worker_may_have_measured_is_believed() -> None:
     passed = Trial({"A": 1}, Outcome.OK, measurement=Measurement((5, 6)))
-    hopeless = Trial({"A": 1}, Outcome.STOPPED, measurement=Measurement((), (9, 9)))  # given up in its warm-up
+    hopeless = Trial({"A": 1}, Outcome.STOPPED, measurement=Measurement((), (9, 9)))  # which no timing gives
     for told in (passed, hopeless, Trial({"A": 1}, Outcome.CRASH)):
         assert failures.vetted({"trial": told}, "trial", failures.require_trial, {"A": 1}) == {"trial": told}
     again = {"times": [Measurement((5,)), None, Trial({"A": 1}, Outcome.CRASH)]}

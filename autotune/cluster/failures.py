@@ -46,7 +46,7 @@ def require_trial(told: object, configuration: Configuration) -> None:
         raise WorkerError("it answered with another trial than it was asked for")
     if told.outcome is Outcome.OK and not (told.measurement and told.measurement.samples_ns):
         raise WorkerError("it told no time of a trial that passed")
-    if told.measurement is not None:  # of one that was given up in its warm-up that has no samples
+    if told.measurement is not None:  # of one that was stopped early the store takes one without samples
         _require_times(told.measurement)
 
 
