@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -222,14 +221,27 @@ def test_a_batch_that_took_too_little_is_timed_anew(
 
 
 def test_a_batch_counts_from_where_the_device_lets_go(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    holder = Holder(session)
+    hold = Holder(session).holding(20_000_000)
     monkeypatch.setattr(opencl_session, "_SEEN_NS", -1)
     began = time.perf_counter_ns()
-    with session.batch(partial(holder.hold, 20_000_000)) as batch:
+    with session.batch(hold) as batch:
         pass
     whole_ns = time.perf_counter_ns() - began
     assert batch.held_ns >= batch.enqueued_ns > 0
     assert batch.ns <= whole_ns - batch.held_ns
+
+
+def test_what_a_turn_of_the_holder_takes_is_not_measured_within_a_batch(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, launch, launched = Holder(session), session.launch, list[int]()
+    monkeypatch.setattr(session, "launch", lambda *arguments: launched.append(1) or launch(*arguments))
+    hold = holder.holding(1000)
+    assert launched  # so it is known
+    launched.clear()
+    with session.batch(hold):
+        pass
+    assert launched == [1]
 
 
 def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(
@@ -237,7 +249,7 @@ def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(
 ) -> None:
     monkeypatch.setattr(opencl_session, "_SEEN_NS", 10**18)
     holder = Holder(session)
-    with session.batch(partial(holder.hold, 1)) as batch:
+    with session.batch(holder.holding(1)) as batch:
         session.finish()
     assert batch.held_ns == 0
     assert batch.ns >= batch.enqueued_ns

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from autotune.bench.holder import Holder, can_hold
@@ -194,7 +193,7 @@ class QueueClock:
         self._bases.clear()
 
     def _batch(self, built: Built) -> int:
-        hold = partial(self._holder.hold, self._hold_ns) if self._holds else None
+        hold = self._holder.holding(self._hold_ns) if self._holds else None
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
         self._enqueued_ns = batch.enqueued_ns
         # The device may have begun before the host's clock: hold it longer, as far as that goes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
@@ -33,9 +34,9 @@ class Holder:
         session.fill(self._word, 1, 0, 4)
         session.set_arguments(self._empty, (self._word,))
 
-    def hold(self, ns: float) -> Event:
-        """Launch it for about so long."""
-        return self._launch(max(1, round(ns / self._turn_ns)))
+    def holding(self, ns: float) -> Callable[[], Event]:
+        """Return what launches it for about so long. What a turn takes is measured here, before a batch."""
+        return partial(self._launch, max(1, round(ns / self._turn_ns)))
 
     def _launch(self, turns: int) -> Event:
         self._session.set_arguments(self._kernel, (self._word, np.uint32(turns)))
@@ -56,7 +57,7 @@ class Holder:
         return max(0.0, full - bare) / _LAUNCHES
 
     def _batch(self, launches: int) -> int:
-        with noticing_loss(), self._session.batch(partial(self.hold, _HOLD_NS)) as batch:
+        with noticing_loss(), self._session.batch(self.holding(_HOLD_NS)) as batch:
             for _ in range(launches):
                 self._session.launch(self._empty, (1,), (1,))
         return batch.held_ns + batch.ns

@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,7 +54,7 @@ def in_this_process(path: str) -> tuple[int, float, float]:
             enqueue(session._queue, kernel, launch.global_size, launch.local_size)
 
     def batch(run: Callable[[], None], runs: int) -> int:
-        with session.batch(partial(holder.hold, _HOLD_NS)) as timed:
+        with session.batch(holder.holding(_HOLD_NS)) as timed:
             for _ in range(runs):
                 run()
         return timed.ns
