@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from autotune.bench.tour import Unsettled
 from autotune.bench.trial import NOTICED_NS, Bench
 from autotune.devices import BackendError, Session
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.ranking import median
+from autotune.ranking import median, speedup
 from autotune.study import Plan
 from tests.test_clock import bench_of, spin
 from tests.test_holder import opened
@@ -265,3 +266,19 @@ def test_how_well_the_mean_is_known_goes_by_what_is_common_to_all_finalists(
     )
     assert alone == (pytest.approx(together, abs=1e-9) if len(visits) >= tour.VISITS else math.inf)
     assert tour._width([Finalist(0, SHORT, visits[:1] * tour.VISITS)]) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("levels", [(1.0,), (1.0, 1.02, 1.05, 1.08)])
+@pytest.mark.parametrize("benches", [8, 24])
+def test_the_interval_of_a_gain_holds_it_in_about_95_of_100_searches(benches: int, levels: tuple[float, ...]) -> None:
+    drawn, held, searches = random.Random(1), 0, 500
+    for _ in range(searches):
+        met = [drawn.choice(levels) for _ in range(benches)]
+        finalists = [
+            Finalist(place, SHORT, [(round(1e6 * times * level * drawn.gauss(1, 0.003)),) for level in met])
+            for place, times in enumerate((1.0, 1.01, 1.3))
+        ]
+        tour._share_out(finalists)
+        _, low, high = speedup(finalists[2].samples, finalists[0].samples)
+        held += low <= 1.3 <= high
+    assert 0.9 <= held / searches <= 0.99
