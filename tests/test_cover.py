@@ -114,6 +114,18 @@ def test_what_is_stored_is_enough_without_a_search(store: Store) -> None:
     assert one.chosen.mean == pytest.approx(0.5 / 3)
 
 
+def test_a_best_loses_nothing_to_what_was_never_timed_in_turns_with_it(store: Store) -> None:
+    problem = Problem(study(), {"N": 100}, device=GENERIC_DEVICE)
+    timed = [ok(FIRST, *[100] * 6), ok(SECOND, *[105] * 6)]
+    search = put(store, timed, key=problem.key, device=GENERIC_DEVICE)
+    store.retime(search, [(FIRST, Measurement((110,) * 6))])
+    request = Request(problem, database=store.where)
+    found = cover([request], searching=again, search=False)
+    assert [found.candidates[place] for place in found.chosen.takes] == [FIRST]
+    assert found.chosen.losses == (0,)
+    assert found.missing == 1
+
+
 def test_what_is_not_known_serves_nobody(store: Store) -> None:
     requests = [stored_at(store, 100, (FIRST, 100)), stored_at(store, 200, (SECOND, 100))]
     found = cover(requests, searching=again, search=False)

@@ -94,7 +94,8 @@ def cover(
 ) -> Cover:
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
 
-    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False.
+    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False: then
+    what is stored counts as far as it compares.
     `on_size` is told a size's place and how many configurations are measured there. `searching` gives the command that
     searches one of the problems as the user asked for it, for hints. Raises AutotuneError where a size has no best, or
     none that is known can serve it; Stopped.
@@ -109,7 +110,7 @@ def cover(
     candidates = _candidates(problems, stored)
     times = []
     for place, request in enumerate(requests):
-        there = {identity(trial.configuration): trial for trial in stored[place]}
+        there = {identity(trial.configuration): trial for trial in _comparable(stored[place])}
         if search:
             valid = [one for one in candidates if one in request.problem.space]
             if on_size is not None:
@@ -201,6 +202,14 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
 def _passed(store: Store, problem: Problem) -> list[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
     return ranked(ours(problem, store.trials(problem.key)), problem.device.driver)
+
+
+def _comparable(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that are no faster than the best, of trials in their order: the others' times are of another moment.
+
+    What was timed once ranks behind what was timed again in turns, also where it took less then.
+    """
+    return [trial for trial in trials if trial.time_ns >= trials[0].time_ns]
 
 
 def _candidates(problems: Sequence[Problem], stored: Sequence[Sequence[Trial]]) -> list[Configuration]:
