@@ -161,6 +161,17 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "a.toml").read_text() == "mine"
 
 
+def test_what_is_no_kernel_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (".", "..", "/"):
+        result = CliRunner().invoke(app, ["new", folder])
+        assert (result.exit_code, result.output) == (2, f"error: {folder}: cannot be read: Is a directory\n")
+    Path("a.toml").write_text("mine")
+    result = CliRunner().invoke(app, ["new", "a.toml"])
+    assert result.exit_code == 2
+    assert result.output.startswith("error: a.toml: is the kernel itself, and a study beside it has this name; give")
+
+
 @pytest.mark.device
 def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     kernel = tmp_path / "my own.cl"

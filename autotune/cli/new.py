@@ -45,10 +45,13 @@ def new_study(
       autotune new blur.cl
       autotune new kernels/sgemm.cl mine.toml --entry sgemm
     """
+    source = inline(kernel)  # what cannot be read, a folder too, is told before a name is made of its name
     path = file or kernel.with_suffix(".toml")
+    if path == kernel:
+        what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
+        raise UsageError(what, where=str(path), hint=f"{hint}, or name the study: autotune new KERNEL.cl STUDY.toml")
     if os.path.lexists(path):
         raise StudyError("is there already", where=str(path), hint="name another file")
-    source = inline(kernel)
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
     options = _options(define or [])
