@@ -557,3 +557,34 @@ def test_a_variable_that_is_called_as_an_axis_is_none() -> None:
         }"""
     )
     assert 'shape = ["m", "n"], access = "out"' in shape_of(lines, "y")
+
+
+def test_a_name_for_a_type_stands_for_what_it_is() -> None:
+    _, lines = drafted(
+        """#ifndef REAL
+        #define REAL float
+        #endif
+        #ifdef WIDE
+        typedef float4 element;
+        #else
+        typedef float2 element;
+        #endif
+        typedef REAL real;
+        typedef real scalar;
+        typedef unsigned int u32;
+        typedef float4 quad;
+        #define SHORT unsigned short
+        kernel void f(global const scalar *a, global quad *b, const u32 n, const real alpha, global SHORT *c,
+                      global element *d)
+        {
+            const int i = get_global_id(0);
+            if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = 1; }
+        }"""
+    )
+    assert 'REAL = ["float"]' in lines
+    assert 'a = { type = "REAL", shape = ["n"], access = "in" }' in lines
+    assert 'b = { type = "float4", shape = ["n"], access = "out" }' in lines
+    assert 'c = { type = "ushort", shape = ["n"], access = "out" }' in lines
+    assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
+    assert "n = 65536" in lines
+    assert 'type = "float"' in shape_of(lines, "d")  # of several: its components

@@ -3,7 +3,7 @@
 What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
 guards and names; what is no more than a guess says so: nothing here decides a result.
 
-    scanning.py    kernels, macros and structs of a text, where no compiler tells
+    scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
     syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches
     terms.py       sums of products of names
     statements.py  a walk through a kernel, with values.py for its expressions and touching.py for OpenCL's own

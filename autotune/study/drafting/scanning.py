@@ -45,8 +45,15 @@ def _scanned_argument(text: str) -> KernelArgument:
     skipped = {"global", "constant", "local", "private", "const", "restrict", "volatile", "struct", access, "*"}
     left = [word for word in words if word not in skipped]
     name, kind = (left[-1], " ".join(left[:-1])) if left else ("", "")
-    kind = {"unsigned int": "uint", "unsigned": "uint", "unsigned char": "uchar"}.get(kind, kind)
-    return KernelArgument(name, kind + "*" * ("*" in words), address, access, "const" in words)
+    return KernelArgument(name, opencl_name(kind) + "*" * ("*" in words), address, access, "const" in words)
+
+
+def opencl_name(kind: str) -> str:
+    """Return a type of whole numbers as OpenCL calls it: C writes `unsigned int` for `uint`."""
+    words = [word for word in kind.split() if word != "signed"]
+    if words[:1] == ["unsigned"]:
+        return f"u{words[1] if len(words) > 1 else 'int'}"
+    return " ".join(words) or "int"
 
 
 def struct_bodies(text: str) -> dict[str, list[str]]:
@@ -59,7 +66,7 @@ def struct_bodies(text: str) -> dict[str, list[str]]:
             first = re.fullmatch(r"(?:struct\s+)?((?:unsigned\s+)?\w+)\s+(.+)", kind, re.DOTALL)
             if first is None:
                 continue
-            of = {"unsigned int": "uint", "unsigned char": "uchar"}.get(first[1], first[1])
+            of = opencl_name(first[1])
             members += [f"{of} {' '.join(name.split())}" for name in (first[2], *names)]
         for name in filter(None, (alias, tag)):
             found[name] = members

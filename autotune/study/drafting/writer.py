@@ -13,9 +13,10 @@ from autotune.errors import StudyError
 from autotune.study.builtins import is_builtin
 from autotune.study.drafting.proposal import Proposal, Sketch
 from autotune.study.drafting.scanning import candidates, scanned
+from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
-from autotune.study.types import is_plain, scalar_type
+from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 
 _GUESS = "guess"
 _ENTRIES_EACH = 16
@@ -47,7 +48,9 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     given = candidates(sketch.source) if defined is None else defined
     sketch.gaps.clear()
     sketch.guesses.clear()
-    return _Writer(Proposal(_nameable(sketch), entries(sketch, wanted), given)).study()
+    types = {name for name, text in given.items() if {text, sketch.macros.get(name)} & SCALAR_TYPES.keys()}
+    plain = replace(sketch, signatures=spelt_out(sketch.signatures, sketch.source, types))
+    return _Writer(Proposal(_nameable(plain), entries(sketch, wanted), given)).study()
 
 
 def _nameable(sketch: Sketch) -> Sketch:

@@ -1,0 +1,53 @@
+"""What the types that a kernel file names itself stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from autotune.devices import KernelArgument
+from autotune.study.drafting.scanning import opencl_name
+from autotune.study.includes import without_comments
+from autotune.study.types import is_plain
+
+_LONGEST = 8
+"""So many typedefs and macros that stand for each other are followed."""
+
+
+def spelt_out(
+    signatures: Mapping[str, Sequence[KernelArgument]], source: str, choices: Collection[str]
+) -> dict[str, list[KernelArgument]]:
+    """Return signatures with OpenCL's types, or `choices`, in the place of the names that stand for one of these.
+
+    A name that may stand for several, as branches of the preprocessor decide, is left.
+    """
+    text = without_comments(source)
+    names = {one.type_name.removesuffix("*") for told in signatures.values() for one in told}
+    called = {name: meant.pop() for name in names if len(meant := _meanings(text, name, choices)) == 1}
+
+    def plain(one: KernelArgument) -> KernelArgument:
+        name = one.type_name.removesuffix("*")
+        return replace(one, type_name=called.get(name, name) + one.type_name[len(name) :])
+
+    return {entry: [plain(one) for one in told] for entry, told in signatures.items()}
+
+
+def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
+    """What a name may stand for; empty where some of it is not followed."""
+    due, found = {name}, set[str]()
+    for _ in range(_LONGEST):
+        found |= {one for one in due if is_plain(one) or one in choices}
+        followed = [_next(text, one) for one in due - found]
+        if not all(followed):
+            return set()
+        due = {meant for told in followed for meant in told}
+        if not due:
+            return found
+    return set()
+
+
+def _next(text: str, name: str) -> list[str]:
+    typedefs = re.findall(rf"\btypedef\s+([\w\s]+?)\s+{re.escape(name)}\s*;", text)
+    macros = re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+([\w ]+)$", text, re.MULTILINE)
+    return [opencl_name(one) for one in (*typedefs, *macros)]
