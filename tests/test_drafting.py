@@ -588,3 +588,24 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
+
+
+def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape() -> None:
+    _, lines = drafted(
+        """kernel void sw(global const uchar *a, global const uchar *b, global int *H, int la, int lb, int d)
+        {
+            int i = get_global_id(0) + 1, j = d - i, w = lb + 1;
+            if (i > la || j < 1 || j > lb) return;
+            int s = a[i - 1] == b[j - 1] ? 3 : -3;
+            H[i * w + j] = max(H[(i - 1) * w + j - 1] + s, H[(i - 1) * w + j]);
+        }"""
+    )
+    assert 'shape = ["la + 1", "lb + 1"], access = "inout"' in shape_of(lines, "H")
+    _, lines = drafted(
+        """kernel void f(const int n, global float *x)
+        {
+            const int i = get_global_id(0);
+            if (i < n) x[i + 1] += x[i];
+        }"""
+    )
+    assert 'shape = ["n + 1"], access = "inout"' in shape_of(lines, "x")

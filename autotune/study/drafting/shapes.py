@@ -203,8 +203,9 @@ class Shapes(Indices):
             return None
         stated = [limit + rest for varying, limit in self.reading.guards if (rest := value - varying).known]
         if stated:
-            stated.sort(key=lambda each: (not self._sized(each), len(each.terms), each.terms.get((), 0)))
-            return self._named(stated[0])
+            first = min(stated, key=lambda each: (not self._sized(each), len((each - _number(each)).terms)))
+            alike = [each for each in stated if (each - first).number is not None]
+            return self._named(min(alike, key=lambda each: (len(each.terms), _number(each))))
         if value.names & self.reading.between.keys():
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many places the rows hold in all"
@@ -250,6 +251,7 @@ class Shapes(Indices):
         What most indices say counts, since rims may be left out in ways that are not read; or the `farthest`.
         """
         found: list[tuple[list[Sum], Sum, int]] = []
+        stored = list[Sum]()
         guarded = list[Sum]()
         for mention in self.reading.of(name):
             (index,) = mention.places
@@ -262,6 +264,7 @@ class Shapes(Indices):
                     self.doubts[name] = BEYOND
                 continue
             found.append((rows[1], limit, rows[0].terms.get((), 0)))
+            stored += [limit] if mention.kind != "read" else []
             guarded += [limit - _number(limit)] if whole else []
         if name in self.reading.unread:
             self.doubts[name] = BEYOND
@@ -282,7 +285,7 @@ class Shapes(Indices):
         # Neighbours on both sides of what is bounded: the rim is left out in a way that was not read.
         plainly = any(not number and not _number(limit) for _, limit, number in alike)
         if plainly and (written or min(number for *_, number in alike) < 0):
-            beyond = 0
+            beyond = max((_number(limit) for limit in stored if limit - _number(limit) == kind), default=0)
         shape = [kind + beyond, *map(self._named, inner)]
         if any(self.elements([limit, *inner]) > self.elements(shape) for inner, limit, _ in found if not plainly):
             self.doubts[name] = BEYOND
