@@ -94,8 +94,8 @@ def cover(
 ) -> Cover:
     """Choose the configurations that lose least over the sizes of some requests: `most` of them, or as few as do.
 
-    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False: then
-    what is stored counts as far as it compares.
+    Where a candidate has not been measured at a size, it is, and all candidates in turns, unless `search` is False:
+    then what is stored counts as far as it compares.
     `on_size` is told a size's place and how many configurations are measured there. `searching` gives the command that
     searches one of the problems as the user asked for it, for hints. Raises AutotuneError where a size has no best, or
     none that is known can serve it; Stopped.
