@@ -14,7 +14,7 @@ from autotune import tuner
 from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
 from autotune.cli.result import print_result
-from autotune.errors import AutotuneError, SetupError, WorkerError
+from autotune.errors import AutotuneError, SetupError, SpaceError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.store import Store
@@ -167,6 +167,13 @@ def test_it_stops_when_stale(problem: Problem, store: Store) -> None:
     result = run(problem, store, budget=Budget(until_stale=3), start=[{"WPT": 4, "WG": 32, "FAST": 0}])
     assert result.reason == "no better configuration in 3 trials"
     assert result.trials == 5
+
+
+def test_a_start_that_cannot_be_says_which_it_is(problem: Problem, store: Store) -> None:
+    starts: list[Configuration] = [{"WPT": 4, "WG": 32, "FAST": 0}, {"WPT": 3, "WG": 32, "FAST": 0}]
+    with pytest.raises(SpaceError) as told:
+        run(problem, store, start=starts)
+    assert str(told.value).startswith("start WPT=3,WG=32,FAST=0: saxpy: WPT cannot be 3; it can be ")
 
 
 def test_no_time_left_means_no_trial(problem: Problem, store: Store) -> None:

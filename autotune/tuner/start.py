@@ -13,12 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import __version__
-from autotune.errors import SetupError, WorkerError
+from autotune.errors import SetupError, SpaceError, WorkerError
 from autotune.model import Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, quick_turns
 from autotune.samplers import entry_of
 from autotune.store import locate, require_place
 from autotune.study import Problem, space_hash
+from autotune.text import pairs
 from autotune.tuner.loop import Ledger, Search
 from autotune.tuner.recall import donors, imported_best, ours, recall
 from autotune.tuner.replay import ReplayEvaluator
@@ -99,7 +100,10 @@ def _search(
     entry_of(request.sampler)  # a mistake is told before anything is on record
     request = replace(request, start=[problem.in_own_values(one) for one in request.start])
     for configuration in request.start:
-        problem.plan(configuration)
+        try:
+            problem.plan(configuration)
+        except SpaceError as error:  # of several configurations, and what is fixed, the user has to know which
+            raise error.at(f"start {pairs(configuration, ',')}") from None
     stored = [] if request.fresh else store.trials(problem.key)
     known = recall(problem, stored, request.retry_failed)
     seed = secrets.randbits(32) if request.seed is None else request.seed
