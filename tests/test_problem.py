@@ -54,8 +54,10 @@ def test_every_row_of_the_space_has_a_plan() -> None:
 
 def test_an_invalid_configuration_has_none() -> None:
     problem = Problem(study())
-    with pytest.raises(SpaceError, match="at most 512 elements"):
+    with pytest.raises(SpaceError, match=r"WPT=8 WG=256 FAST=0 is not a valid configuration: .* at most 512 elements"):
         problem.plan({"WPT": 8, "WG": 256, "FAST": 0})
+    with pytest.raises(SpaceError, match="saxpy: WG cannot be 64; it is fixed to 32, 128"):
+        Problem(study(), fix={"WG": [32, 128]}).plan({"WPT": 8, "WG": 64, "FAST": 0})
     with pytest.raises(SpaceError, match="WG cannot be 3; it can be 32, 64"):
         problem.plan({"WPT": 8, "WG": 3, "FAST": 0})
     with pytest.raises(SpaceError, match="no parameter named 'WGS'"):

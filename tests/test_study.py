@@ -298,7 +298,10 @@ CONFIGURATION = {"WPT": 2, "WG": 64, "FAST": 0}
         ({"WPT": 3}, "WPT cannot be 3; it can be 1, 2, 4, 8"),
         ({"WTP": 2}, r"no parameter named 'WTP' \(did you mean 'WPT'\?\)"),
         ({"WPT": None}, "lacks WPT: it gives every parameter; add WPT = 1"),
-        ({"WPT": 8, "WG": 256}, "not a valid configuration: a work-group covers at most 512 elements"),
+        (
+            {"WPT": 8, "WG": 256},
+            "WPT=8 WG=256 FAST=0 is not a valid configuration: a work-group covers at most 512 elements",
+        ),
     ],
 )
 def test_a_configuration_that_is_the_reference_is_one(changes: dict[str, Any], message: str) -> None:

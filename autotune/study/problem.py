@@ -20,7 +20,7 @@ from autotune.study.loops import leaves
 from autotune.study.plan import Plan, Tolerance
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.study import Study
-from autotune.text import did_you_mean, require_known
+from autotune.text import did_you_mean, pairs, require_known
 
 GENERIC_DEVICE = DeviceInfo(
     index=-1, name="generic", vendor="generic", platform="", driver="", kind="gpu", opencl_version="1.2",
@@ -204,12 +204,15 @@ class Problem:
                 raise SpaceError(f"no parameter named {name!r}{did_you_mean(name, values)}", where=self.study.name)
         for name, listed in values.items():
             if configuration.get(name) not in listed:
-                what, hint = f"{name} cannot be {configuration.get(name)!r}", "it can be " + ", ".join(map(str, listed))
-                raise SpaceError(what, where=self.study.name, hint=hint)
+                value = configuration.get(name)
+                can = "is fixed to" if value in self.study.parameters[name].values else "can be"
+                hint = f"it {can} {', '.join(map(str, listed))}"
+                raise SpaceError(f"{name} cannot be {value!r}", where=self.study.name, hint=hint)
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
             if not constraint.require.holds(names):
-                raise SpaceError(f"not a valid configuration: {constraint.reason}", where=self.study.name)
+                what = f"{pairs(configuration)} is not a valid configuration: {constraint.reason}"
+                raise SpaceError(what, where=self.study.name)
         return names
 
 
