@@ -163,7 +163,9 @@ def test_a_bad_list_is_one_error(replayed: None) -> None:
     said = one_error(run("cover", "./my studies/saxpy.toml", "--sizes", "7", *typed, "--no-search", code=1))
     device = find_device("0").fingerprint
     assert f"autotune search './my studies/saxpy.toml' -d {device} --size N=7 --choice T=double --db b.db finds" in said
-    assert "nothing is stored that could be verified" in one_error(run("verify", "./saxpy.toml", code=1))
+    told = one_error(run("verify", "./saxpy.toml", code=1))
+    assert "nothing is stored that could be verified" in told
+    assert "autotune search ./saxpy.toml --size N=" in told
 
 
 def test_sizes_at_which_nothing_passes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ def test_a_best_that_is_wrong_here_is_exit_code_1(monkeypatch: pytest.MonkeyPatc
     stored()
     monkeypatch.setattr(verifying, "measure", measured((), (100,) * 20, Outcome.WRONG_RESULT))
     result = run("verify", "./saxpy.toml", code=1)
-    assert "the best does not pass here: wrong_result: off by 3; autotune search finds another" in one_error(result)
+    assert "the best does not pass here: wrong_result: off by 3; autotune search ./saxpy.toml" in one_error(result)
 
 
 def test_what_another_tool_found_is_verified_where_nothing_else_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:

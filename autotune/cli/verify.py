@@ -18,6 +18,8 @@ from autotune.cli.options import (
     RunLimitOption,
     SizeOption,
     StudyArgument,
+    command,
+    kept,
     load_study,
     percent,
     settings_of,
@@ -69,28 +71,30 @@ def verify(
     problem = Problem(tuned, sizes, parse_choices(choice or [], tuned.choices), chosen)
     settings = settings_of(run_limit, allow_python)
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
+    named, python = None if device is None else chosen, kept({"--allow-python": allow_python})
+    searching = command("search", study, named, sizes, tuned.chosen(problem.choices), database) + python
     with interrupt.stopping() as stop:
-        found = verifying.verify(Request(problem, database=database, settings=settings), stop)
+        found = verifying.verify(Request(problem, database=database, settings=settings), stop, searching=searching)
     if as_json:
         write_json(_json(found))
     else:
         facts(_rows(found))
-    _require(found, most)
+    _require(found, most, f"{searching} finds another")
 
 
-def _require(found: verifying.Verified, most: float | None) -> None:
+def _require(found: verifying.Verified, most: float | None, hint: str) -> None:
     """Raise AutotuneError where the best does not pass, or is slower than allowed."""
     trial = found.trial
     if trial is None or trial.outcome.failed:
         why = "was not measured" if trial is None else f"{trial.outcome.value}: {trial.reason}"
         what = f"the best does not pass here: {' '.join(why.split())}"
-        raise AutotuneError(what, hint="autotune search finds another")
+        raise AutotuneError(what, hint=hint)
     if most is not None and found.exceeds(most) and found.interval is not None:
         low, high = found.interval
         raise AutotuneError(
             f"the best is slower than the default by {_percent(found.slowdown)} (95 % interval {_percent(low)} to "
             f"{_percent(high)}), more than the {_percent(most)} allowed",
-            hint="autotune search finds another",
+            hint=hint,
         )
 
 

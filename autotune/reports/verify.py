@@ -43,12 +43,13 @@ class Verified:
         return self.interval is not None and self.interval[0] > most
 
 
-def verify(request: Request, stop: threading.Event | None = None) -> Verified:
+def verify(request: Request, stop: threading.Event | None = None, *, searching: str) -> Verified:
     """Look a problem's best up, put it and the default through a new trial each, and time them in turns.
 
     Where nothing is stored of this very problem but what was imported, that is verified: the fastest by what the
-    other tool tells. All is stored: a best that gives a wrong result here is not named again. Raises AutotuneError
-    where nothing but the default is known, and Stopped.
+    other tool tells. All is stored: a best that gives a wrong result here is not named again. `searching` is the command
+    that searches the problem as the user asked for it. Raises AutotuneError where nothing but the default is known, and
+    Stopped.
     """
     problem = request.problem
     best = lookup.best(
@@ -64,7 +65,7 @@ def verify(request: Request, stop: threading.Event | None = None) -> Verified:
         raise AutotuneError(
             f"nothing is stored that could be verified at {text.size(problem.size)}",
             where=problem.study.name,
-            hint="autotune search finds a best",
+            hint=f"{searching} finds a best",
         )
     configuration = best.configuration if imported is None else imported.configuration
     measured = measure(request, [configuration, problem.default], stop, anew=True)
