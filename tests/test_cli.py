@@ -474,6 +474,24 @@ def test_what_the_reference_leaves_unwritten_is_a_warning_of_check_and_search() 
     assert "unwritten" not in run("check", "./saxpy.toml").stderr
 
 
+def test_a_reference_that_is_wrong_against_itself_is_a_warning_of_check_and_search() -> None:
+    Path("once.cl").write_text(  # it spoils its input: the next run finds another, as if it ran a race
+        "kernel void once(const int N, global const float *x, global float *y)\n"
+        "{ int i = get_global_id(0); if (i < N) { y[i] = x[i]; ((global float *)x)[i] = 0; } }"
+    )
+    Path("once.toml").write_text(
+        'name = "once"\nkernel = "once.cl"\nsizes = { N = 4096 }\nparameters.WG.values = [32]\n'
+        'reference.configuration = { WG = 32 }\narguments.x = { type = "float", shape = ["N"], access = "in" }\n'
+        'arguments.y = { type = "float", shape = ["N"], access = "out" }\n'
+        '[[launch]]\nentry = "once"\nglobal = ["N"]\nlocal = ["WG"]\narguments = ["N", "x", "y"]\n'
+    )
+    said = "warning: the configuration that is the reference gives another result when it runs again: compare what "
+    assert said in run("check", "./once.toml", code=1).stderr
+    assert said in run("search", "./once.toml", "--trials", "1", code=1).stderr
+    change('"alpha * x + y"', '"alpha * x - y"')
+    assert "runs again" not in run("check", "./saxpy.toml", code=1).stderr
+
+
 def test_values_of_which_the_reference_gives_nan_are_a_warning() -> None:
     Path("root.cl").write_text(
         "kernel void root(const int N, global const float *x, global float *y)\n"

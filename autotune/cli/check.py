@@ -25,7 +25,7 @@ from autotune.cli.options import (
     warn_of_idle,
 )
 from autotune.cli.output import facts, say, table, write_json
-from autotune.cli.result import rates_text, timing_text, warn_of_unverified
+from autotune.cli.result import rates_text, timing_text, warn_of_unsteady, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
 from autotune.model import UNVERIFIED, Configuration, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
@@ -172,6 +172,7 @@ def _build(
         trial = evaluator.collect()
     saved = [] if save is None else save_build(problem.plan(configuration), problem.device, save)
     warn_of_unverified(trial)
+    warn_of_unsteady(problem, trial)
     if not quiet:
         print()
         facts(_built_rows(problem, trial, saved))

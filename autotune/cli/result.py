@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune import text
 from autotune.cli.options import command
 from autotune.cli.output import facts, warn
-from autotune.model import BUSY_CORES, Trial
+from autotune.model import BUSY_CORES, Outcome, Trial
 from autotune.ranking import confidence, median_interval
 from autotune.study import Problem
 from autotune.tuner import Result
@@ -31,8 +31,19 @@ def warn_of_unverified(best: Trial | None, of: str = "") -> None:
         warn(f"{of}{best.unverified}")
 
 
+def warn_of_unsteady(problem: Problem, trial: Trial | None) -> None:
+    """Say on stderr that the reference is not what it was a run before, where it is a configuration of the kernel."""
+    own = problem.study.reference.configuration
+    if trial is not None and trial.outcome is Outcome.WRONG_RESULT and trial.configuration == own:
+        warn(
+            "the configuration that is the reference gives another result when it runs again: compare what does not "
+            'depend on the order of work-items, as [check] found = "sort(OUTPUT)", or mend a race'
+        )
+
+
 def print_result(result: Result, study: str, database: str | None, on: str) -> None:
     """Print the best, how it compares, what failed, where the time went, and what to type next (a search with `on`)."""
+    warn_of_unsteady(result.problem, result.default)
     counted = text.count(result.trials, "new trial") + (f" and {result.reused:,} stored" if result.reused else "")
     rows = [("search", f"{counted} in {text.duration(result.elapsed_s)}; ended: {result.reason}")]
     if result.best is not None:

@@ -47,9 +47,9 @@ def verify(request: Request, stop: threading.Event | None = None, *, searching: 
     """Look a problem's best up, put it and the default through a new trial each, and time them in turns.
 
     Where nothing is stored of this very problem but what was imported, that is verified: the fastest by what the
-    other tool tells. All is stored: a best that gives a wrong result here is not named again. `searching` is the command
-    that searches the problem as the user asked for it. Raises AutotuneError where nothing but the default is known, and
-    Stopped.
+    other tool tells. All is stored: a best that gives a wrong result here is not named again. `searching` is the
+    command that searches the problem as the user asked for it. Raises AutotuneError where nothing but the default is
+    known, and Stopped.
     """
     problem = request.problem
     best = lookup.best(
