@@ -460,7 +460,11 @@ def test_an_export_is_asked_for_well(tmp_path: Path, format: str) -> None:
     base = ["export", "--format", format, "--db", str(tmp_path / "a.db")]
     for words, said in (
         (base, "say --study STUDY"),
-        ([*base, "--study", "matmul"], "nothing is stored of matmul"),
+        ([*base, "--study", "matmul"], "nothing is stored of matmul; autotune search matmul --db "),
+        (
+            [*base, "--study", "matmul", "--size", "64", "--choice", "T=int"],
+            "matmul --size M=64,N=64,K=64 --choice T=int",
+        ),
         (["export", "--embed"], "the lossless format holds"),
         (["export", "--prefix", "X"], "the lossless format holds"),
         (["export", "--format", "csv", "--study", "matmul", "--prefix", "X"], "--prefix: is for header"),

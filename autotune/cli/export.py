@@ -119,7 +119,7 @@ def _export_bests(
         wanted = [parse_size(size, study.sizes) for size in sizes or ()]
         catalogue = collect(
             study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
-            database=database,
+            database=database, named=study_name,
         )  # fmt: skip
     written = ARTEFACTS[format](catalogue, **asked)
     with writing(file, database, read) as out:

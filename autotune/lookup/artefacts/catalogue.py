@@ -11,9 +11,9 @@ from autotune.identity import Choices, ProblemKey, Size
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
-from autotune.store import device_of, locate
+from autotune.store import device_of, locate, shown
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
-from autotune.text import LARGEST_SIZE, placed
+from autotune.text import LARGEST_SIZE, command, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,12 @@ def collect(
     devices: Sequence[str] = (),
     sizes: Sequence[Size] = (),
     database: str | None = None,
+    named: str = "",
 ) -> Catalogue:
     """Return the bests that are stored of a study exactly as it is now; `devices` (fingerprints) and `sizes` choose.
 
-    Raises UsageError where nothing is stored of what was asked for, StoreError, StudyError.
+    `named` is what the user calls the study, for the command that searches what is missing. Raises UsageError where
+    nothing is stored of what was asked for, StoreError, StudyError.
     """
     study, location = Study.from_text(text), locate(database)
     with open_records(location) as records:
@@ -76,8 +78,14 @@ def collect(
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:
-            where = study.name + (placed(missing[0].size, missing[0].device) if missing else "")
-            raise UsageError(f"nothing is stored of {where}", where=str(location), hint="autotune search measures it")
+            size, device = (missing[0].size, missing[0].device) if missing else ({}, "")
+            place = None if database is None else shown(database)
+            typed = study.chosen(choices)
+            search = command(
+                "search", named or study.name, device=device or None, size=size, choices=typed, database=place
+            )
+            hint = f"{search} measures it"
+            raise UsageError(f"nothing is stored of {study.name}{placed(size, device)}", where=str(location), hint=hint)
         entries = []
         for key in wanted:
             best = best_in(records, str(location), text, key.size, key.choices, key.device, None, False)
