@@ -34,9 +34,9 @@ def peer(options: argparse.Namespace) -> None:
     size = options.size or CONTESTS[options.kernel].size
     rows = race(options.kernel, options.device, size, options.trials, options.seed)
     if options.save:
-        others = json.loads((RESULTS / "peer-h200.json").read_text())["rows"]
+        others = json.loads((RESULTS / "peer-gpu.json").read_text())["rows"]
         save(
-            "peer-h200",
+            "peer-gpu",
             question="How long do the same 200 configurations take beside Kernel Tuner 1.5.0, with empty caches?",
             command="python benchmarks/engine.py peer --kernel KERNEL --size SIZE --save",
             columns=("kernel", "tuner", "wall, s", "pick, timed again, ms", "ratio"),
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--save", action="store_true", help="peer: write results/peer-h200.json")
+    parser.add_argument("--save", action="store_true", help="peer: write results/peer-gpu.json")
     options = parser.parse_args()
     modes[options.mode](options)
 

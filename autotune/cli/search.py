@@ -38,7 +38,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import print_result, warn_of_throttling, warn_of_unverified
-from autotune.errors import AutotuneError, StudyError, UsageError
+from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
@@ -171,8 +171,11 @@ def search(
         wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size or [], of.sizes)]
         problems = [Problem(of, one, choices, chosen[0], fix=fixed) for one in wanted]
         starts = [parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
-        for configuration in starts:
-            problems[0].plan(configuration)  # raises SpaceError with the constraint it breaks
+        for typed_as, configuration in zip(start or (), starts, strict=True):
+            try:
+                problems[0].plan(configuration)
+            except SpaceError as error:  # names the constraint that it breaks
+                raise error.at(f"--start {typed_as}") from None
         request = Request(
             problems[0],
             chosen,
