@@ -33,6 +33,7 @@ from autotune.tuner import Budget, Request
 from tests.contracts.evaluator import EvaluatorContract
 from tests.processes import has_ended
 from tests.studies import study
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.device
 
@@ -615,3 +616,52 @@ def test_builders_that_end_slowly_are_not_waited_for(
     assert set(joined) == {"device"}
     assert pids
     assert all(has_ended(pid) for pid in pids)
+
+
+GATHER = """
+name = "gather"
+kernel = "gather.cl"
+[sizes]
+N = 1024
+[parameters.WPT]
+values = [1, 2]
+default = 1
+[arguments.index]
+type = "int"
+shape = ["N"]
+access = "in"
+data = { distribution = "integers", low = 0, high = 1023, seed = 1 }
+[arguments.x]
+type = "float"
+shape = ["N"]
+access = "in"
+data = { distribution = "uniform", low = 1, high = 2, seed = 2 }
+[arguments.y]
+type = "float"
+shape = ["N"]
+access = "out"
+[[launch]]
+entry = "gather"
+global = ["N / WPT"]
+arguments = ["x", "index", "y"]
+[reference]
+numpy = { y = "x[index]" }
+[tolerance]
+relative = 1e-6
+"""
+
+
+def test_pointers_that_changed_places_are_told_where_the_kernel_dies_of_them(
+    tmp_path: Path, device: DeviceInfo, own_lock: None
+) -> None:
+    (tmp_path / "gather.toml").write_text(GATHER)
+    (tmp_path / "gather.cl").write_text(
+        "kernel void gather(global const int *index, global const float *x, global float *y) {\n"
+        "    for (int k = 0, i = get_global_id(0) * WPT; k < WPT; ++k, ++i) y[i] = x[(long)index[i] << 20];\n}\n"
+    )
+    problem = Problem(Study.load(str(tmp_path / "gather.toml")), device=device)
+    with DeviceEvaluator(problem, [device], Settings(builders=0)) as evaluator:
+        evaluator.submit(problem.default)
+        trial = evaluator.collect(WAIT_S)
+    assert trial.outcome is Outcome.CRASH
+    assert "gather takes x as `global const int *`, the study has it of float" in trial.reason

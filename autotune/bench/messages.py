@@ -168,12 +168,13 @@ class Inspected:
 class Phase:
     """From a worker: what it does now, and within how many seconds it will say the next thing.
 
-    `place` is that of the plan at work among those to be timed interleaved.
+    `place` is that of the plan at work among those to be timed interleaved; `hints` say what may be amiss with it.
     """
 
     name: str
     limit_s: float
     place: int = 0
+    hints: tuple[str, ...] = ()
 
 
 DOING = {

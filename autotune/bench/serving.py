@@ -101,7 +101,7 @@ def _build_ahead(session: Session, setup: Setup, arena: Arena, job: Job, connect
 
 def _serve_trials(session: Session, setup: Setup, connection: Connection) -> None:
     def announce(name: str, limit_s: float) -> None:
-        connection.send(Phase(name, limit_s, bench.place))
+        connection.send(Phase(name, limit_s, bench.place, bench.hints))
 
     def wait_for_turn() -> None:
         connection.send(Turn())

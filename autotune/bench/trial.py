@@ -70,7 +70,8 @@ class Bench:
         self.anchor = Anchor(self)
         self._contention = Contention() if session.traits.shares_cores else None
         self._compiled: dict[Any, Compiled] = {}
-        self._hints: dict[Any, list[str]] = {}  # of sources and launches whose arguments fit
+        self._hints: dict[Any, tuple[str, ...]] = {}  # of sources and launches whose arguments fit
+        self.hints: tuple[str, ...] = ()  # of the plan built last
         self.place = 0  # of the plan at work, where several are timed interleaved
         self._fresh = True  # nothing has run since the buffers were filled
 
@@ -182,10 +183,12 @@ class Bench:
 
     def build(self, plan: Plan) -> Built:
         """Return a plan ready to launch, compiled once. Raises Fault."""
+        self.hints = ()
         self._announce("build", self._limits.build_s)
         key = (plan.source, plan.options, plan.launches, tuple(plan.arguments.items()), plan.local_memory)
         if (signed := _signed(plan)) not in self._hints:
-            self._hints[signed] = check_signatures(self._session, plan)
+            self._hints[signed] = tuple(check_signatures(self._session, plan))
+        self.hints = self._hints[signed]
         compiled = self._compiled.pop(key, None) or compile_plan(self._session, plan)
         self._compiled[key] = compiled
         if len(self._compiled) > _KEPT:
@@ -207,6 +210,7 @@ class Bench:
             verdict = self._check(built)
         if verdict.reason:
             raise Fault(Outcome.WRONG_RESULT, verdict.reason)
+        self.hints = ()  # they came to nothing
         return built, span, verdict
 
     def check_last(self, built: Built, clock: Clock) -> Verdict:

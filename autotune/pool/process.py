@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,16 +44,17 @@ _CHILDREN_S = 0.5
 class WorkerDied(WorkerError):
     """The process is gone; `signal` is what killed it, 0 where it ended by itself.
 
-    `place` is that of the plan it worked on, where it times several.
+    `place` is that of the plan it worked on, where it times several; `hints` say what may be amiss with that.
     """
 
-    def __init__(self, phase: str, place: int, killed_by: int, last_words: str) -> None:
+    def __init__(self, phase: str, place: int, killed_by: int, last_words: str, hints: Sequence[str] = ()) -> None:
         self.phase = phase
         self.place = place
         self.signal = killed_by
         how = signal.Signals(killed_by).name if killed_by else "it ended by itself"
         words = f": {last_words}" if last_words else ""
-        super().__init__(f"the worker died while it {DOING.get(phase, phase)} ({how}){words}")
+        said = f"the worker died while it {DOING.get(phase, phase)} ({how}){words}"
+        super().__init__("; ".join((said, *hints)))
 
 
 class WorkerOverran(WorkerError):
@@ -131,13 +132,14 @@ class WorkerProcess:
         self.pid = self._process.pid
         self.phase = "start"
         self._place = 0
+        self._hints: tuple[str, ...] = ()
         self._said = 0  # bytes of the log that belong to what is over
         self._halted_s = 0.0
         self._halted_since: float | None = None
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
-        self._place = 0
+        self._place, self._hints = 0, ()
         log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
@@ -169,7 +171,8 @@ class WorkerProcess:
                 self.phase = "start" if message is None else IDLE
                 self._said = self._log.stat().st_size
                 return message
-            self.phase, self._place, limit_s = message.name, message.place, message.limit_s
+            self.phase, limit_s = message.name, message.limit_s
+            self._place, self._hints = message.place, message.hints
             since = self._clock()
 
     def halt(self) -> None:
@@ -211,7 +214,7 @@ class WorkerProcess:
             code = 0
         self.kill()
         lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
-        return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "")
+        return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "", self._hints)
 
 
 def _has_running_child(pid: int) -> bool:
