@@ -18,6 +18,17 @@ def test_turns_are_quick_within_and_as_before_after() -> None:
     assert sys.getswitchinterval() == before
 
 
+def test_the_last_to_end_sets_what_was_before_the_first() -> None:
+    before = sys.getswitchinterval()
+    first, second = quick_turns(), quick_turns()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < before
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before
+
+
 def test_what_is_quicker_already_stays() -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
