@@ -614,7 +614,8 @@ def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 AS_NOBODY = """
 import os, pwd, sys
 from autotune.store import Store
-Store.open(sys.argv[2]).close()  # imports all that nobody else may read
+with Store.open(sys.argv[2]) as other:  # imports all that nobody else may read
+    list(other.export_lines())
 if os.geteuid() == 0:  # whom no permission stops
     os.setuid(pwd.getpwnam("nobody").pw_uid)
 Store.open(sys.argv[1])
