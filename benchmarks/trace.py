@@ -1,13 +1,13 @@
 """One trial, and one look-up, traced through the package: functions, files, and which call which across files.
 
-    python benchmarks/trace.py [--list] [--json]
+    python benchmarks/trace.py [--list] [--json] [--traced 20]
 
 Three paths: the search's thread from one proposal to the next, with the default sampler's model at work; a device's
 worker from one job to the next; and `autotune best --format json` of a stored result, all of it. Counted is what runs
 of this package on a PoCL device: distinct functions (comprehensions and the like belong to theirs; what a module calls
 while it is imported is left out), distinct files, and distinct pairs of a function and one in another file that it
 calls, libraries in between left out. No two trials meet the same (a model that is fitted anew, a busy machine): of
-TRACED trials that pass, what three in four go through counts. `--list` names it.
+several that pass, what three in four go through counts. `--list` names it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNTRACED = 10
 """Trials before the first that counts: from there on the default sampler's model proposes."""
 
 TRACED = 20
-"""Trials of a path that count."""
+"""Trials of a path that count, where it is not said otherwise."""
 
 ROOT = str(Path(autotune.__file__).parent)
 Function = tuple[str, str]
@@ -124,16 +124,24 @@ def _function(frame: FrameType) -> Function | None:
     return (code.co_filename.removeprefix(ROOT + "/"), code.co_qualname) if inside else None
 
 
-def trace_search(problem: Problem, database: str) -> Calls:
+class Brief(DeviceEvaluator):
+    """Times finalists for a second: they are no part of a trial."""
+
+    def retime(self, configurations: Sequence[Any], budget_s: float = 1.0, stop: threading.Event | None = None) -> Any:
+        """Time them, at the end of a search."""
+        return super().retime(configurations, min(budget_s, 1.0), stop)
+
+
+def trace_search(problem: Problem, database: str, traced: int) -> Calls:
     """Trace a trial that the sampler's model proposed, in the thread that searches."""
     trace = Trace("Proposer.ask")
-    request = Request(problem, database=database, seed=1, budget=Budget(trials=UNTRACED + TRACED))
-    with DeviceEvaluator(problem, [problem.device], Settings(builders=0, stops_slow=False)) as evaluator, trace.on():
+    request = Request(problem, database=database, seed=1, budget=Budget(trials=UNTRACED + traced))
+    with Brief(problem, [problem.device], Settings(builders=0, stops_slow=False)) as evaluator, trace.on():
         tuner.run(request, evaluator=evaluator)
     return trace.typical(skip=UNTRACED)
 
 
-def trace_worker(problem: Problem, folder: Path) -> Calls:
+def trace_worker(problem: Problem, folder: Path, traced: int) -> Calls:
     """Trace a trial in a device's worker, which is a thread here."""
     setup = data.compute(problem, folder, Rules(), Limits(), allow_python=False)
     ours, theirs = Pipe()
@@ -148,7 +156,7 @@ def trace_worker(problem: Problem, folder: Path) -> Calls:
     for message in (problem.device, setup):
         ours.send(message)
     _answer(ours)
-    for row in range(2 + TRACED):
+    for row in range(2 + traced):
         ours.send(messages.Job(problem.plan(problem.space.configuration(row))))
         answer = _answer(ours)
         if answer.outcome is not Outcome.OK:
@@ -183,7 +191,7 @@ def trace_best(device: DeviceInfo, database: str) -> Calls:
     return trace.stretches[0]
 
 
-def trace_all() -> dict[str, Calls]:
+def trace_all(traced: int) -> dict[str, Calls]:
     """Trace the three paths."""
     device = next(info for info in list_devices() if info.kind == "cpu")
     # What compiles fast: the way is the same for all.
@@ -191,7 +199,8 @@ def trace_all() -> dict[str, Calls]:
     problem = Problem(Study.load(STUDY), dict.fromkeys("MNK", SIZE), None, device, fix=fix)
     with tempfile.TemporaryDirectory() as folder:
         database = f"{folder}/trace.db"
-        paths = (trace_search(problem, database), trace_worker(problem, Path(folder)), trace_best(device, database))
+        search, worker = trace_search(problem, database, traced), trace_worker(problem, Path(folder), traced)
+        paths = (search, worker, trace_best(device, database))
     return dict(zip(BEFORE, paths, strict=True))
 
 
@@ -200,8 +209,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="name the functions and crossings")
     parser.add_argument("--json", action="store_true", help="write results/trace.json for docs/benchmarks.md")
+    parser.add_argument("--traced", type=int, default=TRACED, metavar="N", help="trials of a path that count")
     options = parser.parse_args()
-    found = trace_all()
+    found = trace_all(options.traced)
     columns = ("path", "functions / files / crossings", "version 0.1", "asked")
     asked = {"search thread": (70, 16, 47), "device worker": (54, 8, 35), "best --format json": (36, 7, 24)}
     rows = [(path, *map(_text, (calls.figures, BEFORE[path], asked[path]))) for path, calls in found.items()]
@@ -217,7 +227,7 @@ def main() -> None:
 
         question = "How much of the package does one trial, and one look-up, pass through?"
         about = "Distinct functions, files, and calls from a function to one in another file, which three in four of"
-        about += f" {TRACED} trials go through. PoCL, {STUDY} {SIZE}."
+        about += f" {options.traced} trials go through. PoCL, {STUDY} {SIZE}."
         save("trace", question=question, command="python benchmarks/trace.py", columns=columns, rows=rows, note=about)
 
 
