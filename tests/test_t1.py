@@ -188,6 +188,12 @@ def test_hostile_parameters_are_one_line(changes: dict[str, Any], message: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_who_gives_a_study_is_told_what_takes_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        read_t1(b'name = "saxpy"', "saxpy.toml")
+    assert "autotune check takes it" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

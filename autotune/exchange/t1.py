@@ -52,7 +52,8 @@ def read_t1(data: bytes, where: str) -> Imported:
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         what = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
-        raise UsageError(line(what)[:200], where=where) from None
+        hint = "give the T1 description of a kernel; a study needs no import: autotune check takes it"
+        raise UsageError(line(what)[:200], where=where, hint=hint) from None
     try:
         return _Description(table(document, "the file")).study()
     except UsageError as error:
