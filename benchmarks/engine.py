@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from peer.contests import CONTESTS
-from tables import RESULTS, save
+from tables import save, saved
 
 
 def make_problem(device: str | None, size: int) -> Any:
@@ -34,13 +34,14 @@ def peer(options: argparse.Namespace) -> None:
     size = options.size or CONTESTS[options.kernel].size
     rows = race(options.kernel, options.device, size, options.trials, options.seed)
     if options.save:
-        others = json.loads((RESULTS / "peer-gpu.json").read_text())["rows"]
+        command = "python benchmarks/engine.py peer --kernel KERNEL --size SIZE --save"
+        others = [row for row in saved("peer-gpu", command) if row[0] != rows[0][0]]
         save(
             "peer-gpu",
             question="How long do the same 200 configurations take beside Kernel Tuner 1.5.0, with empty caches?",
-            command="python benchmarks/engine.py peer --kernel KERNEL --size SIZE --save",
+            command=command,
             columns=("kernel", "tuner", "wall, s", "pick, timed again, ms", "ratio"),
-            rows=sorted([*(row for row in others if row[0] != rows[0][0]), *rows], key=lambda row: row[0]),
+            rows=sorted([*others, *rows], key=lambda row: row[0]),
             asked="14 for sgemm 4096, 6 for kernels of 40 us (sgemm 768, nbody 2048)",
         )
 

@@ -215,7 +215,7 @@ def main(descriptor: int, parent: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     devices.prepare()
     children: set[int] = set()
-    if select([channel], [], [], 0)[0]:  # who asked by now lists the devices, which takes no more than this
+    if select([channel], [], [], 0)[0]:  # as a rule for the devices to be listed, which takes no more than this
         _take(channel, children)
     from autotune.bench import serve  # noqa: F401  (for the forks)
 
