@@ -24,7 +24,7 @@ _CACHES = ("CUDA_CACHE_PATH", "POCL_CACHE_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME
 
 
 def timed(who: str, words: Sequence[str], folder: Path) -> tuple[float, dict[str, Any]]:
-    """Run Python with these words, its build caches empty; return its wall seconds and the JSON object that it prints."""
+    """Run Python with these words, its build caches empty; return its wall seconds and the JSON that it prints."""
     caches = {name: str(folder / f"{who}-{name}") for name in _CACHES}
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)])
     began = time.monotonic()
