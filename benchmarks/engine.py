@@ -7,6 +7,8 @@
 `peer` needs the extra `[bench]`. It runs `autotune search` with random configurations (builds differ tenfold in length)
 and a program that runs Kernel Tuner over the same ones, each a fresh process with empty build caches. Both verify every
 configuration; the wall time is that of the whole process. Both picks are then timed again, interleaved, in one process.
+Where PYTHONDONTWRITEBYTECODE is set, unset it and run `python -m compileall` over the packages: pip leaves them
+compiled, and to compile them in each process takes longer than a short search.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def peer(options: argparse.Namespace) -> None:
             columns=("kernel", "tuner", "wall, s", "pick, timed again, ms", "ratio"),
             rows=sorted([*others, *rows], key=lambda row: row[0]),
             asked="14 for sgemm 4096, 6 for kernels of 40 us (sgemm 768, nbody 2048)",
+            note="Python's packages are compiled to bytecode, as pip leaves them.",
         )
 
 

@@ -58,12 +58,23 @@ def save(
 
 def saved(name: str, command: str) -> list[list[Any]]:
     """Return the rows of `results/NAME.json` that this command wrote at this commit."""
-    found = json.loads((RESULTS / f"{name}.json").read_text())
+    path = RESULTS / f"{name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {"rows": [], "command": command, "commit": _commit()}
     return found["rows"] if (found["command"], found["commit"]) == (command, _commit()) else []
 
 
+def model() -> str:
+    """Return the first GPU's model in a word, such as `h100`; `cpu` where there is none."""
+    words = " ".join(_gpus()[:1]).partition(",")[0].lower().split()
+    return next((word for word in words if any(map(str.isdigit, word))), "cpu")
+
+
+def _gpus() -> list[str]:
+    return _said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+
+
 def _machine() -> str:
-    gpus = _said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).splitlines()
+    gpus = _gpus()
     names = [f"{len(gpus)} x {gpus[0].replace(', ', ', driver ')}"] if gpus else []
     return ", ".join([*names, f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"])
 

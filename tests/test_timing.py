@@ -59,6 +59,12 @@ def test_on_a_device_that_is_awake_few_batches_tell_what_is_slower(
     assert (len(timed.measurement.samples_ns) if timed.stopped else 0) == taken
 
 
+@pytest.mark.parametrize(("times", "stopped"), [(1.045, False), (1.06, True)])
+def test_on_a_device_that_is_awake_what_may_be_a_finalist_is_not_stopped(times: float, stopped: bool) -> None:
+    timed = measure(replay([round(times * 2 * MS)] * 50), Rules().awake(times, 1.0), bound_ns=2.0 * MS)
+    assert timed.stopped is stopped
+
+
 @pytest.mark.parametrize(("factor", "runs"), [(2.0, 1), (1.6, 2), (1.35, 3)])
 def test_a_long_run_is_steady_and_the_fewer_the_wider_the_margin(factor: float, runs: int) -> None:
     timed = measure(replay([600 * MS] * 50), Rules(), bound_ns=600 * MS / factor)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from autotune.model import Measurement
-from autotune.ranking import median_interval
+from autotune.ranking import FINALIST_MARGIN, median_interval
 
 Source = Callable[[int], Sequence[int]]
 """Called with n, takes up to n samples and returns them in nanoseconds; nothing where it has run dry.
@@ -33,8 +33,10 @@ _BATCH_NS = 50_000_000
 _DRIFT = 0.02
 """Share by which the later half of the samples of a steady device may be off the earlier one."""
 
-_AWAKE_MARGIN, _AWAKE_HOPELESS = 0.1, 2.0
-"""`margin` and `hopeless` of batches on a device that is awake: those of one plan differ by a per cent or two."""
+_AWAKE_MARGIN, _AWAKE_FINE_MARGIN, _AWAKE_HOPELESS = 0.1, FINALIST_MARGIN - 1, 2.0
+"""`margin`, `fine_margin` and `hopeless` of batches on a device that is awake: those of one plan differ by a per cent
+or two. However well a short launch is known on one session, others have it up to 3 % off beside its rivals: what may be
+a finalist is not stopped."""
 
 BUILD_S = 60.0
 """Seconds that a build may take, where nothing else is asked for."""
@@ -89,7 +91,13 @@ class Rules:
         met what else the device does, such as a desktop's next picture.
         """
         seen = bound_ns is not None and first_ns > _AWAKE_HOPELESS * bound_ns
-        return replace(self, margin=_AWAKE_MARGIN, hopeless=_AWAKE_HOPELESS, sure=1 if seen else self.sure)
+        return replace(
+            self,
+            margin=_AWAKE_MARGIN,
+            fine_margin=_AWAKE_FINE_MARGIN,
+            hopeless=_AWAKE_HOPELESS,
+            sure=1 if seen else self.sure,
+        )
 
 
 def relative_width(samples: Sequence[float], confidence: float = 0.95) -> float:

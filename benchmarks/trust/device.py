@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.tables import save, saved
+from benchmarks.tables import model, save, saved
 
 HERE = Path(__file__).parent
 STUDIES = sorted(path.stem for path in HERE.glob("*.toml"))
@@ -91,17 +91,18 @@ def main() -> None:
     options = parser.parse_args()
     print(" | ".join(COLUMNS), flush=True)
     command = f"python -m benchmarks.trust.device --searches {options.searches} --trials {options.trials}"
-    rows = {row[0]: row for row in saved("trust-h200", command)} if options.save else {}
+    name = f"trust-{model()}"
+    rows = {row[0]: row for row in saved(name, command)} if options.save else {}
     for study in options.studies:
         rows[study] = judge(study, options.searches, options.trials)
         print(" | ".join(rows[study]), flush=True)
         if options.save:  # what is cut off leaves what was known, and the next call goes on from it
             save(
-                "trust-h200",
+                name,
                 question="Does a search give the same time again, the time that a program sees, and a pick that holds?",
                 command=command,
                 columns=COLUMNS,
-                rows=[rows[name] for name in sorted(rows)],
+                rows=[rows[known] for known in sorted(rows)],
                 asked="spread 1.5 %, within 3 % of the loop, loss 2 %",
                 note="Spread: largest against smallest of all searches, each with new processes and an empty database; "
                 "loss: of each pick against the best of them, timed together in loops of 400 queued runs, in "
