@@ -54,7 +54,7 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         """True where the trial gave no usable time."""
-        return self.ended and self not in (Outcome.OK, Outcome.STOPPED)
+        return self not in (Outcome.OK, Outcome.STOPPED, Outcome.PENDING, Outcome.LOST)
 
     @property
     def retriable(self) -> bool:

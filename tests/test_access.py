@@ -24,6 +24,7 @@ from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, access, database, location, presence
+from autotune.store.attempts import NoSuchTrialError
 from autotune.store.database import ConnectionLost
 from autotune.store.location import Location, locate, shown
 from tests.stored import DEVICE, KEY, ok, put, put_in
@@ -217,7 +218,7 @@ def test_a_transaction_whose_answer_was_lost_is_done_once(place: str, monkeypatc
         assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1, 2]
         assert [row.generation for row in store.history()] == [1, 1]
         assert [line.count('"taken"') for line in store.export_lines()] == [2, 1]
-        with pytest.raises(ValueError, match="finished before"):
+        with pytest.raises(NoSuchTrialError, match="finished before"):
             store.finish([(1, ok({"A": 1}, 5))])
 
 

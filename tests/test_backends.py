@@ -190,6 +190,17 @@ def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_devic
     ]  # fmt: skip
 
 
+def test_a_backend_that_cannot_tell_its_devices_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, numpy: DeviceInfo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(self: object) -> None:
+        raise OSError("no such board")
+
+    monkeypatch.setattr(type(load_backend("numpy")), "devices", fails)
+    assert any(device.backend == "opencl" for device in list_devices())
+    assert "the backend numpy cannot tell its devices: OSError: no such board" in capsys.readouterr().err
+
+
 def test_a_backend_that_cannot_be_loaded_is_said_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(installed(tmp_path, "broken", "nowhere.at_all:BACKEND")))
     assert all(device.backend != "broken" for device in list_devices())

@@ -93,6 +93,22 @@ def test_buffers_are_restored_before_each_run_of_a_batch(session: Session) -> No
     assert found.tolist() == [1]
 
 
+def test_a_clock_says_of_its_last_call_whether_outputs_were_poisoned() -> None:
+    poisoned, said = list[bool](), list[bool]()
+
+    class Noting:
+        def repeat(self, built: object, count: int, longest_ns: float, *, poison: bool) -> list[int]:
+            poisoned.append(poison)
+            return [round(1.05 * clock.INSENSITIVE_NS)] * count
+
+    launcher: Any = Noting()
+    events = EventClock(launcher, round(0.95 * clock.INSENSITIVE_NS))
+    for _ in range(2):  # that runs are long is known after the first
+        events.sample(Any, 3)  # type: ignore[arg-type]
+        said.append(events.poisons)
+    assert said == poisoned == [False, True]
+
+
 def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     fast, slow = bench_of(session, out=5).retime([spin(10_000), spin(1_000_000)], None, 5.0)
     assert isinstance(fast, Measurement)

@@ -145,6 +145,22 @@ def test_a_time_is_served_only_with_its_samples_and_its_configuration(tmp_path: 
     assert "damaged" in result.stderr
 
 
+def test_what_is_damaged_is_said_by_who_writes_too(tmp_path: Path) -> None:
+    path, default = tmp_path / "x.db", {"WPT": 1}
+    again = [(default, Measurement((9,), verified_runs=1))]
+    with Store.open(str(path)) as store:
+        search = put(store, [ok(default, 5, 6, 7)])
+        store.retime(search, again)
+        lines = list(store.export_lines())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE trials SET environment = 'oops'")
+    with Store.open(str(path)) as store:
+        with pytest.raises(StoreError, match="damaged"):
+            store.retime(search, again)
+        with pytest.raises(StoreError, match="damaged"):
+            store.import_lines(lines)
+
+
 def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(tmp_path: Path) -> None:
     path, default = tmp_path / "x.db", {"WPT": 1}
     with Store.open(str(path)) as store:

@@ -21,11 +21,13 @@ from autotune import tuner
 from autotune.bench.messages import Setup
 from autotune.bench.timing import Limits
 from autotune.devices import list_devices, load_backend, traits
-from autotune.errors import StudyError, WorkerError
+from autotune.errors import SetupError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings, Stopped, data
+from autotune.pool import evaluator as evaluator_module
 from autotune.pool.data import Setups
 from autotune.pool.keeper import Keeper
+from autotune.pool.lock import lock_devices
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study import Problem, Study
@@ -354,6 +356,38 @@ def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tm
         (computing,) = (thread for thread in threading.enumerate() if thread.name == "autotune-data")
     closed.set()
     computing.join()  # pytest makes an error of what is raised in a thread
+
+
+def test_what_a_builder_cannot_do_is_lost_to_nobody(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, failed = DeviceEvaluator._attempt_build, list[bool]()
+
+    def fails_once(self: DeviceEvaluator, keeper: Keeper, task: Any) -> Any:
+        if not failed:
+            failed.append(True)
+            raise OSError("too many open files")
+        return attempt(self, keeper, task)
+
+    monkeypatch.setattr(DeviceEvaluator, "_attempt_build", fails_once)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
+        assert run(evaluator, "GOOD").outcome is Outcome.OK
+    assert failed
+
+
+def test_a_search_that_cannot_begin_leaves_the_device_to_others(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise SetupError("no folder can be made there")
+
+    stop = threading.Event()
+    stop.set()  # who waits for a device is told so
+    monkeypatch.setattr(evaluator_module, "RunFolder", full)
+    with pytest.raises(SetupError):
+        DeviceEvaluator(problem, [device])
+    for lock in lock_devices([device], stop):
+        lock.release()
 
 
 def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInfo, own_lock: None) -> None:

@@ -45,6 +45,8 @@ def test_it_gets_what_it_needs_and_its_own_files(folder: Path) -> None:
         "return {'y': np.loadtxt('../elsewhere.txt')}",
         "import importlib; importlib.import_module('hel' + 'per'); return {'y': 1}",
         "import os; os.open('oth' + 'er.txt', os.O_RDONLY); return {'y': 1}",
+        "open('oth' + 'er.txt', 'a+'); return {'y': 1}",
+        "open('oth' + 'er.txt', 'a').write(''); return {'y': np.loadtxt('oth' + 'er.txt')}",
         "\n    try: open('oth' + 'er.txt')\n    except OSError: pass\n    return {'y': 1}",
     ],
 )

@@ -20,7 +20,7 @@ from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import keeper as module
 from autotune.pool.keeper import Cancelled, Keeper
-from autotune.pool.process import WorkerProcess
+from autotune.pool.process import WorkerDied, WorkerProcess
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
 pytestmark = pytest.mark.device
@@ -191,6 +191,15 @@ def test_a_folder_that_takes_no_files_is_the_machines_fault(
         keeper._set_up(keeper)
 
 
+def test_who_takes_part_again_does_not_miss_that_it_ends(keeper: Keeper) -> None:
+    keeper.cancel()
+    keeper.resume()
+    assert not keeper._interrupted.is_set()
+    keeper.close()
+    keeper.resume()
+    assert keeper._interrupted.is_set()
+
+
 LOST = "__builtin_trap();"
 """The process ends as it runs, which is part of the build on PoCL, or right after it."""
 
@@ -242,3 +251,8 @@ def test_an_error_at_a_line_as_nvidia_says_it() -> None:
 
 def test_an_error_at_no_line_may_be_the_machines() -> None:
     assert module._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))
+
+
+def test_every_signal_can_be_told() -> None:
+    assert "(SIGSEGV)" in str(WorkerDied("run", 0, signal.SIGSEGV, ""))
+    assert "(signal 40)" in str(WorkerDied("run", 0, 40, ""))

@@ -14,7 +14,7 @@ from autotune import tuner
 from autotune.bench.report import too_large
 from autotune.bench.timing import Rules
 from autotune.cli.result import print_result
-from autotune.errors import AutotuneError, SetupError, SpaceError, WorkerError
+from autotune.errors import AutotuneError, SetupError, SpaceError, StudyError, WorkerError
 from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.store import Store
@@ -347,7 +347,7 @@ def test_what_has_ended_together_is_stored_before_it_is_told_and_before_what_fai
 class Dying(ReplayEvaluator):
     """Has no worker any more at the fourth trial."""
 
-    def __init__(self, trials: Sequence[Trial], error: AutotuneError, after: int) -> None:
+    def __init__(self, trials: Sequence[Trial], error: Exception, after: int) -> None:
         super().__init__(trials)
         self.left, self.error = after, error
 
@@ -356,6 +356,17 @@ class Dying(ReplayEvaluator):
         if self.left < 0:
             raise self.error
         return super().collect()
+
+
+@pytest.mark.parametrize("error", [StudyError("the reference failed"), MemoryError()])
+def test_whatever_ends_a_search_leaves_nothing_pending(
+    problem: Problem, store: Store, error: AutotuneError | MemoryError
+) -> None:
+    evaluator = Dying(recorded(problem), error, after=3)
+    evaluator.capacity = 4
+    with pytest.raises(type(error)):
+        run(problem, store, evaluator)
+    assert store.rows("SELECT outcome, count(*) FROM trials GROUP BY outcome", {}) == [("ok", 3)]
 
 
 @pytest.mark.parametrize("error", [WorkerError("no worker"), SetupError("no disk")])

@@ -25,6 +25,7 @@ from autotune.lookup import asking
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, database, location
+from autotune.store.attempts import NoSuchTrialError
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
 
@@ -177,7 +178,7 @@ def test_a_retiming_ranks_and_the_earlier_ones_stay(store: Store) -> None:
 
 def test_a_retiming_needs_a_verified_trial_and_samples(store: Store) -> None:
     search = put(store, [Trial({"A": 1}, Outcome.CRASH)])
-    with pytest.raises(ValueError, match="no verified trial"):
+    with pytest.raises(NoSuchTrialError, match="no verified trial"):
         store.retime(search, [({"A": 1}, Measurement((1,)))])
     with pytest.raises(ValueError, match="samples"):
         store.retime(search, [({"A": 1}, Measurement(()))])
@@ -195,7 +196,7 @@ def test_what_has_not_come_to_run_is_taken_back_and_a_finished_trial_is_not(stor
 def test_what_ends_together_is_recorded_whole_or_not_at_all(store: Store) -> None:
     search = put(store, [])
     first, second = store.begin(search, [{"A": 1}, {"A": 2}])
-    with pytest.raises(ValueError, match="trial 77 was not begun"):
+    with pytest.raises(NoSuchTrialError, match="trial 77 was not begun"):
         store.finish([(first, ok({"A": 1}, 5)), (77, ok({"A": 3}, 5))])
     assert store.trials(KEY) == []
     store.finish([(second, ok({"A": 2}, 6)), (first, Trial({"A": 1}, Outcome.CRASH, "because"))])
@@ -209,7 +210,7 @@ def test_a_trial_is_finished_once(store: Store) -> None:
     search = put(store, [])
     number = store.begin(search, [{"A": 1}])[0]
     store.finish([(number, ok({"A": 1}, 5))])
-    with pytest.raises(ValueError, match="finished before"):
+    with pytest.raises(NoSuchTrialError, match="finished before"):
         store.finish([(number, ok({"A": 1}, 6))])
     assert store.trials(KEY)[0].time_ns == 5
 
@@ -674,11 +675,13 @@ def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, p
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {tmp_path.resolve()}/far\\040away nfs4 rw 0 0\n")
+    far = f"{tmp_path.resolve()}/far\\040away"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {far} nfs4 rw 0 0\nlab:/big {far}/größe nfs rw 0 0\n")
     monkeypatch.setattr(location, "MOUNTS", mounts)
     (tmp_path / "far away").mkdir()
     assert "network file system (nfs4)" in refusal(tmp_path / "far away" / "x.db")
     assert location.file_system(str(tmp_path / "far")) == "ext4"
+    assert location.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
     mounts.unlink()
     assert location.file_system(str(tmp_path)) == ""
 

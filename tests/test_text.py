@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from autotune import text as words
 from autotune.errors import UsageError
 from autotune.identity import is_c_value
-from autotune.text import c_comment, in_quotes, line, lines
+from autotune.text import c_comment, in_quotes, line, lines, parse_duration
 
 NASTY = "a\x1b[31mred\x07 b\r\nwarning: forged\x9b2J \u202egnp.exe \u2028x\0\x7f\ud800é µs"
 
@@ -164,3 +164,9 @@ def test_a_name_in_another_case_is_nearest() -> None:
     assert words.did_you_mean("tile", ["file", "TILE"]) == " (did you mean 'TILE'?)"
     assert words.did_you_mean("flaot", ["float", "int"]) == " (did you mean 'float'?)"
     assert words.did_you_mean("zz", ["float", "int"]) == ""
+
+
+@pytest.mark.parametrize("text", ["9" * 320, "9" * 12 + "d", "0s", "soon", "1s1h"])
+def test_a_duration_that_cannot_be_waited_for_is_none(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--timeout: .{5,90}; write"):
+        parse_duration(text)

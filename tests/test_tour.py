@@ -102,22 +102,6 @@ def test_what_does_not_notice_stays_where_it_is(
     assert not others
 
 
-@pytest.mark.parametrize(("plans", "bounded"), [((SHORT,), True), ((SHORT, LONG), False)])
-def test_one_that_is_compared_with_none_is_timed_for_a_second(
-    monkeypatch: pytest.MonkeyPatch, plans: Sequence[Plan], bounded: bool
-) -> None:
-    allowed = []
-    visit = Finals.visit
-
-    def noted(self: Finals, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
-        allowed.append(deadline - time.monotonic())
-        visit(self, finalists, limit_s, deadline)
-
-    monkeypatch.setattr(Finals, "visit", noted)
-    measured(bench_of(opened(), out=5), plans, None)
-    assert (allowed[0] <= tour.ALONE_S) is bounded
-
-
 def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
     once, looped = spin(1), replace(spin(1), order=(0,) * 10)
     bench = bench_of(opened(), out=5)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
-from autotune.bench.prepare import compile_plan
+from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
@@ -52,6 +52,13 @@ def verdict(
     session.write(guarded.whole, padded(found, buffer), guarded.start)
     result = checker.check([guarded], {buffer.name: tolerance})
     return result.reason, result.max_error
+
+
+def test_what_cannot_be_checked_is_the_configurations_fault(session: Session) -> None:
+    buffer = Buffer("out", "int", (2, 2, 2, 2, 2), allocate=(3, 3, 3, 3, 3), access="out")
+    arena, checker = Arena(session, {}), Checker(session, {"out": np.zeros(buffer.shape, np.int32)})
+    with pytest.raises(Fault, match="out is padded in more than three dimensions"):
+        bind(session, arena, checker, plan_of(buffer), Compiled(None, []))  # type: ignore[arg-type]
 
 
 SCALARS = ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double"]

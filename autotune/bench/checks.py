@@ -48,7 +48,9 @@ class Checks:
             if each in written:
                 names[each] = _widened(contents(self._session, written[each]))
             elif each in self._inputs:
-                names[each] = self._wide.setdefault(each, _widened(np.asarray(self._inputs[each])))
+                if each not in self._wide:
+                    self._wide[each] = _widened(np.asarray(self._inputs[each]))
+                names[each] = self._wide[each]
         return np.asarray(evaluate(check.text, names, f"check.{name}"))
 
     def check(self, buffers: Sequence[Guarded], checks: Mapping[str, Check]) -> Verdict:

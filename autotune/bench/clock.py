@@ -15,13 +15,17 @@ from contextlib import suppress
 from typing import Protocol
 
 from autotune.bench.holder import Holder, can_hold
-from autotune.bench.launcher import INSENSITIVE_NS, Launcher
+from autotune.bench.launcher import Launcher, noticing_loss
 from autotune.bench.prepare import Built
-from autotune.devices import BackendError, Batch, Session
+from autotune.bench.report import Fault
+from autotune.devices import Batch, Session
 from autotune.ranking import median
 
 QUEUED_NS = 500_000
 """A launch of this length does not notice a gap of two microseconds."""
+
+INSENSITIVE_NS = 1_000_000
+"""A run that is longer does not notice whether its outputs were filled before it."""
 
 BATCH_NS = 1_000_000
 """Device time of a batch: the host's clock starts and stops it to within a few microseconds."""
@@ -61,15 +65,13 @@ class Clock(Protocol):
     """
 
     runs: int
+    poisons: bool
     ramps: bool
     known: list[int]
     first_ns: float
 
     @property
     def share(self) -> float: ...
-
-    @property
-    def poisons(self) -> bool: ...
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return so many samples: the nanoseconds that `runs` runs took. Raises Fault."""
@@ -88,17 +90,14 @@ class EventClock:
     def __init__(self, launcher: Launcher, run_ns: int) -> None:
         self.known = [run_ns]
         self.first_ns: float = run_ns
+        self.poisons = run_ns >= INSENSITIVE_NS
         self._launcher = launcher
         self._longest_ns = run_ns
 
-    @property
-    def poisons(self) -> bool:
-        """Long runs do not notice that their outputs were filled before."""
-        return self._longest_ns >= INSENSITIVE_NS
-
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the spans of so many runs."""
-        times = self._launcher.repeat(built, count, self._longest_ns)
+        self.poisons = self._longest_ns >= INSENSITIVE_NS  # by what is known before them
+        times = self._launcher.repeat(built, count, self._longest_ns, poison=self.poisons)
         self._longest_ns = max(self._longest_ns, *times)
         return times
 
@@ -264,11 +263,13 @@ class Clocks:
     def prepare(self) -> None:
         """Build what holds the device, while nobody waits for it; where that fails, it does so again in a trial."""
         if self._queues:
-            with suppress(BackendError):
+            with suppress(Fault):
                 self._holder()
 
     def _holder(self) -> Holder:
-        self._known_holder = self._known_holder or Holder(self._session)
+        if self._known_holder is None:
+            with noticing_loss():
+                self._known_holder = Holder(self._session)
         return self._known_holder
 
     def rest(self) -> None:

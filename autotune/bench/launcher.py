@@ -20,9 +20,6 @@ from autotune.study import Launch
 _MOST_EVENTS = 10_000
 """Launches of one call whose events are let go of at once, and not at the end of the trial."""
 
-INSENSITIVE_NS = 1_000_000
-"""Runs of this length do not notice that their output was filled before."""
-
 Announce = Callable[[str, float], None]
 """Called with a phase (of `messages.DOING`) and the seconds within which the next thing will be said."""
 
@@ -79,14 +76,14 @@ class Launcher:
         self.finish()
         return self._session.span_ns(first, last)
 
-    def repeat(self, built: Built, count: int, longest_ns: float) -> list[int]:
+    def repeat(self, built: Built, count: int, longest_ns: float, *, poison: bool) -> list[int]:
         """Run all launches `count` times, restored before each, and return the spans in ns.
 
-        The last of long runs has its outputs poisoned, so that a kernel that no longer writes shows: what lay there
+        With `poison`, the last has its outputs poisoned, so that a kernel that no longer writes shows: what lay there
         was right.
         """
         self._allow(count, longest_ns)
-        poisoned = ("out",) if longest_ns >= INSENSITIVE_NS else ()
+        poisoned = ("out",) if poison else ()
         spans = []
         for left in reversed(range(count)):
             self._put_back(built, *(() if left else poisoned))

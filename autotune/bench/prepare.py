@@ -24,6 +24,7 @@ from autotune.devices import (
     Program,
     Session,
 )
+from autotune.errors import StudyError
 from autotune.model import Outcome
 from autotune.study import Launch, Plan, is_builtin, round_up, struct_name
 
@@ -94,12 +95,12 @@ def build(session: Session | Guest, plan: Plan) -> Program:
 
 
 def bind(session: Session, arena: Arena, checker: Checker, plan: Plan, compiled: Compiled) -> Built:
-    """Give a compiled plan its buffers and arguments. Raises Fault where the device has no room for them."""
+    """Give a compiled plan its buffers and arguments. Raises Fault: no room, or no way to check."""
     try:
         buffers = arena.prepare(plan)
         checker.prepare(buffers)
         set_arguments(session, plan, compiled, {guarded.buffer.name: guarded.argument for guarded in buffers})
-    except BackendError as error:
+    except (BackendError, StudyError) as error:  # StudyError: more buffers, or padded otherwise, than can be checked
         raise Fault(Outcome.LAUNCH_ERROR, str(error)) from None
     facts = {
         "local_memory": max(limits.local_memory for _, _, limits in compiled.kernels),

@@ -49,9 +49,6 @@ SPREAD = 1.5
 beside the others, and their range with it: unspread, it holds how many times as fast one is in 85 to 94 % of cases,
 so in 92 to 97 (simulated, with 8 to 24 benches of one or four levels)."""
 
-ALONE_S = 1.0
-"""Seconds in which a plan is timed that is compared with none, beyond its least samples: there is nothing to rank."""
-
 LEAST_S = 0.05
 """Device time of a finalist at least on one bench, shared out over the rounds: the speed of a device wanders."""
 
@@ -92,8 +89,7 @@ def compare(
     least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
     at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most), home)
     if elsewhere is None:
-        end = until - verified_s
-        at_home.visit(finalists, limit_s, end if len(plans) > 1 else min(end, began + ALONE_S))
+        at_home.visit(finalists, limit_s, until - verified_s)
     else:
         if visited:
             for finalist, known in zip(finalists, visited, strict=True):

@@ -122,14 +122,13 @@ def _work(
 def _search(
     part: Part, budget: Budget, stop: threading.Event, run: Callable[..., Result], alone: bool, several: bool
 ) -> None:
-    requests = [replace(one, budget=budget, start=_valid(one)) for one in part.requests]
     with ExitStack() as shows:
 
         def turn(of: Turn) -> ProgressCallback | None:
             shows.close()
             name = f"{part.study} " if several or not alone else ""
             place = f" on {part.device.name}" if not alone else ""
-            say(f"{name}{_turn(of, len(requests))}{place}")
+            say(f"{name}{_turn(of, len(part.requests))}{place}")
             flops = of.request.problem.flops
             shown: AbstractContextManager[ProgressCallback | None] = (
                 progress.show(stderr(), flops) if alone else nullcontext()
@@ -137,6 +136,7 @@ def _search(
             return shows.enter_context(shown)
 
         try:
+            requests = [replace(one, budget=budget, start=_valid(one)) for one in part.requests]
             for place, result in run_sizes(requests, stop, on_turn=turn, search=run):
                 part.found[place] = result
                 if not alone:

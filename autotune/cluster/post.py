@@ -7,7 +7,6 @@ result of the claim: the search lets go of it, or Dask does once the search's co
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import threading
 from collections import deque
@@ -24,7 +23,7 @@ from autotune.cluster.luggage import Depot
 from autotune.cluster.travel import KEY, difference, facts_of, unpack, versions
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Identity, Trial, identity
-from autotune.pool import DeviceEvaluator, RunFolder, Settings, Stopped, count_builders
+from autotune.pool import DeviceEvaluator, RunFolder, Settings, Stopped, count_builders, count_cores
 from autotune.text import clean
 
 AHEAD = 2
@@ -293,5 +292,4 @@ def _builders(device: DeviceInfo, settings: Settings, share: int) -> int:
     wanted = count_builders([device], settings.builders)
     if settings.builders is not None or not wanted:
         return wanted
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(wanted, cores // share))
+    return max(1, min(wanted, count_cores() // share))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from autotune.devices.backend import Backend, Session, Traits
 from autotune.devices.drivers import is_pocl, version
@@ -103,7 +103,16 @@ def list_devices() -> list[DeviceInfo]:
     others = [one for one in _loaded()[0] if one.name not in BACKENDS]  # read while another process lists
     told = next((found for listing in _listing if (found := listing()) is not None), None)
     bundled = list_bundled() if told is None else told
-    return [*bundled, *(device for one in others for device in one.devices())]
+    return [*bundled, *(device for one in others for device in _devices_of(one))]
+
+
+def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
+    """What another package's backend finds; where it fails, it is said, and the other devices can be used."""
+    try:
+        return backend.devices()
+    except Exception as error:
+        say(f"autotune: the backend {backend.name} cannot tell its devices: {type(error).__name__}: {error}")
+        return []
 
 
 def find_device(selector: str | None) -> DeviceInfo:
@@ -164,8 +173,10 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
 
 
 def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
-    ranked = sorted(devices, key=lambda d: (_ORDER[d.kind], -d.compute_units, [-n for n in version(d)], d.index))
-    best = ranked[0]
+    def rank(one: DeviceInfo) -> tuple[Any, ...]:
+        return _ORDER.get(one.kind, len(_ORDER)), -one.compute_units, [-n for n in version(one)], one.index
+
+    best = min(devices, key=rank)
     others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
     if is_pocl(best) and others:
         say(

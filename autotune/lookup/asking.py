@@ -114,7 +114,7 @@ def best_of(asked: Asked, text: StudyText, ask: Ask | None = None, label: str = 
     size = parse_size(asked.sizes, default_size(text))
     choices = parse_choices(asked.choices, offered_choices(text))
     location, rated = locate(asked.database), asked.format in RATE_FORMATS
-    asks_here = asked.device is None or (asked.device.isdecimal() and len(asked.device) <= 3)
+    asks_here = asked.device is None or _is_index(asked.device)
     device = device_meant(asked.device, asked.database, ask) if asks_here else None
     with open_records(location) as records:
         device = device or _meant(str(asked.device), records, ask)
@@ -151,10 +151,15 @@ def device_meant(selector: str | None, database: str | None, ask: Ask | None = N
     """Return the device model that is meant. Raises DeviceError, SetupError."""
     if selector is None:
         return _device_here(database, ask)
-    if re.fullmatch(r"\d{1,3}", selector):
+    if _is_index(selector):
         return _asked(selector, ask)
     with open_records(locate(database)) as records:
         return _meant(selector, records, ask)
+
+
+def _is_index(selector: str) -> bool:
+    """Say whether it is a device's number on a machine, and no part of a name."""
+    return selector.isdecimal() and len(selector) <= 3
 
 
 def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
+    from autotune.pool.sizing import count_cores as count_cores
     from autotune.pool.sizing import require_room as require_room
     from autotune.pool.turns import quick_turns as quick_turns
     from autotune.pool.worker import die_with as die_with
@@ -50,7 +51,7 @@ __getattr__ = lazily(
         "forkserver": "prepare prepare_and_list",
         "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
-        "sizing": "count_builders require_room",
+        "sizing": "count_builders count_cores require_room",
         "turns": "quick_turns",
         "worker": "die_with",
     },

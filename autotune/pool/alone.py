@@ -21,11 +21,13 @@ from autotune.errors import StudyError
 from autotune.pool import die_with
 from autotune.study import call_file
 
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
 _SYSTEM = ("/dev", "/etc", "/proc", "/sys", "/usr")
 
 
 class _Watch:
-    """Refuses to open for reading what is neither one of `known`, nor Python's, nor written here before."""
+    """Refuses to open for reading what is neither one of `known`, nor Python's, nor written here from the start."""
 
     def __init__(self, folder: Path, known: Iterable[Path]) -> None:
         self.refused = ""
@@ -43,9 +45,10 @@ class _Watch:
             return
         opened: str = os.fsdecode(path)
         real = str(Path(opened).resolve())
-        if event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+        flags = given[2] if event == "open" and isinstance(given[2], int) else os.O_RDONLY
+        if flags & _WRITES and (flags & os.O_TRUNC or not os.path.lexists(real)):
             self._known.add(real)
-        elif not self._may_read(real):
+        elif flags & (os.O_WRONLY | os.O_RDWR) != os.O_WRONLY and not self._may_read(real):
             self.refused = self.refused or real
             raise PermissionError(f"{real} is no part of the study")
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from autotune import text
 from autotune.errors import StudyError
+from autotune.pool.process import signal_name
 from autotune.pool.worker import python_path
 from autotune.study import PythonCaller, files_of
 
@@ -64,7 +65,7 @@ def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: 
 
 def _answer(place: Path, path: Path, code: int) -> Mapping[str, Any]:
     """Read what the process left. It is the author's, who may have written anything."""
-    ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    ended = f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
     try:
         answer = json.loads((place / "answer.json").read_text())
         if "error" in answer:

@@ -26,7 +26,7 @@ from autotune.pool.contract import Evaluator, Settings
 from autotune.pool.data import Setups
 from autotune.pool.folder import RunFolder
 from autotune.pool.forkserver import Forkserver, can_hold
-from autotune.pool.keeper import Cancelled, Keeper
+from autotune.pool.keeper import Cancelled, Closed, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
 from autotune.pool.process import LONGEST_WAIT_S
@@ -71,8 +71,16 @@ class DeviceEvaluator:
         self._stops_slow = settings.stops_slow
         self._learns = settings.learns
         self.best_ns: float | None = None
-        self._locks = lock_devices(devices, stop)
-        self._folder = RunFolder()
+        self._bounding = threading.Lock()
+        with ExitStack() as held:
+            for lock in lock_devices(devices, stop):
+                held.callback(lock.release)
+            self._folder = RunFolder()
+            held.callback(self._folder.remove)
+            self._begin(problem, devices, settings)
+            self._held = held.pop_all()
+
+    def _begin(self, problem: Problem, devices: Sequence[DeviceInfo], settings: Settings) -> None:
         self._setups = Setups(problem, self._folder, settings)
         self._to_build: SimpleQueue[Task | None] = SimpleQueue()
         self._to_run: SimpleQueue[Task | Finalists | None] = SimpleQueue()
@@ -118,7 +126,7 @@ class DeviceEvaluator:
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up.
 
-        Raises TimeoutError after that time, and after an hour.
+        Raises TimeoutError after that time, an hour at most; without one it waits.
         """
         try:
             found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, LONGEST_WAIT_S))
@@ -192,9 +200,7 @@ class DeviceEvaluator:
             keeper.join()
         if self._forks is not None:
             self._forks.close(wait=waits)
-        self._folder.remove()
-        for lock in self._locks:
-            lock.release()
+        self._held.close()
 
     def _runner(self, device: DeviceInfo) -> Keeper:
         def run(keeper: Keeper, task: Task | Finalists) -> None:
@@ -205,7 +211,9 @@ class DeviceEvaluator:
                 elif self._at_work.begin(keeper, task):
                     with suppress(Cancelled):
                         self._run(keeper, task, device)
-            except WorkerError:  # no worker can be started any more: another device's does it
+            except (Closed, Cancelled):
+                raise
+            except Exception:  # no worker can be started any more, above all: another device's does it
                 self._pass_on(keeper, task)
                 raise
 
@@ -232,7 +240,9 @@ class DeviceEvaluator:
             return
         try:
             report = self._attempt_build(keeper, task)
-        except WorkerError:  # no builder can be started: the device's worker builds it
+        except Closed:
+            raise
+        except Exception:  # no builder can be started, above all: the device's worker builds it
             if self._waiting.make_ready(task):
                 self._to_run.put(task)
             raise
@@ -304,8 +314,10 @@ class DeviceEvaluator:
     def _end(self, task: Task, report: Report, device: DeviceInfo) -> None:
         """Hand a trial over to `collect`; what follows on this device is bounded by it already."""
         trial = make_trial(task, report, device)
-        if self._stops_slow and trial.outcome is Outcome.OK and not trial.bounding_ns > (self.best_ns or math.inf):
-            self.best_ns = trial.bounding_ns
+        if self._stops_slow and trial.outcome is Outcome.OK:
+            with self._bounding:  # several devices end trials at once
+                if not trial.bounding_ns > (self.best_ns or math.inf):
+                    self.best_ns = trial.bounding_ns
         self._done.put((task, report, trial))
 
     def _fail_builder(self, error: AutotuneError) -> None:
@@ -313,6 +325,8 @@ class DeviceEvaluator:
         last = self._builders.lose()
         if last or not isinstance(error, WorkerError):
             self._fail(error)
+        else:
+            log.warning("a builder is lost, the search goes on with the others: %s", error)
 
     def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
         """Leave to the other devices what one was at when it was lost."""

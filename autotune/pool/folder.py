@@ -33,6 +33,7 @@ class RunFolder:
     def __init__(self) -> None:
         base = temporary_folder()
         _sweep(base)
+        made: Path | None = None
         try:
             # Locked under another name first, so that nobody's sweep finds it unlocked.
             made = Path(tempfile.mkdtemp(prefix=".autotune-", dir=base))
@@ -40,6 +41,8 @@ class RunFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self.path = made.rename(base / made.name.replace(".autotune-", _PREFIX))
         except OSError as error:
+            if made is not None:
+                shutil.rmtree(made, ignore_errors=True)
             raise SetupError(
                 f"no folder can be made there: {error.strerror}",
                 where=str(base),

@@ -48,7 +48,7 @@ class Cancelled(Exception):
 class Keeper(threading.Thread):
     """Keeps one worker process alive and has `handle` deal with what comes out of a queue, until that is None.
 
-    `set_up` gives the worker's first message, and may wait for what it needs; `environment` its variables.
+    `set_up` starts the worker, by `start_worker`, and may wait for what that needs.
     `fail` is told where no worker can be started: the thread ends. The worker halts while the `pause` is held; `start`
     starts its process.
     `opened` is set once the first worker has opened its device, `started` once it is ready, or either never will be;
@@ -93,7 +93,8 @@ class Keeper(threading.Thread):
         except Closed:
             pass
         except AutotuneError as error:
-            self._fail(error)
+            if not self._closing:
+                self._fail(error)
         except Exception as error:  # unsaid, the search would wait for ever
             text = f"the thread of the {self.role} worker failed: {type(error).__name__}: {error}"
             self._fail(WorkerError(text, detail=traceback.format_exc()))
@@ -122,8 +123,9 @@ class Keeper(threading.Thread):
 
     def resume(self) -> None:
         """Take part again after `cancel`."""
-        if not self._closing:
-            self._interrupted.clear()
+        self._interrupted.clear()
+        if self._closing:  # whatever came first: `close` is not to be missed
+            self._interrupted.set()
 
     @property
     def building(self) -> bool:
@@ -153,6 +155,9 @@ class Keeper(threading.Thread):
                 answer = self._surely(start)
                 break
             except (WorkerDied, WorkerOverran) as error:
+                if full := unwritable(self._folder):
+                    hint = "free some space or set TMPDIR to another folder"
+                    raise SetupError(f"the {self.role} worker cannot start: {full}", hint=hint) from None
                 outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
                 if not outside or delay_s is None:
                     raise not_started(self.role, error) from None
@@ -186,8 +191,8 @@ class Keeper(threading.Thread):
     ) -> Any:
         """Send a message to a worker that is ready, and return the answer; `on_built` answers a Turn on the way.
 
-        `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError
-        where none can be set up, Closed.
+        `gives_up`: see `WorkerProcess.receive`. Raises WorkerDied and WorkerOverran, with the worker gone, WorkerError,
+        SetupError and StudyError where none can be set up, Closed, Cancelled.
         """
 
         def once() -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autotune.bench import DOING, Phase, Report
-from autotune.errors import AutotuneError, StudyError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
 from autotune.pool.worker import python_path
 
@@ -37,6 +37,9 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 _ASKING_S = 0.1
 """How often it is asked whether to give up."""
 
+_LAST_WORDS = 2**16
+"""Bytes of a log, at its end, in which a worker's last words are looked for: a kernel may print for hours."""
+
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
 
@@ -51,7 +54,7 @@ class WorkerDied(WorkerError):
         self.phase = phase
         self.place = place
         self.signal = killed_by
-        how = signal.Signals(killed_by).name if killed_by else "it ended by itself"
+        how = signal_name(killed_by) if killed_by else "it ended by itself"
         words = f": {last_words}" if last_words else ""
         said = f"the worker died while it {DOING.get(phase, phase)} ({how}){words}"
         super().__init__("; ".join((said, *hints)))
@@ -64,6 +67,14 @@ class WorkerOverran(WorkerError):
         self.phase = phase
         self.place = place
         super().__init__(f"no answer within {limit_s:.3g} s while the worker {DOING.get(phase, phase)}; killed")
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name; most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
@@ -118,11 +129,16 @@ class WorkerProcess:
     """One worker, in a session of its own, which a Ctrl-C at the terminal does not reach."""
 
     def __init__(self, role: str, folder: Path, environment: Mapping[str, str], start: Start | None = None) -> None:
-        """Start it with a log in the folder and variables beside this process's. Raises WorkerDied."""
-        ours, theirs = socket.socketpair()
+        """Start it with a log in the folder and variables beside this process's. Raises WorkerDied, SetupError."""
+        try:
+            ours, theirs = socket.socketpair()
+            self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
+            words = self._log.open("wb")
+        except OSError as error:
+            hint = "free some space or set TMPDIR to another folder; `ulimit -n` says how many files may be open"
+            raise SetupError(f"the {role} worker cannot start: {error.strerror}", hint=hint) from None
         self._connection = Connection(ours.detach())
-        self._log = folder / f"{role}-{theirs.fileno()}-{time.monotonic_ns()}.log"
-        with theirs, self._log.open("wb") as log:
+        with theirs, words as log:
             try:
                 self._process = (start or spawned)(role, theirs.fileno(), log.fileno(), environment)
             except OSError as error:
@@ -213,7 +229,9 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:  # it closed the connection and lives: of no use either way
             code = 0
         self.kill()
-        lines = self._log.read_bytes()[self._said :].decode(errors="replace").strip().splitlines()
+        with self._log.open("rb") as log:
+            log.seek(max(self._said, log.seek(0, os.SEEK_END) - _LAST_WORDS))
+            lines = log.read().decode(errors="replace").strip().splitlines()
         return WorkerDied(self.phase, self._place, max(0, -code), lines[-1].strip() if lines else "", self._hints)
 
 

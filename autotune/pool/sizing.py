@@ -86,11 +86,16 @@ def _gib(nbytes: float) -> str:
     return f"{nbytes / 2**30:.1f} GiB"
 
 
+def count_cores() -> int:
+    """Return how many cores this process may use: fewer than there are in a container or under `taskset`."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:
     """Return how many processes build ahead; none where nothing is kept, or one core has to do all."""
     if asked is not None:
         return asked
-    cores = os.cpu_count() or 1
+    cores = count_cores()
     special = traits(devices[0])
     if not special.keeps_builds or (special.shares_cores and cores < 2):
         return 0

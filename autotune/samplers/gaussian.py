@@ -9,6 +9,7 @@ Dimensions" (ICML 2024).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -83,17 +84,17 @@ class Hyper:
         process = process * np.exp(-self.vector[:-3])
         return Scaled(process, np.square(process).sum(axis=1), linear)
 
-    @property
+    @cached_property
     def signal(self) -> float:
         """Variance of the process."""
         return float(np.exp(self.vector[-3]))
 
-    @property
+    @cached_property
     def noise(self) -> float:
         """Variance of an observation around the process."""
         return float(np.exp(self.vector[-2])) + JITTER
 
-    @property
+    @cached_property
     def slope(self) -> float:
         """Variance of the linear coefficients."""
         return float(np.exp(self.vector[-1]))

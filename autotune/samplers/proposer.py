@@ -11,7 +11,7 @@ import optuna
 from optuna.trial import TrialState
 
 from autotune.errors import SpaceError
-from autotune.model import Configuration, Outcome, Trial, Value
+from autotune.model import Configuration, Identity, Outcome, Trial, Value, identity
 from autotune.samplers.base import one_thread
 from autotune.samplers.registry import DEFAULT_SAMPLER, Donors, entry_of
 from autotune.space import Space
@@ -37,7 +37,7 @@ class Proposer:
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would report every study it creates
         self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
         self._queue: deque[int] = deque()
-        self._in_flight: dict[int, optuna.Trial] = {}
+        self._in_flight: dict[Identity, optuna.Trial] = {}
         self._seen: set[int] = set()
         self._gains: deque[tuple[int, float]] = deque()  # trials finished, and the gain estimated then
 
@@ -59,14 +59,14 @@ class Proposer:
         with one_thread():
             trial = self._study.ask(self._sampler.codec.distributions)
         row = self._sampler.codec.row_of(trial.params)
-        self._in_flight[row] = trial
         self._seen.add(row)
-        return self._space.configuration(row)
+        configuration = self._space.configuration(row)
+        self._in_flight[identity(configuration)] = trial
+        return configuration
 
     def tell(self, trial: Trial) -> None:
         """What came of a proposal, whether it was asked for here or elsewhere."""
-        row = self._space.row(trial.configuration)
-        asked = None if row is None else self._in_flight.pop(row, None)
+        asked = self._in_flight.pop(identity(trial.configuration), None)
         if asked is None:
             self.add([trial])
         elif trial.outcome == Outcome.OK:

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autotune.space import Space
 
 _KNOWN = 4096
-"""Of so many parameter sets the rows are remembered: of each proposal it is asked several times."""
+"""Of so many parameter sets the rows are remembered."""
 
 MASKED_ROWS = 20_000_000
 """Up to this size of a space one byte per row is kept to know the untried; beyond it a set of the tried."""
@@ -46,7 +46,9 @@ class Codec:
         """The Optuna parameters of one valid configuration."""
         names, values = self.space.names, self.space.values
         chosen = self.space.indices(np.array([row], dtype=np.int64))[0].tolist()
-        return {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
+        found = {names[at]: chosen[at] if self.ordered else values[at][chosen[at]] for at in self.columns}
+        self._note(found, row)
+        return found
 
     def indices(self, params: Mapping[str, Any]) -> NDArray[np.int16]:
         """The value indices, shape (p,), of a full set of Optuna parameters, valid or not."""
@@ -65,13 +67,17 @@ class Codec:
 
     def row_of(self, params: Mapping[str, Any]) -> int:
         """The row of a full set of Optuna parameters; -1 where they are not valid."""
-        asked = tuple(params[name] for name in self.distributions)
-        found = self._known.get(asked)
+        found = self._known.get(tuple(params[name] for name in self.distributions))
         if found is None:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            found = self._known[asked] = int(self.space.rows(self.indices(params)[None, :])[0])
+            found = int(self.space.rows(self.indices(params)[None, :])[0])
+            self._note(params, found)
         return found
+
+    def _note(self, params: Mapping[str, Any], row: int) -> None:
+        """Remember the row of a parameter set: of each proposal it is asked several times."""
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known[tuple(params[name] for name in self.distributions)] = row
 
     def matching(self, rows: NDArray[np.int64], fixed: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Mask of the rows that agree with the given Optuna parameters, same shape as `rows`."""

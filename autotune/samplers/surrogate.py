@@ -162,14 +162,11 @@ class Surrogate:
                 self._positions.append(position)
         self._considered = len(history)
         expected = self._expected[self._positions]
-        found = self._targets(history, self._positions)
+        found = targets(history, self._positions, expected, self._view, self._by_lot)
         self._filled = self._posterior.impute(found.values)
         self.scale, self.best = found.scale, found.best
         # What is in flight and believed to be better is what is to be beaten: nothing is tried for it twice.
         self.to_beat = min(self.best, float((self._filled + expected / self.scale).min()))
-
-    def _targets(self, history: History, positions: list[int]) -> Targets:
-        return targets(history, positions, self._expected[positions], self._view, self._by_lot)
 
     def _fit(self, history: History, due: int) -> None:
         """Fit to the first `due` finished trials and start the posterior from what of them is learned."""
@@ -186,7 +183,7 @@ class Surrogate:
             if self._by_lot:
                 fitted = _without_failures(history, fitted)
                 learned = _without_failures(history, learned)
-            found = self._targets(history, fitted)
+            found = targets(history, fitted, self._expected[fitted], self._view, self._by_lot)
             self.hyper = fit(self._points[fitted], found.values, prior)
             self.evidence = self._foresight(history, fitted, found)
         self._posterior = Posterior(self._candidates, self._points[learned], self.hyper)

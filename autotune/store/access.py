@@ -81,7 +81,7 @@ class Access:
         said, due, turns = False, step, OVERTAKEN
         while True:
             try:
-                with self._writing(durable=durable) as connection:
+                with self._writing(durable=durable) as connection, clear_values(self._location):
                     found = due(connection)
                 self._waited = False
                 return found

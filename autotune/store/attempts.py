@@ -20,6 +20,10 @@ from autotune.store.records import now, ordered, pages
 from autotune.store.schema import trials
 
 
+class NoSuchTrialError(RuntimeError):
+    """A trial that was not begun or has not passed: whoever says so is mistaken, and the database is not."""
+
+
 class Attempts(Access):
     """The trials of searches. Every method is one transaction and may raise StoreError."""
 
@@ -52,8 +56,8 @@ class Attempts(Access):
     def finish(self, ended: Sequence[tuple[int, Trial]]) -> None:
         """Record how trials ended, by their numbers; all of them, or none.
 
-        Driver and instants that a trial does not tell are filled in here. Raises ValueError where one was not begun or
-        has been finished before.
+        Driver and instants that a trial does not tell are filled in here. Raises NoSuchTrialError where one was not
+        begun or has been finished before.
         """
         rows = {number: _columns(trial) for number, trial in ended}
         names, instant = {number: uuid.uuid4().hex for number in rows}, now()
@@ -61,7 +65,7 @@ class Attempts(Access):
         def step(connection: Connection, due: dict[int, Trial]) -> None:
             begun = queries.begun(connection, due)
             if missing := due.keys() - begun.keys():
-                raise ValueError(f"trial {min(missing)} was not begun or has been finished before")
+                raise NoSuchTrialError(f"trial {min(missing)} was not begun or has been finished before")
             used = queries.devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
             for number, trial in due.items():
@@ -92,7 +96,7 @@ class Attempts(Access):
 
         Each is added to the latest verified trial of its configuration of the same problem. Earlier re-timings stay;
         the latest counts. The runs it was verified in are added up in the trial's environment, which then says how the
-        device was throttled meanwhile. Raises ValueError where there is no such trial or no sample.
+        device was throttled meanwhile. Raises NoSuchTrialError, and ValueError where there is no sample.
         """
         if not all(measurement.samples_ns for _, measurement in taken):
             raise ValueError("a re-timing needs samples")
@@ -112,7 +116,7 @@ def _retime(
 ) -> None:
     trial = connection.execute(queries.verified(search, digest(configuration))).first()
     if trial is None:
-        raise ValueError(f"no verified trial of {dict(configuration)}")
+        raise NoSuchTrialError(f"no verified trial of {dict(configuration)}")
     if not queries.retime(connection, trial.id, trial.driver, measurement, **names):
         return
     standings.follow(connection, *queries.place(connection, trial.id))

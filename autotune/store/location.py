@@ -222,7 +222,7 @@ def file_system(path: str) -> str:
     place = os.path.realpath(path)
     found, longest = "", -1
     for _, folder, kind, *_ in mounts:
-        folder = folder.encode().decode("unicode_escape").rstrip("/")
+        folder = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), folder).rstrip("/")
         # A later mount on the same folder hides the earlier one.
         if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
             found, longest = kind, len(folder)

@@ -19,7 +19,7 @@ from autotune.study import Problem
 from autotune.text import count, duration
 from autotune.tuner.finale import Finale, fastest, ranked, ties
 from autotune.tuner.request import GAIN_TRIALS, Budget
-from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials, failures_of
+from autotune.tuner.result import SEARCH, ProgressCallback, Reporter, Result, Trials
 
 if TYPE_CHECKING:
     from autotune.samplers import Proposer
@@ -113,8 +113,8 @@ class Ledger:
     def abandon(self, evaluator: Evaluator) -> None:
         """Record what has ended meanwhile, and take off the record what else is in flight: nobody will collect it."""
         ended = list[Trial]()
-        with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed says so here too
-            while evaluator.ready:
+        for _ in range(evaluator.ready):
+            with suppress(AutotuneError, TimeoutError):  # an evaluator that has failed says so here too
                 ended.append(evaluator.collect(0))
         if ended:
             self.end(*ended)
@@ -225,13 +225,13 @@ class Search:
             default=next((one for one in reversed(ledger.trials) if identity(one.configuration) == default), None),
             trials=Trials(ledger.new),
             reused=ledger.reused,
-            failures=failures_of(ledger.new),
+            failures=dict(+ledger.failures),
             examples={trial.outcome: trial for trial in ledger.new if trial.outcome.failed},
             ties=ties(self.best, ledger.passed()),
             reason=reason,
             usage=self._evaluator.usage(),
             elapsed_s=self._elapsed(),
-            reused_wrong=failures_of(ledger.trials[: ledger.reused]).get(Outcome.WRONG_RESULT, 0),
+            reused_wrong=sum(trial.outcome is Outcome.WRONG_RESULT for trial in ledger.trials[: ledger.reused]),
         )
 
     def _begin(self, configurations: Sequence[Configuration]) -> None:
@@ -271,7 +271,7 @@ class Search:
         ledger = self._ledger
         ledger.end(*trials)
         for done, trial in enumerate(trials, ledger.done - len(trials) + 1):
-            log.debug("%s of %s in %.6g ns %s", trial.outcome, trial.configuration, trial.time_ns, trial.reason)
+            log.debug("%s of %s in %.6g ns %s", trial.outcome, trial.configuration, trial.standing_ns, trial.reason)
             self._proposer.tell(trial)
             self._since_best += 1
             if trial.outcome is Outcome.OK and (self.best is None or trial.standing_ns < self.best.standing_ns):

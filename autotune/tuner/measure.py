@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
+from autotune.errors import AutotuneError
 from autotune.model import Configuration, Identity, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Stopped
 from autotune.study import Problem
@@ -77,6 +78,10 @@ def measure(
         except (Stopped, KeyboardInterrupt):
             ledger.abandon(runs)
             reason = "interrupted"
+            raise
+        except BaseException:
+            with suppress(AutotuneError):  # what went wrong first is what is told
+                ledger.abandon(runs)
             raise
         finally:
             store.end_search(number, reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,11 +72,6 @@ class Reporter:
         self._tell(
             Progress(done, self._total, failed, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
         )
-
-
-def failures_of(trials: Sequence[Trial]) -> dict[Outcome, int]:
-    """Return how many trials failed, by outcome."""
-    return dict(Counter(trial.outcome for trial in trials if trial.outcome.failed))
 
 
 class Trials(int):

@@ -7,13 +7,13 @@ import platform
 import secrets
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import __version__
-from autotune.errors import SetupError, SpaceError, WorkerError
+from autotune.errors import AutotuneError, SetupError, SpaceError, WorkerError
 from autotune.model import Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, quick_turns
 from autotune.samplers import entry_of
@@ -133,6 +133,10 @@ def _search(
             if search.best is None:
                 raise
             reason, failure = "stopped by an error", error
+        except BaseException:
+            with suppress(AutotuneError):  # what went wrong first is what is told
+                search.abandon()
+            raise
     finally:
         store.end_search(number, reason)
     return replace(search.result(reason), failure=failure)
