@@ -633,6 +633,16 @@ BROKEN_STUDIES = {
     "nothing valid": ("WPT * WG <= 8192", "WPT * WG <= 8", "no configuration is valid"),
     "kernel missing": ('"saxpy.cl"', '"nowhere.cl"', "no file 'nowhere.cl'"),
     "reference": ('"alpha * x + y"', '"alpha * z + y"', "unknown name 'z'"),
+    "no reference": (
+        '[reference]\nnumpy = { y = "alpha * x + y" }\n',
+        "",
+        r"reference: missing.*; write \[reference\] with one of numpy =",
+    ),
+    "words in the reference": (
+        "[choices]",
+        '[choices]\nSCALE = ["1", "2"]',
+        r"'SCALE' is a choice of words; write its values as numbers, \[1, \.\.\.\]",
+    ),
 }
 
 
@@ -641,6 +651,8 @@ BROKEN_STUDIES = {
 def test_a_broken_study_is_one_line(name: str, command: str) -> None:
     old, new, message = BROKEN_STUDIES[name]
     change(old, new)
+    if name == "words in the reference":
+        change('"alpha * x + y"', '"SCALE * x + y"')
     verb, *options = command.split()
     assert re.search(message, one_error(run(verb, "./saxpy.toml", *options, code=2)))
 

@@ -225,6 +225,15 @@ def test_a_borrowed_best_says_where_its_stored_time_was_measured(monkeypatch: py
     assert ", measured 2" in run("verify", "./saxpy.toml", "--size", "800").stdout
 
 
+def test_few_runs_are_told_as_what_they_are_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored()
+    monkeypatch.setattr(verifying, "measure", measured((200,) * 4, (100,) * 3))
+    result = run("verify", "./saxpy.toml", "--max-slowdown", "5%", code=1)
+    assert "x as fast as the default; 75 % interval" in result.stdout
+    assert "(75 % interval 100.0 % to 100.0 %)" in one_error(result)
+    assert "(median; 95 % interval" in run("best", "./saxpy.toml").stdout
+
+
 @pytest.mark.parametrize(
     ("best_ns", "code"),
     [((100,) * 20, 0), ((104,) * 20, 0), ((110,) * 20, 1), ((101, 120) * 10, 0)],

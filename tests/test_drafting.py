@@ -459,6 +459,36 @@ def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
     assert all("TODO: its shape" in shape_of(lines, name) for name in "cd")  # of another type: nothing is said
 
 
+def test_what_the_kernel_defines_itself_is_no_parameter() -> None:
+    sketch, lines = drafted(
+        """#define WG 64
+        kernel void f(const int n, global const float *x, global float *y)
+        {
+            local float t[WG];
+            const int i = get_global_id(0), l = get_local_id(0);
+            t[l] = i < n ? x[i] : 0;
+            if (i < n) y[i] = t[l ^ 1];
+        }"""
+    )
+    assert 'local = ["64"]' in lines
+    assert "[parameters.WG]" not in lines
+    assert any("write #ifndef WG before the kernel's #define" in gap for gap in sketch.gaps)
+
+
+def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
+    sketch, lines = drafted(
+        """#define JOIN(a, b) a##b
+        typedef JOIN(float, 4) vector;
+        typedef enum { FORTH, BACK } way;
+        kernel void f(const int n, const way w, global const vector *x, global vector *y)
+        {
+            if (get_global_id(0) < n) y[get_global_id(0)] = w == BACK ? -x[get_global_id(0)] : x[get_global_id(0)];
+        }"""
+    )
+    assert [gap.partition(": ")[2] for gap in sketch.gaps] == ["its type: what vector stands for was not read"] * 2
+    assert any(line.startswith('w = { type = "int", value = ') for line in lines)
+
+
 def test_local_memory_holds_the_farthest_place() -> None:
     _, lines = drafted(
         """kernel void f(const int n, global const float *a, global float *b, local float *both, local float *back)

@@ -170,3 +170,18 @@ def test_a_study_that_is_too_large_is_not_called_a_kernel(folder: Path) -> None:
     (folder / "x.toml").write_text("#" * (library.MAX_TEXT + 1))
     with pytest.raises(StudyError, match=r"x\.toml: is larger than 4 MiB$"):
         library.read_study(folder / "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("#define A 1\n# define B(x) x\n", {"A", "B"}),
+        ("#ifndef A\n#define A 1\n#endif\n#if !defined(B)\n#define B 1\n#endif\n", set()),
+        ("#ifndef OWN_H\n#define OWN_H\n#define A 1\n#ifndef B\n#define B 2\n#endif\n#endif\n", {"A"}),
+        ("#if C\n#define A 1\n#else\n#define A 2\n#endif\n#define D\n", {"D"}),
+        ("#undef A\n#define A 1\n", set()),
+        ("// #define A 1\n/*\n#define B 1\n*/\n#endif\n#define C \\\n 1\n", {"C"}),
+    ],
+)
+def test_what_a_text_defines_whatever_is_given(source: str, found: set[str]) -> None:
+    assert includes.defined_anyway(source) == found

@@ -11,6 +11,14 @@ from autotune.study import Problem, check_reference, expected_data, input_data
 from tests.studies import study, table
 
 
+def test_nan_in_an_input_is_told_where_the_reference_gives_nothing_else() -> None:
+    arguments = table()["arguments"]
+    arguments["x"]["data"] = {"numpy": "log(-ones(N))"}
+    problem = Problem(study(arguments=arguments))
+    with pytest.raises(StudyError, match="gives nothing but NaN for 'y': the data of 'x' holds NaN"):
+        expected_data(problem, input_data(problem))
+
+
 def test_data_is_seeded_and_in_range() -> None:
     first = input_data(Problem(study()))
     again = input_data(Problem(study()))

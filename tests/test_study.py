@@ -54,6 +54,11 @@ def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, An
         study(**changes)
 
 
+def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
+    with pytest.raises(StudyError, match=r"parameters\.WPT: the kernel defines it itself.*; write #ifndef WPT before"):
+        study(source=SOURCE.replace("#ifndef WPT\n#define WPT 1\n#endif", "#define WPT 1"))
+
+
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [({"values": [1, 1]}, "has a value twice"), ({"values": [1], "default": 2}, "2 is none of the values")],

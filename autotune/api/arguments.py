@@ -221,8 +221,9 @@ def ends_of(arguments: Mapping[str, Argument], slots: Mapping[str, Slot]) -> dic
     moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
     for buffer in moved:
         if buffer.filled not in slots:
-            what = f"ends in {buffer.filled}, which is scratch: nobody could read it"
-            raise StudyError(what, where=f"arguments.{buffer.name}", hint="give the two the access inout")
+            what = f"after as many turns as this size takes its result lies in {buffer.filled}, which is scratch"
+            hint = f'nobody could read it: write access = "inout" for {buffer.filled} too, with data'
+            raise StudyError(what, where=f"arguments.{buffer.name}", hint=hint)
     return {buffer.name: buffer.filled for buffer in moved}
 
 

@@ -74,6 +74,7 @@ class Arena:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
+        self._poison, self._fence = POISON, FENCE
 
     def prepare(self, plan: Plan) -> list[Guarded]:
         """Return the plan's buffers, created and uploaded where they are not here yet."""
@@ -91,9 +92,13 @@ class Arena:
         """Forget every buffer: a faulty kernel may have written to any of them."""
         self._guarded.clear()
 
+    def stain(self, poison: int, fence: int) -> None:
+        """Have these words in the place of POISON and FENCE, in buffers that are made from here on: call `clear`."""
+        self._poison, self._fence = poison, fence
+
     def poison(self, guarded: Guarded) -> None:
         """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
-        self._session.fill(guarded.whole, POISON, guarded.start, guarded.nbytes)
+        self._session.fill(guarded.whole, self._poison, guarded.start, guarded.nbytes)
         guarded.push(self._session)
 
     def restore(self, guarded: Guarded) -> None:
@@ -110,7 +115,7 @@ class Arena:
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guard = POISON if buffer.access == "in" else FENCE
+        guard = self._poison if buffer.access == "in" else self._fence
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
         name = buffer.filled or buffer.name

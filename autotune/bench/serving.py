@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
+from autotune.bench.golden import Golden
 from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
 from autotune.bench.report import Fault, Report
+from autotune.bench.timing import Limits
 from autotune.bench.tour import Unsettled
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import not_numbers, unverified
@@ -110,9 +112,7 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     inputs = _load(setup.inputs)
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
-        bench = Bench(session, inputs, {}, setup.rules, setup.limits, announce)
-        outputs = _outputs(bench, setup.reference)
-        for name, data in outputs.items():
+        for name, data in _outputs(session, inputs, setup.limits, setup.reference, connection).items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
     known = _load(expected)
@@ -139,11 +139,18 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             connection.send(report)
 
 
-def _outputs(bench: Bench, reference: Plan) -> dict[str, NDArray[Any]]:
+def _outputs(
+    session: Session, inputs: Mapping[str, NDArray[Any]], limits: Limits, reference: Plan, connection: Connection
+) -> dict[str, NDArray[Any]]:
     """Return what a reference kernel gives. Raises Fault."""
+
+    def announce(name: str, limit_s: float) -> None:
+        connection.send(Phase(name, limit_s, hints=golden.hints))
+
+    golden = Golden(session, inputs, limits, announce)
     try:
-        outputs = bench.reference(reference)
-        require_numbers(outputs)
+        outputs = golden.reference(reference)
+        require_numbers(outputs, inputs)
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None
     return outputs

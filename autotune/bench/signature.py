@@ -58,6 +58,8 @@ def check_signatures(opened: Session | Guest, plan: Plan) -> list[str]:
         _require_count(launch, number, told)
         for position, (name, taken) in enumerate(zip(launch.arguments, told, strict=True), 1):
             if said := _mismatch(plan.arguments[name], taken):
+                for order in _orders(plan, {launch.entry: told}):
+                    raise Fault(Outcome.COMPILE_ERROR, order)
                 what, cure = said
                 label = name if name == taken.name else f"{name} (the kernel's {taken.name})"
                 cure = f": {cure}" if cure else ""

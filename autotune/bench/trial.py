@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
@@ -21,12 +20,11 @@ from autotune.bench.report import Fault, Report
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits, Rules, Timed, is_drifting, measure
 from autotune.bench.tour import compare
-from autotune.bench.unwritten import is_unwritten
 from autotune.bench.verify import Checker, Verdict
 from autotune.devices import Session, open_session
 from autotune.model import CONTENTION, PACE, THROTTLED, Measurement, Outcome
 from autotune.ranking import median
-from autotune.study import Plan, numpy_type
+from autotune.study import Plan
 
 NOTICED_NS = 30_000
 """A launch that is longer hardly notices on which session it is: mostly by less than .2 us."""
@@ -124,28 +122,6 @@ class Bench:
                 fault.outcome, reason, **watch.seconds, busy_s=busy, build_log=fault.detail or log,
                 environment=environment, fatal=fatal,
             )  # fmt: skip
-
-    def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
-        """Run a reference kernel once and return its outputs, in their logical shapes. Raises Fault."""
-        built = self.build(plan)
-        self._launcher.once(built, self._limits.first_s)
-        outputs = {}
-        for guarded in built.buffers:
-            if guarded.buffer.name in plan.outputs:
-                guarded.pull(self._session)
-                buffer = guarded.buffer
-                extents = (*buffer.allocate, *buffer.data_shape[len(buffer.shape) :])
-                whole = np.empty(extents, numpy_type(buffer.type)[0])
-                self._session.read(guarded.whole, whole, guarded.start)
-                outputs[buffer.name] = np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
-                if buffer.access == "out" and is_unwritten(outputs[buffer.name]):
-                    raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {buffer.name}")
-        outputs |= self._checker.values(built.buffers, plan.checks)
-        verdict = self._checker.check(built.buffers, {})
-        self.refresh()
-        if verdict.reason:
-            raise Fault(Outcome.WRONG_RESULT, verdict.reason)
-        return outputs
 
     def retime(
         self,

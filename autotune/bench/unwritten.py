@@ -60,7 +60,7 @@ def not_numbers(expected: Mapping[str, NDArray[Any]]) -> str:
     for name, data in expected.items():
         count, first = count_nans(data)
         if count:
-            said.append(f"{count:,} of {data.size:,} values of {name}, first {_element(name, data, first)}")
+            said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
     if not said:
         return ""
     return f"the reference gives NaN for {'; '.join(said)}: what is never written there passes; see to the inputs' data"
@@ -76,10 +76,11 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
         data = outputs[name]
         count, first = count_unwritten(data)
         if count:
-            where = _element(name, data, first)
+            where = element(name, data, first)
             said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {where}")
     return f"the reference leaves {'; '.join(said)}: they are not verified" if said else ""
 
 
-def _element(name: str, data: NDArray[Any], index: int) -> str:
+def element(name: str, data: NDArray[Any], index: int) -> str:
+    """Return what a value of an output is called, `c[3, 4]`, by its index in a flat array."""
     return f"{name}[{', '.join(str(int(place)) for place in np.unravel_index(index, data.shape))}]"

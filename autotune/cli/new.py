@@ -93,6 +93,8 @@ def _cure(told: str) -> str:
         return "mend it, or choose a device that has it with --device (autotune devices lists them)"
     if not name:
         return "mend the kernel there"
+    if "unknown type name" in told:
+        return f"a type needs a default (#ifndef {name}, #define {name} float, #endif), or give it with -D {name}=float"
     return f"a parameter needs a default (#ifndef {name}, #define {name} 1, #endif), or give it with -D {name}=1"
 
 

@@ -56,7 +56,7 @@ def verify(
 
     Stored, borrowed from another size or device, or imported: it is built, verified against the reference and timed in
     turns with the default. What comes of it is stored. Exit code 1 where it does not pass or, with --max-slowdown,
-    where it is slower than the default by more than that and the 95 % interval leaves no doubt.
+    where it is slower than the default by more than that and the interval leaves no doubt.
 
     \b
     Examples:
@@ -92,8 +92,8 @@ def _require(found: verifying.Verified, most: float | None, hint: str) -> None:
     if most is not None and found.exceeds(most) and found.interval is not None:
         low, high = found.interval
         raise AutotuneError(
-            f"the best is slower than the default by {_percent(found.slowdown)} (95 % interval {_percent(low)} to "
-            f"{_percent(high)}), more than the {_percent(most)} allowed",
+            f"the best is slower than the default by {_percent(found.slowdown)} ({found.confidence} % interval "
+            f"{_percent(low)} to {_percent(high)}), more than the {_percent(most)} allowed",
             hint=hint,
         )
 
@@ -136,8 +136,8 @@ def _compared(found: verifying.Verified) -> str:
         return ""
     ratios = [1 / (1 + share) for share in (found.slowdown, found.interval[1], found.interval[0])]
     return (
-        f"the best is {ratios[0]:.3f} x as fast as the default; 95 % interval {ratios[1]:.3f} to {ratios[2]:.3f}, "
-        "timed in turns"
+        f"the best is {ratios[0]:.3f} x as fast as the default; {found.confidence} % interval {ratios[1]:.3f} to "
+        f"{ratios[2]:.3f}, timed in turns"
     )
 
 

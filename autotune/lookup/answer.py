@@ -47,7 +47,8 @@ class Best(NamedTuple):
     """The answer: a configuration, how it matches, and where it comes from.
 
     `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
-    (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median and its 95 % interval.
+    (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median of `runs` samples and its
+    interval, which holds in `ranking.confidence(runs)` per cent of cases.
     `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
     `flops` (operations per run) is filled where it is stored or was asked for. `launches` tells entry, global and local
@@ -63,6 +64,7 @@ class Best(NamedTuple):
     choices: Choices
     time_ns: float | None = None
     interval_ns: tuple[float, float] | None = None
+    runs: int = 0
     measured_on: str = ""
     device_name: str = ""
     measured_size: Size | None = None
@@ -262,6 +264,7 @@ def found(
         asked.key.choices,
         time_ns=entry.time_ns,
         interval_ns=interval,
+        runs=len(told.samples_ns),
         measured_on=key.device,
         device_name=names.get(key.device, ""),
         measured_size={name: key.size[name] for name in asked.key.size},

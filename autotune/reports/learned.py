@@ -302,6 +302,7 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
         "default": {"trial": own.trial, "time_ns": own.time_ns, "configuration": dict(own.configuration)},
         "speedup": None,
         "interval": None,
+        "runs": 0,
     }
     if own.trial == best.trial:
         return told | {"why": "the best is the default configuration"}
@@ -309,4 +310,5 @@ def gain(store: Store, known: Sample, default: Configuration | None) -> dict[str
     if len({one.taken for one in again.values()}) != 1 or len(again) < 2:
         return told | {"why": "they were not timed in turns"}
     ratio, low, high = speedup(again[own.trial].samples_ns, again[best.trial].samples_ns)
-    return told | {"speedup": ratio, "interval": (low, high), "why": ""}
+    runs = min(len(again[one.trial].samples_ns) for one in (own, best))
+    return told | {"speedup": ratio, "interval": (low, high), "runs": runs, "why": ""}

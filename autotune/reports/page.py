@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune import text
 from autotune.errors import SetupError
+from autotune.ranking import confidence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -156,6 +157,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "ago": _ago,
     "best_time": lambda cells: min((cell["best"]["time_ns"] for cell in cells if cell["best"]), default=None),
     "by_importance": _by_importance,
+    "confidence": confidence,
     "count": text.count,
     "duration": _duration,
     "extent": _extent,

@@ -9,7 +9,7 @@ from autotune import lookup, text
 from autotune.errors import AutotuneError
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Trial
-from autotune.ranking import speedup
+from autotune.ranking import confidence, speedup
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Request, imported_best, measure
@@ -20,8 +20,8 @@ class Verified:
     """What verifying a best gave. `configuration` was verified: that of `best`, as it was looked up before, or what
     another tool found for this very problem, `imported`.
 
-    `slowdown` is the share by which it is slower than the default (below 0: faster) and `interval` the 95 % interval of
-    that, from pairs of samples taken within the same moments; None where one of the two did not pass.
+    `slowdown` is the share by which it is slower than the default (below 0: faster) and `interval` what that lies in,
+    from pairs of samples taken within the same moments; None where one of the two did not pass.
     """
 
     problem: Problem
@@ -37,6 +37,12 @@ class Verified:
     def is_default(self) -> bool:
         """Whether the best is the default itself: then there is nothing to compare."""
         return dict(self.configuration) == self.problem.default
+
+    @property
+    def confidence(self) -> int:
+        """The per cent of cases in which an interval like this one holds the truth: few samples tell less."""
+        taken = [one.retimed for one in (self.trial, self.default) if one is not None and one.retimed is not None]
+        return min((confidence(len(one.samples_ns)) for one in taken), default=0)
 
     def exceeds(self, most: float) -> bool:
         """Say whether it is slower than the default by more than a share, beyond what the interval allows."""

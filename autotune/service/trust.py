@@ -74,6 +74,7 @@ def _best(told: Mapping[str, Any], flops: str | None) -> Best:
         choices=_values(told["choices"]),
         time_ns=None if told["time_ns"] is None else _number(told["time_ns"]),
         interval_ns=None if interval is None else (_number(interval[0]), _number(interval[1])),
+        runs=int(told.get("runs", 0)),
         measured_on=line_of(told["measured_on"] or ""),
         device_name=line_of(told["device_name"] or ""),
         measured_size=measured_size,

@@ -12,6 +12,7 @@ from autotune.identity import Value, word_fault
 from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
 from autotune.study.builtins import is_word
+from autotune.study.includes import defined_anyway
 from autotune.study.loops import loops_of
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES
@@ -54,11 +55,18 @@ def _word_of(name: str) -> str:
 
 
 def check_macros(study: Study) -> None:
-    """Raise StudyError where what the compiler puts in for a name would take a kernel's own name away."""
+    """Raise StudyError where what the compiler puts in for a name would take a kernel's own name away, or where the
+    kernel defines that name itself, so that nothing of the study reaches it.
+    """
+    own = defined_anyway(study.text.source)
     for table in ("choices", "parameters", "defines"):
         for name in study.text.table.get(table, {}):
             if name in study.entries:
                 raise StudyError(f"{name!r} is a kernel's own name", where=table, hint="choose another name")
+            if name in own:
+                what = "the kernel defines it itself, whatever the study gives"
+                hint = f"write #ifndef {name} before that #define, and #endif after it"
+                raise StudyError(what, where=f"{table}.{name}", hint=hint)
 
 
 def check_values(study: Study) -> None:

@@ -96,6 +96,30 @@ def without_comments(text: str) -> str:
     return _HIDDEN.sub(lambda found: " " * len(found[0]) if found[0].startswith("/") else found[0], text)
 
 
+_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(\w+)\b[ \t]*(.*)$", re.MULTILINE)
+
+
+def defined_anyway(source: str) -> set[str]:
+    """Return the macros that a C text defines whatever is given to the compiler: within no condition, but for that of
+    an include guard, and never undefined.
+    """
+    found, undefined, conditions = set[str](), set[str](), list[str]()
+    for directive, rest in _CONDITIONAL.findall(without_comments(source).replace("\\\n", "  ")):
+        name = re.split(r"\W", rest, maxsplit=1)[0]
+        if directive in ("if", "ifdef", "ifndef"):
+            conditions.append(name if directive == "ifndef" else "")
+        elif directive == "endif":
+            del conditions[-1:]
+        elif directive == "undef":
+            undefined.add(name)
+        elif directive == "define" and conditions[-1:] == [name]:
+            if not rest[len(name) :].strip():  # an include guard: what is behind it is defined anyway
+                conditions[-1] = "#"
+        elif directive == "define" and all(condition == "#" for condition in conditions):
+            found.add(name)
+    return found - undefined
+
+
 def lines_with(text: str, macro: str) -> list[str]:
     """Return the lines of a C text without comments that name a macro, those of its default apart."""
     own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b.*$"

@@ -52,18 +52,22 @@ def expected_data(
         return None
     try:
         found = _expected(problem, inputs, python, room)
-        require_numbers(found)
+        require_numbers(found, inputs)
     except StudyError as error:
         raise error.at(problem.study.path) from None
     return found
 
 
-def require_numbers(expected: Mapping[str, NDArray[Any]]) -> None:
+def require_numbers(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]) -> None:
     """Raise StudyError for what is nothing but NaN: a kernel that writes nothing would be right."""
     for name, data in expected.items():
         # The first is looked at first: hardly any array is looked through.
         if data.dtype.kind == "f" and data.size and np.isnan(data.flat[0]) and np.isnan(data).all():
-            raise StudyError(f"the reference gives nothing but NaN for {name!r}: it reads what nobody has written")
+            source = next(
+                (one for one, given in inputs.items() if given.dtype.kind == "f" and np.isnan(given).any()), ""
+            )
+            why = f"the data of {source!r} holds NaN" if source else "it reads what nobody has written"
+            raise StudyError(f"the reference gives nothing but NaN for {name!r}: {why}")
 
 
 def _expected(
@@ -77,9 +81,13 @@ def _expected(
         return {name: _golden(problem, name, room) for name in (*problem.outputs, *problem.study.checks)}
     names = _numbers(problem) | {name: widened(array) for name, array in inputs.items()}
     if reference.numpy is not None:
+
+        def computed(text: str, where: str) -> Any:
+            _check_choices(problem, text, names, where)
+            return evaluate(text, names, where, room=room)
+
         found: Mapping[str, Any] = {
-            name: _map(lambda text, where: evaluate(text, names, where, room=room), given, f"reference.numpy.{name}")
-            for name, given in reference.numpy.items()
+            name: _map(computed, given, f"reference.numpy.{name}") for name, given in reference.numpy.items()
         }
     elif isinstance(reference.function, tuple):
         path, name = reference.function
@@ -118,6 +126,7 @@ def check_reference(problem: Problem) -> None:
         for name in sorted(names_of(text, where) & problem.outputs.keys() - names.keys()):
             what = f"names {name!r}, which is an output: only an inout can be read, as it was before"
             raise StudyError(what, where=where, hint=f'declare {name} with access = "inout", or name inputs only')
+        _check_choices(problem, text, names, where)
         check_names(text, names, where)
         return shape_of(text, names, where)
 
@@ -138,6 +147,14 @@ def check_reference(problem: Problem) -> None:
         where, known = f"{problem.study.path}: check.{name}", names | written | dict(check.numbers)
         check_names(check.text, known, where)
         shape_of(check.text, known, where)
+
+
+def _check_choices(problem: Problem, text: str, names: Mapping[str, Any], where: str) -> None:
+    """Raise StudyError where an expression names a choice of words, which is no number."""
+    for name in sorted(names_of(text, where) & problem.choices.keys() - names.keys()):
+        value = problem.choices[name]
+        hint = f"write its values as numbers, [{value}, ...]" if str(value).isdecimal() else "name numbers only"
+        raise StudyError(f"{name!r} is a choice of words", where=where, hint=hint)
 
 
 def _check_golden(problem: Problem, name: str) -> None:

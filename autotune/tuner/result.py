@@ -95,7 +95,7 @@ class Trials(int):
     def __call__(self) -> list[dict[str, Any]]:
         """Return a row per trial in the order they ended: each parameter, then `outcome`, `reason`, `time_ns`, ...
 
-        `time_ns` is the median that ranks it with the 95 % interval `low_ns` to `high_ns`, None where it has none;
+        `time_ns` is the median that ranks it with the interval `low_ns` to `high_ns`, None where it has none;
         `build_s`, `verify_s` and `time_s` are seconds spent on it.
         """
         return [row(trial) for trial in self._trials]

@@ -24,6 +24,7 @@ def render(best: Best) -> str:
         "options": best.options,
         "time_ns": best.time_ns,
         "interval_ns": best.interval_ns,
+        "runs": best.runs,
         "notes": best.notes,
         "device": best.device,
         "size": dict(best.size),

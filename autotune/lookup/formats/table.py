@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 from autotune import text
 from autotune.lookup.formats import flags
+from autotune.ranking import confidence
 from autotune.text import line
 
 
@@ -36,7 +37,8 @@ def _time(best: Best) -> str:
     if best.time_ns is None or best.interval_ns is None:
         return ""
     low, high = (text.time(end) for end in best.interval_ns)
-    return f"{text.time(best.time_ns)} (median; 95 % interval {low} to {high})"
+    sure = f"{confidence(best.runs)} % " if best.runs else ""  # an older server does not tell of how many
+    return f"{text.time(best.time_ns)} (median; {sure}interval {low} to {high})"
 
 
 def _measured(best: Best) -> str:

@@ -17,7 +17,7 @@ from autotune.study.drafting.scanning import struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import lines_with, without_comments
+from autotune.study.includes import defined_anyway, lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -118,6 +118,12 @@ class Proposal:
         """The members of the structs in the text."""
         return struct_bodies(self.text)
 
+    @cached_property
+    def own(self) -> list[str]:
+        """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
+        anyway = defined_anyway(self.sketch.source)
+        return [name for name, value in _DEFINE.findall(self.text) if name in anyway and _number(value) is not None]
+
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
@@ -185,12 +191,10 @@ class Proposal:
         if (found := work_group(self, entry, reading, dimensions)) is not None:
             self.doubts[entry] = found.doubt
             return found.extents
-        if dimensions == 1:
-            self.extra["WG"] = 64
-            return ["WG"]
-        names = [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        self.extra |= dict.fromkeys(names, 16 if dimensions == 2 else 4)
-        return names
+        names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
+        numbers = {name: value for name, value in _DEFINE.findall(self.text) if name in self.own}
+        self.extra |= dict.fromkeys([name for name in names if name not in numbers], {1: 64, 2: 16, 3: 4}[dimensions])
+        return [numbers.get(name, name) for name in names]
 
     def _is_alone(self, entry: str) -> bool:
         try:

@@ -50,4 +50,5 @@ def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
 def _next(text: str, name: str) -> list[str]:
     typedefs = re.findall(rf"\btypedef\s+([\w\s]+?)\s+{re.escape(name)}\s*;", text)
     macros = re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+([\w ]+)$", text, re.MULTILINE)
-    return [opencl_name(one) for one in (*typedefs, *macros)]
+    enums = re.findall(rf"\btypedef\s+enum\b[^;{{}}]*\{{[^{{}}]*\}}\s*{re.escape(name)}\s*;", text)
+    return [opencl_name(one) for one in (*typedefs, *macros, *("int" for _ in enums))]

@@ -179,7 +179,14 @@ class _Writer:
                     values = "32, 64, 128, 256" if name == "WG" else "4, 8, 16, 32"
                     said = f"  # {_GUESS}: work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]{said}", f"default = {stands}")
-        if not of.parameters and not of.extra:
+        if of.parameters or of.extra:
+            return
+        if of.own:
+            self._add("")
+            what = f"what to tune: write #ifndef {of.own[0]} before the kernel's #define, #endif after it"
+            self._gap(f"[parameters.{GAP}]", what)
+            self._add("values = []")
+        else:
             self._add("", "[parameters.WG]", "values = [32, 64, 128, 256]", "default = 64")
 
     # -- arguments ----------------------------------------------------------------------------------
@@ -208,11 +215,27 @@ class _Writer:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
                 self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
+        elif not self._is_known(kind):
+            self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes)
             self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', "its value")
         else:
             self._buffer(one, kind)
+
+    def _is_known(self, kind: str) -> bool:
+        return is_plain(kind) or kind in self._of.structs or kind in self._of.choices
+
+    def _untyped(self, one: KernelArgument, kind: str) -> None:
+        """Leave a gap for the type of a scalar or buffer that is of a typedef nobody tells the meaning of."""
+        given = "value = 1"
+        if one.address != "private":
+            access, extents = self._uses.access(one), self._shapes.get(one.name) or (GAP,)
+            shape = ", ".join(f'"{extent}"' for extent in extents)
+            given = f'shape = [{shape}], access = "{access}"'
+            if access != "in":
+                self._outputs.append(one)
+        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', f"its type: what {kind} stands for was not read")
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
@@ -307,7 +330,8 @@ class _Writer:
             "[reference]",
         )
         values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._of.configuration().items())
-        self._guess(f"configuration = {{ {values or 'WG = 64'} }}", "the defaults are taken for right")
+        values = values or (f"{GAP} = 1" if self._of.own else "WG = 64")
+        self._guess(f"configuration = {{ {values} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
 

@@ -1,0 +1,133 @@
+"""What a reference kernel gives, and whether that is its own: not of what lay in memory before.
+
+It runs twice, the second time with other words in what it may not read: in outputs and scratch before it runs, and
+beyond the ends of buffers. What differs then depends on these. What differs from run to run by itself, as sums by
+atomics do, tells nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.arena import FENCE, POISON, Arena, Guarded
+from autotune.bench.launcher import Announce, Launcher, Stopwatch
+from autotune.bench.prepare import Compiled, bind, compile_plan
+from autotune.bench.report import Fault
+from autotune.bench.signature import check_signatures
+from autotune.bench.timing import Limits
+from autotune.bench.unwritten import element, is_unwritten
+from autotune.bench.verify import Checker
+from autotune.devices import Session
+from autotune.model import Outcome
+from autotune.study import Buffer, Plan, leaves, member_of, numpy_type
+
+OTHER_POISON, OTHER_FENCE = 0x4A5B6C7D, 0x3E9D4C2B
+"""The words of the second run: numbers as half, float and double, since sums with a NaN are the same NaN."""
+
+_TWICE_NS = 1_000_000_000
+"""A reference that takes longer runs once."""
+
+
+class Golden:
+    """Runs references on one session, on buffers of its own. `announce` is told each phase before it begins.
+
+    `hints` may say what is amiss with the one at work.
+    """
+
+    def __init__(
+        self, session: Session, inputs: Mapping[str, NDArray[Any]], limits: Limits, announce: Announce
+    ) -> None:
+        self._session = session
+        self._arena = Arena(session, inputs)
+        self._checker = Checker(session, {}, inputs)
+        self._limits = limits
+        self._announce = announce
+        self._launcher = Launcher(session, self._arena, limits, announce, Stopwatch())
+        self.hints: tuple[str, ...] = ()
+
+    def reference(self, plan: Plan) -> dict[str, NDArray[Any]]:
+        """Return the outputs of a reference, in their logical shapes, and what its checks give.
+
+        Raises Fault, also where it leaves an output as it was or gives what it finds in memory.
+        """
+        self._announce("build", self._limits.build_s)
+        self.hints = tuple(check_signatures(self._session, plan))
+        compiled = compile_plan(self._session, plan)
+        outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
+        found, run_ns = self._run(plan, compiled)
+        if run_ns <= _TWICE_NS:
+            self._arena.stain(OTHER_POISON, OTHER_FENCE)
+            other, _ = self._run(plan, compiled)
+            self._arena.stain(POISON, FENCE)
+            places = {
+                name: _differing(buffer, found[name], other[name], but_for_poison=True)
+                for name, buffer in outputs.items()
+            }
+            if any(differs.any() for differs in places.values()):
+                again, _ = self._run(plan, compiled)
+                for name, buffer in outputs.items():
+                    by_itself = _differing(buffer, found[name], again[name], but_for_poison=False)
+                    _require_own(name, places[name] & ~by_itself)
+        for name, buffer in outputs.items():
+            if buffer.access == "out" and is_unwritten(found[name]):
+                raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
+        return found
+
+    def _run(self, plan: Plan, compiled: Compiled) -> tuple[dict[str, NDArray[Any]], int]:
+        """Run a reference once, on new buffers; return what it gives, and its ns. Raises Fault."""
+        self._arena.clear()
+        self._checker.forget()
+        built = bind(self._session, self._arena, self._checker, plan, compiled)
+        run_ns = self._launcher.once(built, self._limits.first_s)
+        written = [guarded for guarded in built.buffers if guarded.buffer.name in plan.outputs]
+        found = {guarded.buffer.name: self._contents(guarded) for guarded in written}
+        found |= self._checker.values(built.buffers, plan.checks)
+        if reason := self._checker.check(built.buffers, {}).reason:
+            raise Fault(Outcome.WRONG_RESULT, reason)
+        return found, run_ns
+
+    def _contents(self, guarded: Guarded) -> NDArray[Any]:
+        guarded.pull(self._session)
+        buffer = guarded.buffer
+        extents = (*buffer.allocate, *buffer.data_shape[len(buffer.shape) :])
+        whole = np.empty(extents, numpy_type(buffer.type)[0])
+        self._session.read(guarded.whole, whole, guarded.start)
+        return np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
+
+
+def _require_own(name: str, foreign: NDArray[np.bool_]) -> None:
+    """Raise Fault where elements of an output follow what lay in memory before."""
+    if foreign.any():
+        where = element(name, foreign, int(foreign.reshape(-1).argmax()))
+        what = f"what it gives for {name} depends on what lay in memory before, first {where}"
+        cures = f'where it adds to what {name} holds, write access = "inout" with data; else it reads what nobody'
+        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures} has written, or beyond the end of a buffer")
+
+
+def _differing(buffer: Buffer, one: NDArray[Any], other: NDArray[Any], *, but_for_poison: bool) -> NDArray[np.bool_]:
+    """Return a mask of an output's elements whose bits differ, but for those that both runs left as they were."""
+    found = np.zeros(math.prod(buffer.shape), np.bool_)
+    for leaf in leaves(buffer.type):
+        mine, theirs = (np.ascontiguousarray(member_of(data, leaf)) for data in (one, other))
+        differs = (_bytes(mine) != _bytes(theirs)).any(axis=1)
+        if but_for_poison and differs.any():
+            differs &= ~(_is_left(mine, POISON) & _is_left(theirs, OTHER_POISON))
+        found |= differs.reshape(len(found), -1).any(axis=1)
+    return found.reshape(buffer.shape)
+
+
+def _bytes(data: NDArray[Any]) -> NDArray[np.uint8]:
+    return data.reshape(-1).view(np.uint8).reshape(-1, data.dtype.itemsize)
+
+
+def _is_left(data: NDArray[Any], word: int) -> NDArray[np.bool_]:
+    """Return a mask of the values that are nothing but a word of poison, wherever in a word they begin."""
+    rows, pattern = _bytes(data), np.frombuffer(np.uint32(word).tobytes(), np.uint8)
+    phases = range(4) if rows.shape[1] % 4 else range(1)
+    found = [(rows == np.resize(np.roll(pattern, -phase), rows.shape[1])).all(axis=1) for phase in phases]
+    return np.asarray(np.any(found, axis=0))
