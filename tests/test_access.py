@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from autotune.cli.options import command
 from autotune.errors import StoreError
@@ -25,7 +26,7 @@ from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, access, database, location, presence
 from autotune.store.attempts import NoSuchTrialError
-from autotune.store.database import ConnectionLost
+from autotune.store.database import ConnectionLost, clear_errors
 from autotune.store.location import Location, locate, shown
 from tests.stored import DEVICE, KEY, ok, put, put_in
 
@@ -352,3 +353,8 @@ def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
         said = str(location.database_error(str(path), caught.value))
     connection.close()
     assert said == f"{path}: is read-only; give --db a file to write, such as a copy of it"
+
+
+def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
+    with pytest.raises(StoreError, match="is busy: too many ask at once"), clear_errors(locate("x.db")):
+        raise PoolTimeoutError("QueuePool limit of size 5 overflow 10 reached")

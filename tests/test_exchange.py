@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 
 from autotune import lookup
 from autotune.cli import app
-from autotune.errors import StoreError, UsageError
+from autotune.errors import AutotuneError, StoreError, UsageError
 from autotune.exchange import READERS, WRITERS, Recording, adopt, gather, is_foreign, read
 from autotune.model import Measurement, Outcome, ProblemKey, Trial
 from autotune.pool import Evaluator
@@ -434,6 +434,18 @@ def test_what_we_do_not_know_survives(folder: Path, format: str) -> None:
     assert typed("import", "in.json", *HERE).exit_code == 0
     done = typed("export", "--format", format, "--study", "./saxpy.toml")
     assert json.loads(done.stdout) == table
+
+
+def test_a_format_that_can_tell_no_trial_writes_no_file(recording: Recording, folder: Path) -> None:
+    words = replace(
+        recording,
+        own=[replace(one, configuration={**one.configuration, "T": "WORD"}) for one in recording.own],
+        imported=[],
+    )
+    out = io.StringIO()
+    with pytest.raises(AutotuneError, match=r"none of its trials can be told in this format: .* no whole numbers"):
+        WRITERS["clblast"].write([words], out)
+    assert out.getvalue() == ""
 
 
 def test_our_own_trials_come_back_as_they_went(recording: Recording) -> None:

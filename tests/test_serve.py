@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune.service.client import Server
-from autotune.store import ServerStore
+from autotune.store import ServerStore, Store
 from tests.processes import has_ended
 from tests.serving import UPLOAD
+from tests.stored import ok, put
 
 pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
 
@@ -64,6 +67,33 @@ def test_a_folder_of_locks_that_is_missing_is_said_at_the_start(
     found = autotune("serve", "--port=0", f"--db={tmp_path / 'a.db'}")
     assert (found.returncode, found.stderr.count("\n")) == (3, 1)
     assert f"AUTOTUNE_LOCKS={tmp_path / 'none'}: is no folder" in found.stderr
+
+
+@pytest.mark.parametrize("host", ["999.0.0.1", "no such name"])
+def test_what_is_no_address_is_said_before_a_token_is_asked_for(tmp_path: Path, host: str) -> None:
+    found = autotune("serve", "--host", host, "--port=0", f"--db={tmp_path / 'a.db'}")
+    assert (found.returncode, found.stderr.count("\n")) == (2, 1)
+    assert f"--host {host}: is no address" in found.stderr
+
+
+def test_a_reader_that_is_left_when_the_server_stops_is_one_line(tmp_path: Path) -> None:
+    database = tmp_path / "a.db"
+    with Store.open(str(database)) as store:
+        put(store, [replace(ok({"A": number}, 5), build_log="x" * 20_000) for number in range(1000)])
+    command = [sys.executable, "-m", "autotune", "serve", "--port=0", f"--db={database}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "AUTOTUNE_TOKEN": ""})
+    assert process.stderr is not None
+    said = ""
+    while "token=" not in said:
+        said += process.stderr.readline()
+    port = int(re.findall(r" at http://127.0.0.1:(\d+)", said)[0])
+    with socket.create_connection(("127.0.0.1", port)) as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.sendall(b"GET /v1/export HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert reader.recv(16)
+        process.terminate()
+        _, said = process.communicate(timeout=120)
+    assert "Traceback" not in said, said
 
 
 def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:

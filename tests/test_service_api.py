@@ -14,11 +14,12 @@ import pytest
 
 from autotune.errors import StoreError
 from autotune.study import find_study, problem_key, space_hash
+from autotune.text import in_quotes
 from tests.serving import SMALL, TOLD, UPLOAD, Client, serving
 from tests.stored import DEVICE, ok, put
 
 from autotune.lookup.formats import FORMATS  # isort: skip
-from autotune.service import runner  # isort: skip
+from autotune.service import routes, runner  # isort: skip
 from autotune.service.trust import NOTES  # isort: skip
 from autotune.store import queries  # isort: skip
 from autotune.service.lookups import Answer, Lookups  # isort: skip
@@ -525,6 +526,30 @@ def test_what_is_exported_can_be_imported_elsewhere(client: Client, tmp_path: Pa
         assert (wrong.status_code, wrong.json()["where"]) == (422, "body:1")
 
 
+def test_who_exports_slowly_holds_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.store.interchange.PAGE", 2)
+    for step in range(5):
+        store_one(client, 1000 + step, TILE=16 + step)
+    pool = client.service.store._reader.pool
+    held = list[int]()
+
+    def looked(text: str, **options: Any) -> str:
+        held.append(pool.checkedout())  # type: ignore[attr-defined]
+        return in_quotes(text, **options)
+
+    monkeypatch.setattr(routes, "in_quotes", looked)
+    whole = client.ask(None, "GET", "/v1/export").text
+    assert whole.splitlines() == list(client.service.store.export_lines())
+    assert held == [0] * 5
+
+
+def test_a_line_of_an_import_is_not_read_to_its_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.store.importing.MOST_LINE", 1000)
+    told = client.ask("write", "POST", "/v1/import", content=b"[" + b"{}," * 1000)
+    assert (told.status_code, told.json()["where"]) == (422, "body:1")
+    assert "longer than 1,000 characters" in told.json()["error"]
+
+
 def test_an_error_of_the_database_does_not_tell_where_that_is(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     where = client.service.store.where
 
@@ -542,6 +567,10 @@ def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:
         answer = shared.ask(None, "GET", path)
         assert answer.status_code == status
         assert set(answer.json()) == {"error", "where", "hint", "detail"}
+        assert answer.json()["hint"] == "GET /v1/openapi.json tells what may stand there"
+    for body in (b"{", b"[" * 5000, b"\xff"):
+        answer = shared.ask("run", "POST", "/v1/searches", content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code in (400, 422), answer.json()["where"]) == (True, "body")
     assert shared.ask(None, "PUT", "/v1/trials").status_code == 405
 
 

@@ -18,6 +18,7 @@ from autotune.expression import Expression
 from autotune.model import Value
 from autotune.space import Constraint, Space
 from autotune.space.build import build
+from autotune.space.diagram import binding_order
 
 XGEMM = {
     "MWG": [16, 32, 64, 128],
@@ -280,6 +281,16 @@ def test_a_space_of_listed_configurations() -> None:
     assert {"a": 3, "V": "y"} not in built
     with pytest.raises(SpaceError, match="none is listed"):
         Space.of_indices({"a": [1]}, np.zeros((0, 1), dtype=np.int16))
+
+
+def test_a_thousand_parameters_that_nothing_binds_together_take_no_time() -> None:
+    names = [f"P{number}" for number in range(1000)]
+    scopes = [("P7", "P999"), ("P999", "P3")]
+    sizes = dict.fromkeys(names, 1) | {"P5": 3, "P999": 2}
+    started = binding_order(sizes, scopes)
+    assert sorted(started) == sorted(names)
+    assert started[-1] == "P5"  # those with the fewest values come first
+    assert abs(started.index("P7") - started.index("P999")) == 1
 
 
 def test_no_parameters() -> None:

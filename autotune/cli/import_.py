@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from gzip import GzipFile
 from pathlib import Path
 from typing import IO, Annotated
@@ -41,9 +40,6 @@ from autotune.study import offered_choices, problem_key
 from autotune.text import parse_choices, require_known
 
 _BEGINNING = 2**16
-MOST_LINE = 2**24
-"""Characters of a line with one trial: thousands of samples and a build log are less."""
-
 MOST_HEADER = 2**20
 """Characters that a file may say beside its trials."""
 
@@ -94,7 +90,7 @@ def import_trials(
                 raise UsageError("tells itself what its trials belong to", where=where, hint="leave the options out")
             unpacked = GzipFile(fileobj=whole) if is_packed(beginning) else whole
             # Editors and shells of Windows begin a file with a mark (BOM), which is none of it.
-            _import_lines(_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where), where, database)
+            _import_lines(io.TextIOWrapper(unpacked, encoding="utf-8-sig"), where, database)
             return
         name, document = read(whole, where, origin)
     if study is None:
@@ -103,18 +99,7 @@ def import_trials(
     _import_foreign(name, document, where, study, device, size, choice, rename, fix, database)
 
 
-def _lines(stream: IO[str], where: str) -> Iterator[str]:
-    """Yield lines, none of them longer than a trial can be. Raises UsageError."""
-    number = 0
-    while line := stream.readline(MOST_LINE + 1):
-        number += 1
-        if len(line) > MOST_LINE:
-            what = f"is longer than {MOST_LINE:,} characters, so no line of autotune export"
-            raise UsageError(what, where=f"{where}:{number}", hint="nothing was imported")
-        yield line
-
-
-def _import_lines(lines: Iterable[str], where: str, database: str | None) -> None:
+def _import_lines(lines: IO[str], where: str, database: str | None) -> None:
     with Store.open(database) as store:
         try:
             count = store.import_lines(lines, where)

@@ -22,6 +22,7 @@ _SPENT = {
     errno.ENOMEM: ("there is no memory left", "end something else, or ask for a smaller --size"),
     errno.ENOSPC: ("the disk is full", "free some space, or set TMPDIR to a folder with more"),
     errno.EDQUOT: ("the disk quota is spent", "free some space, or set TMPDIR to a folder with more"),
+    errno.EFBIG: ("a file may not grow any further", "allow more with ulimit -f"),
 }
 
 

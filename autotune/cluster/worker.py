@@ -15,6 +15,7 @@ from typing import Any
 from autotune.cluster.address import Address, SchedulerAway, connect, keep_quiet, require_distributed, security
 from autotune.errors import WorkerError
 from autotune.model import DeviceInfo
+from autotune.pool import lock_folder
 
 RETRY_S = 1.0
 """Pause before another try to reach a scheduler that is gone."""
@@ -32,10 +33,11 @@ _THREADS = 64 + _BESIDE
 def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], None]) -> None:
     """Offer devices to a cluster until SIGINT or SIGTERM comes; a scheduler that goes away is waited for.
 
-    Raises SetupError where distributed is missing, or the scheduler is none of ours, WorkerError where a device's
-    process does not start.
+    Raises SetupError where distributed is missing, the scheduler is none of ours or AUTOTUNE_LOCKS is no folder,
+    WorkerError where a device's process does not start.
     """
     require_distributed()
+    lock_folder()  # each search locks the device there: what is wrong is said here, and not on others' screens
     asyncio.run(_serve(address, devices, say))
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from autotune.errors import AutotuneError
 from autotune.exchange.document import Document, Entry, listed, nanoseconds, table, text, unknown, values
 from autotune.exchange.recording import MS_NS, Recording, first_ns, milliseconds, settled, verbatim
 from autotune.model import DeviceInfo, Outcome, Trial
@@ -87,6 +88,10 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
     left_out["failed, and no failure stands in this format"] += len(trials) - len(passed)
     whole = [trial for trial in passed if all(type(value) is int for value in trial.configuration.values())]
     left_out["with values that are no whole numbers"] += len(passed) - len(whole)
+    if not whole:
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)
+        what = f"none of its trials can be told in this format: {why or 'there is none'}"
+        raise AutotuneError(what, where=recording.key.study, hint="--format csv tells them all")
     header = recording.under(_header(recording, whole), FORMAT)
     out.write(json.dumps(header, indent=2)[: -len("\n}")] + ',\n  "results": [')
     for place, trial in enumerate(whole):

@@ -39,7 +39,9 @@ class NothingNew(Exception):
     """The answer is 204: whoever asked has seen all there is, and need not ask again."""
 
 
-_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent"}
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent", errno.EFBIG: "a file may not grow"}
+
+_HINT = "GET /v1/openapi.json tells what may stand there"
 
 _MEANINGS = {
     400: "The request cannot be read",
@@ -107,15 +109,16 @@ def install(app: FastAPI, database: str) -> None:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        hint = "GET /v1/openapi.json tells what may stand there"
-        refused = Refused(422, str(first["msg"]), where=where, hint=hint)
+        if first["type"] == "json_invalid":
+            where = "body"
+        refused = Refused(422, str(first["msg"]), where=where, hint=_HINT)
         return answer(refused, database)
 
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        found = JSONResponse(
-            problem_of(Refused(error.status_code, str(error.detail))), error.status_code, dict(error.headers or {})
-        )
+        where = "body" if error.status_code == 400 else ""
+        told = Refused(error.status_code, str(error.detail), where=where, hint=_HINT)
+        found = JSONResponse(problem_of(told), error.status_code, dict(error.headers or {}))
         found.headers.setdefault("Cache-Control", "no-store")
         return found
 

@@ -11,6 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -96,7 +97,8 @@ class Guard:
         except AutotuneError as error:
             await answer(error, self._database)(scope, receive, safely)
             return
-        await self._app(scope, receive, safely)
+        with suppress(asyncio.CancelledError):  # who still reads when the server stops is left in the middle
+            await self._app(scope, receive, safely)
 
     def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()

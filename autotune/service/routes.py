@@ -239,12 +239,15 @@ class Lines(StreamingResponse):
 @router.get("/export", responses=READ, response_class=Lines, tags=["results"])
 def export(service: Opened, caller: Reader) -> Lines:
     """Every stored trial as one line of JSON each, as `autotune export` writes them."""
+    first = service.store.export_page(0)  # what is wrong is told before the answer has begun
 
-    def lines() -> Iterator[str]:
-        for line in service.store.export_lines():
-            yield in_quotes(line.rstrip("\n"), pairs=True) + "\n"
+    def pages() -> Iterator[str]:
+        lines, last = first
+        while lines:
+            yield "".join(in_quotes(line.rstrip("\n"), pairs=True) + "\n" for line in lines)
+            lines, last = service.store.export_page(last)
 
-    return Lines(lines())
+    return Lines(pages())
 
 
 @router.post("/checks", responses=documented(404, 413), tags=["searches"])

@@ -48,6 +48,7 @@ def serve(config: Config, begun: Callable[[str, Service], None]) -> None:
 
     Raises AutotuneError where it cannot begin, in one line.
     """
+    _require_address(config)
     with ServerStore.open(config.database) as store:
         require_safe(config, any(token.valid for token in store.tokens()))
         if not config.read_only:
@@ -87,6 +88,16 @@ def _require_alone(store: ServerStore, name: str) -> None:
         hold.keep()
     finally:
         hold.close()
+
+
+def _require_address(config: Config) -> None:
+    """Raise UsageError where this is no machine's address: no token makes it one."""
+    try:
+        socket.getaddrinfo(config.host.strip("[]"), config.port, type=socket.SOCK_STREAM)
+    except (OSError, OverflowError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or error
+        hint = "give an address of this machine, such as 127.0.0.1"
+        raise UsageError(f"is no address: {said}", where=f"--host {config.host}", hint=hint) from None
 
 
 def _bound(config: Config) -> socket.socket:

@@ -166,10 +166,15 @@ def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> 
     fewer values, stands earlier in a constraint and in the study. Parameters linked by constraints, directly
     or through others, stay together.
     """
-    names = list(sizes)
-    bit = {name: 1 << position for position, name in enumerate(names)}
+    bit = {name: 1 << position for position, name in enumerate(sizes)}
     masks = [sum(bit[name] for name in set(scope)) for scope in scopes]
-    place = {name: min((list(s).index(name) for s in scopes if name in s), default=0) for name in names}
+    place: dict[str, int] = {}
+    for scope in scopes:
+        for position, name in reversed(list(enumerate(scope))):
+            place[name] = min(place.get(name, position), position)
+    linked = [name for name in sizes if name in place]
+    # What no constraint names is free to come any time: of these the next is the one with the fewest values.
+    others = sorted((name for name in sizes if name not in place), key=lambda name: (sizes[name], bit[name]))[::-1]
     bound = 0
     order: list[str] = []
 
@@ -179,17 +184,19 @@ def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> 
         for mask in masks:
             if mask & ~after:
                 needed |= mask & after
-        width = sum(math.log(sizes[each]) for each in names if bit[each] & needed)
+        width = sum(math.log(sizes[each]) for each in linked if bit[each] & needed)
         finished = sum(1 for mask in masks if mask & bit[name] and not mask & ~after)
-        return round(width, 9), -finished, sizes[name], place[name], names.index(name)
+        return round(width, 9), -finished, sizes[name], place.get(name, 0), bit[name]
 
-    while len(order) < len(names):
+    while len(order) < len(sizes):
         begun = 0
         for mask in masks:
             if mask & bound and mask & ~bound:
                 begun |= mask & ~bound
-        rest = [name for name in names if not bit[name] & bound]
-        name = min([name for name in rest if bit[name] & begun] or rest, key=cost)
+        rest = [name for name in linked if not bit[name] & bound]
+        name = min([name for name in rest if bit[name] & begun] or [*rest, *others[-1:]], key=cost)
+        if others[-1:] == [name]:
+            others.pop()
         order.append(name)
         bound |= bit[name]
     return tuple(order)

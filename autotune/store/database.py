@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 
 from autotune.errors import StoreError
@@ -103,6 +104,8 @@ def clear_errors(location: Location) -> Iterator[None]:
             kind = ConnectionLost if _is_lost(error) else Overtaken if _is_overtaken(error) else StoreError
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
+    except PoolTimeoutError as error:
+        raise StoreError("is busy: too many ask at once", where=str(location), hint="ask again") from error
     except SQLAlchemyError as error:
         raise damaged_database(str(location), location.scrubbed(str(error))) from error
     except sqlite3.DatabaseError as error:

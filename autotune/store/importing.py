@@ -6,9 +6,10 @@ transaction, so that a search at work beside this waits for seconds at most.
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, NamedTuple
 
@@ -23,6 +24,9 @@ from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED
 from autotune.store.records import UNFINISHED, Columns, device_of, mapping, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
+
+MOST_LINE = 2**24
+"""Characters of a line with one trial: thousands of samples and a build log are less."""
 
 
 class Search(NamedTuple):
@@ -67,15 +71,27 @@ def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str,
     `source` is the file that the lines are of, for messages.
     """
     found: dict[str, Search] = {}
-    for number, text in enumerate(lines, 1):
+    for number, text in enumerate(_bounded(lines), 1):
+        where = f"{source}:{number}" if source else f"line {number}"
+        if len(text) > MOST_LINE:
+            what = f"is longer than {MOST_LINE:,} characters, so no line of autotune export"
+            raise StoreError(what, where=where, hint="nothing was imported")
         if text.strip():
-            where = f"{source}:{number}" if source else f"line {number}"
             line, trial = parsed(text, where)
             found[line.search.uuid] = _search(line, where, found.get(line.search.uuid))
             rows = [_retiming(entry) for entry in line.retimings]
             entry = _Waiting(where, line.search.uuid, line.device_number, _columns(line, trial), rows)
             waiting.write(json.dumps(entry) + "\n")
     return found
+
+
+def _bounded(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines; of a file no more of one than it takes to tell that it is too long."""
+    if isinstance(lines, io.TextIOBase):
+        while line := lines.readline(MOST_LINE + 1):
+            yield line
+    else:
+        yield from lines
 
 
 def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str]) -> tuple[str, Search]:

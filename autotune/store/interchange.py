@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, create_model
@@ -92,26 +92,40 @@ class Line(_Table):
 
 _Whole = create_model("_Whole", __base__=Line, **entries(FIELDS))
 _JSON = ("size", "choices", "environment")
+_Belongings = dict[int, tuple[dict[str, Any], list[int]]]
+"""Searches by their numbers, with the numbers of their devices."""
 
 
 def export_lines(connection: Connection) -> Iterator[str]:
     """Yield every trial as one line, in the order they were stored."""
-    belongings: dict[int, tuple[dict[str, Any], list[int]]] = {}
+    belongings: _Belongings = {}
     query = queries.everything().order_by(trials.c.id).execution_options(yield_per=PAGE)
     for page in connection.execute(query).mappings().partitions():
-        retimed = queries.all_retimings(connection, [row["id"] for row in page])
-        for row in page:
-            search_id = row["search_id"]
-            if search_id not in belongings:
-                belongings[search_id] = _search(connection, search_id)
-            search, numbers = belongings[search_id]
-            line = {name: _loaded(name, row[name]) for name in Line.model_fields if name in row}
-            line |= {field.name: field.shown(row) for field in FIELDS if field.derived is None}
-            line["environment"].pop(CAME_IN, None)
-            line["format"] = FORMAT
-            line["device_number"] = numbers.index(row["device_id"]) if row["device_id"] in numbers else None
-            line["retimings"] = [_retiming(entry) for entry in retimed.get(row["id"], [])]
-            yield ordered({name: line[name] for name in _Whole.model_fields if name != "search"} | {"search": search})
+        yield from _lines(connection, page, belongings)
+
+
+def export_page(connection: Connection, after: int) -> tuple[list[str], int]:
+    """Return the lines of the trials that follow one, by its number, a page of them; and the number of the last."""
+    query = queries.everything().where(trials.c.id > after).order_by(trials.c.id).limit(PAGE)
+    page = connection.execute(query).mappings().all()
+    return list(_lines(connection, page, {})), page[-1]["id"] if page else after
+
+
+def _lines(connection: Connection, page: Sequence[Columns], belongings: _Belongings) -> Iterator[str]:
+    """Yield the lines of some trials; `belongings` keeps what is known of searches."""
+    retimed = queries.all_retimings(connection, [row["id"] for row in page])
+    for row in page:
+        search_id = row["search_id"]
+        if search_id not in belongings:
+            belongings[search_id] = _search(connection, search_id)
+        search, numbers = belongings[search_id]
+        line = {name: _loaded(name, row[name]) for name in Line.model_fields if name in row}
+        line |= {field.name: field.shown(row) for field in FIELDS if field.derived is None}
+        line["environment"].pop(CAME_IN, None)
+        line["format"] = FORMAT
+        line["device_number"] = numbers.index(row["device_id"]) if row["device_id"] in numbers else None
+        line["retimings"] = [_retiming(entry) for entry in retimed.get(row["id"], [])]
+        yield ordered({name: line[name] for name in _Whole.model_fields if name != "search"} | {"search": search})
 
 
 def _loaded(name: str, value: Any) -> Any:

@@ -306,6 +306,6 @@ _SQLITE_ERRORS = (
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_CORRUPT, "is damaged", _RECOVER),
     (sqlite3.SQLITE_NOTADB, "is not an SQLite database", _ANOTHER),
-    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then search again: finished trials are kept"),
+    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then type it again: finished trials are kept"),
     (sqlite3.SQLITE_IOERR, "the disk reports an error", "look at the disk; finished trials are kept"),
 )

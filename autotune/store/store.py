@@ -267,6 +267,18 @@ class Store(Attempts):
             self._require_searches(connection)
             yield from interchange.export_lines(connection)
 
+    def export_page(self, after: int) -> tuple[list[str], int]:
+        """Return the next lines of `export_lines` after that of a trial's number (0: the first), and the last's number.
+
+        For who reads as slowly as he likes: nothing is held in between, and what is stored meanwhile may be among them.
+        """
+        from autotune.store import interchange
+
+        with self._reading() as connection:
+            if not after:
+                self._require_searches(connection)
+            return interchange.export_page(connection, after)
+
     def _require_searches(self, connection: Connection) -> None:
         """Raise StoreError where some trials would be left out in silence."""
         if lost := queries.astray(connection):
