@@ -6,13 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import autotune
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.tuner import Budget
 from tests.studies import study, table
 
@@ -168,3 +169,12 @@ def test_the_api_is_listed_without_being_imported() -> None:
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")
     ]
+
+
+@pytest.mark.parametrize("given", ["", "/tmp"])
+def test_a_database_that_is_none_is_told_of_as_an_argument(given: str) -> None:
+    for ask in (autotune.best, partial(autotune.search, trials=1)):
+        with pytest.raises(AutotuneError) as raised:
+            ask(database=given)
+        assert "--db" not in str(raised.value)
+        assert "database" in str(raised.value)

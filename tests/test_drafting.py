@@ -475,6 +475,33 @@ def test_what_the_kernel_defines_itself_is_no_parameter() -> None:
     assert any("write #ifndef WG before the kernel's #define" in gap for gap in sketch.gaps)
 
 
+@pytest.mark.parametrize(
+    ("stored", "choice"),
+    [
+        ("y[i] = SCALE * x[i]", True),
+        ("y[i] += (x[i] - SCALE) / 2", True),
+        ("y[i] = x[i * SCALE + 1]", False),
+        ("y[i] = SCALE == 2 ? x[i] : x[n - i]", False),
+        ("y[i * SCALE] = x[i]", False),
+        ("z = SCALE * x[i]; y[i] = z", False),  # not followed
+    ],
+)
+def test_a_number_that_is_stored_with_the_result_is_a_choice(stored: str, choice: bool) -> None:
+    _, lines = drafted(
+        f"""#ifndef SCALE
+        #define SCALE 3
+        #endif
+        kernel void f(const int n, global const float *x, global float *y)
+        {{
+            const int i = get_global_id(0);
+            float z;
+            if (i < n) {{ {stored}; }}
+        }}"""
+    )
+    assert ("[parameters.SCALE]" in lines) is not choice
+    assert any(line.startswith("SCALE = [3]  # guess: the result depends on it") for line in lines) is choice
+
+
 def test_a_type_that_nobody_tells_is_left_to_be_written() -> None:
     sketch, lines = drafted(
         """#define JOIN(a, b) a##b

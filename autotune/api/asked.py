@@ -5,12 +5,24 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError
 from autotune.text import line
+
+
+@contextmanager
+def told_as_arguments() -> Iterator[None]:
+    """Name the argument where an error that is passed on names the option of the command line."""
+    try:
+        yield
+    except AutotuneError as error:
+        error.where = "database" if error.where == "--db" else error.where
+        error.hint = error.hint.replace("give --db ", "give database= ")
+        raise
 
 
 def sizes(given: object) -> dict[str, int]:

@@ -21,6 +21,7 @@ from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
 
 
+@asked.told_as_arguments()
 def search(
     study: str | Path | Study = DEFAULT_STUDY,
     *,
@@ -124,6 +125,7 @@ def _budget(budget: object, trials: object, seconds: float | None) -> Budget:
     )
 
 
+@asked.told_as_arguments()
 def best(
     study: str | Path | Study = DEFAULT_STUDY,
     *,

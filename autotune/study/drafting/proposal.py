@@ -12,7 +12,7 @@ from autotune.expression import FUNCTIONS
 from autotune.study.drafting.groups import is_alone, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
-from autotune.study.drafting.repeats import repeats
+from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
@@ -148,10 +148,12 @@ class Proposal:
                 self.choices[name] = value or text
 
     def _set_apart_repeats(self) -> None:
-        """Take the macros that say how often something is repeated for tasks: nothing of them is to be tuned."""
+        """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
+        names = self.parameters.keys() - self.words.keys()
         try:
-            found = repeats(self._tokens(tuned=True), self.parameters.keys() - self.words.keys(), pointers)
+            tokens = self._tokens(tuned=True)
+            found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
         for name in [name for name in self.parameters if name in found]:

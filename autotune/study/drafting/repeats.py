@@ -1,4 +1,6 @@
-"""Macros that say how often a value is taken on from itself: rounds of a hash, steps of an iteration."""
+"""Macros that decide what is computed: how often a value is taken on from itself (rounds of a hash, steps of an
+iteration), or what a stored value is multiplied with, divided by or added to.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,34 @@ def repeats(tokens: Sequence[str], names: Collection[str], pointers: Collection[
     """
     bounds = Counter(name for name in _bounds(tokens, pointers) if name in names)
     return {name for name, count in bounds.items() if tokens.count(name) == count}
+
+
+def operands(tokens: Sequence[str], names: Collection[str], pointers: Collection[str]) -> set[str]:
+    """Return those of the names that are computed with in what is stored: `y[i] = SCALE * x[i]`, indices apart."""
+    found = set[str]()
+    for at in [place for place, token in enumerate(tokens[:-1]) if token in pointers and tokens[place + 1] == "["]:
+        start = closing(tokens, at + 1) + 1
+        if tokens[start : start + 1] and tokens[start] in _STORES:
+            end = next((place for place in range(start, len(tokens)) if tokens[place] == ";"), len(tokens))
+            value = ["=", *_without_indices(tokens[start + 1 : end]), ";"]
+            around = zip(value, value[1:], value[2:], strict=False)
+            found |= {name for before, name, after in around if name in names and {before, after} & _ARITHMETIC}
+    return found
+
+
+_STORES = ("=", "+=", "-=", "*=", "/=")
+_ARITHMETIC = {"+", "-", "*", "/"}
+
+
+def _without_indices(tokens: Sequence[str]) -> list[str]:
+    found, at = list[str](), 0
+    while at < len(tokens):
+        if tokens[at] == "[":
+            at = closing(tokens, at)
+        else:
+            found.append(tokens[at])
+        at += 1
+    return found
 
 
 def _bounds(tokens: Sequence[str], pointers: Collection[str]) -> Iterator[str]:
