@@ -328,6 +328,10 @@ def test_no_driver_shows_a_password(url: str) -> None:
 def test_a_password_in_what_a_driver_says_is_scrubbed() -> None:
     place = Location(url="postgresql://bob:s%40cret@host/db?sslpassword=other")
     assert place.scrubbed("failed for s@cret, s%40cret, other") == "failed for ***, ***, ***"
+    short = Location(url="postgresql://ro:ro@host/db")
+    assert short.scrubbed("no rights for table problems; password=ro, ro:ro@host") == (
+        "no rights for table problems; password=***, ro:***@host"
+    )
     assert location.is_ambiguous("postgresql://bob:a@b@host/db")
 
 

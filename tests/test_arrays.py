@@ -212,3 +212,39 @@ def test_a_shape_takes_no_memory() -> None:
     assert shape_of("sum(a + zeros((2**20, 2**20)), axis=0)", {"a": huge}) == (2**20,)
     with pytest.raises(StudyError, match="broadcast"):
         shape_of("a + zeros(3)", {"a": huge})
+
+
+UNSIGNED = np.array([2**60 + 1, 5], np.uint64)
+SIGNED = np.array([-3, 4], np.int64)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("x + z", [2**60 - 2, 9]),
+        ("z - x", [2**64 - 2**60 - 4, 2**64 - 1]),
+        ("x * -3", [2**64 - 3 * (2**60 + 1), 2**64 - 15]),
+        ("x + (-1)", [2**60, 4]),
+        ("x // 3 + z % x", [(2**60 + 1) // 3 + (2**64 - 3) % (2**60 + 1), 1 + 4]),
+        ("x & 7", [1, 5]),
+    ],
+)
+def test_numbers_without_a_sign_stay_whole_and_wrap(text: str, value: list[int]) -> None:
+    found = evaluate(text, {"x": UNSIGNED, "z": SIGNED})
+    assert found.dtype == np.uint64
+    assert found.tolist() == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(z > -5) + (z > 0) + (z > 3)", [1, 3]),
+        ("(z < 0) - (z > 0)", [1, -1]),
+        ("-(z < 0)", [-1, 0]),
+        ("~(z < 0)", [False, True]),
+        ("(z < 0) | (z > 0)", [True, True]),
+        ("(z < 0) * 2.5", [2.5, 0.0]),
+    ],
+)
+def test_truths_are_counted_as_a_kernel_counts_them(text: str, value: list[Any]) -> None:
+    assert evaluate(text, {"z": SIGNED}).tolist() == value

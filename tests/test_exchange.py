@@ -416,6 +416,49 @@ def test_a_search_tries_the_fastest_imported_first_and_trusts_none(tmp_path: Pat
     assert result.best.time_ns >= 9_000_000
 
 
+_SEVERAL = "holds results of several kernels: another, "
+
+
+@pytest.mark.parametrize(
+    ("format", "change", "said"),
+    [
+        (
+            "clblast",
+            lambda told: told["results"][0].update(kernel="another"),
+            _SEVERAL,
+        ),
+        (
+            "cltune",
+            lambda told: told["results"][0].update(kernel="another"),
+            _SEVERAL,
+        ),
+        (
+            "ktt",
+            lambda told: told["Results"][0].update(KernelName="another"),
+            _SEVERAL,
+        ),
+        ("clblast", lambda told: told.update(precision="64"), "is of double, and the study is of float; say --choice"),
+        (
+            "ktt",
+            lambda told: told["Results"][0]["Configuration"][0].pop("Name"),
+            "Results.0.Configuration.0.Name: is missing",
+        ),
+        (
+            "ktt",
+            lambda told: told["Results"][0]["Configuration"].append(told["Results"][0]["Configuration"][0]),
+            "Name: is there twice: 'WPT'",
+        ),
+    ],
+)
+def test_what_would_be_taken_for_another_is_refused(folder: Path, format: str, change: Any, said: str) -> None:
+    told = json.loads((DATA / f"{format}.json").read_text())
+    change(told)
+    (folder / "in.json").write_text(json.dumps(told))
+    done = typed("import", "in.json", *HERE)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
 # Out -------------------------------------------------------------------------------------------------------
 
 

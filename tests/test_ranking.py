@@ -32,6 +32,7 @@ from autotune.ranking import (
     speedup,
 )
 from autotune.store import Store
+from autotune.store.attempts import NoSuchTrialError
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result
 from tests.stored import newer_driver, ok, put
@@ -213,7 +214,7 @@ def write_history(store: Store, problem: Problem, steps: Sequence[tuple[str, int
             driver = driver if kind == "fresh" else str(3 - int(driver))
             number = put(store, [], key=problem.key, device=newer_driver(driver), fresh=kind == "fresh")
         elif kind == "retime":
-            with suppress(ValueError):  # nothing verified to time again
+            with suppress(NoSuchTrialError):  # nothing verified to time again
                 store.retime(number, [(at(wpt), Measurement((time,)))])
             with closing(sqlite3.connect(store.where)) as connection, connection:
                 last = "(SELECT MAX(id) FROM retimings)"

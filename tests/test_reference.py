@@ -183,3 +183,37 @@ def test_a_reference_that_gives_nothing_but_nan_would_pass_a_kernel_that_writes_
         expected_data(problem, input_data(problem))
     some = Problem(study(reference=lambda y, **_: {"y": np.where(y == y[0], np.nan, y)}))
     assert expected_data(some, input_data(some)) is not None
+
+
+def test_a_scalar_is_what_the_kernel_is_given() -> None:
+    arguments = table()["arguments"]
+    arguments["alpha"]["value"] = "0.1"
+    problem = Problem(study(arguments=arguments, reference={"numpy": {"y": "ones(N) * alpha"}}))
+    (found,) = (expected_data(problem, input_data(problem)) or {}).values()
+    assert found[0] == float(np.float32(0.1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("uchar", "x * 0 + 1000", "gives 1000, which uchar cannot hold; a conversion that saturates is clip"),
+        ("int", "sqrt(x - 5)", "gives nan, which int cannot hold"),
+        ("int", "x * 0 + 1e12", "gives 1e\\+12, which int cannot hold"),
+        ("int", "x * 0 - 5.99", ""),  # cut off, as C does it
+    ],
+)
+def test_what_a_whole_type_cannot_hold_is_refused(kind: str, text: str, said: str) -> None:
+    arguments = table()["arguments"]
+    arguments["y"] = {"type": kind, "shape": ["N"], "access": "out"}
+    problem = Problem(study(arguments=arguments, reference={"numpy": {"y": text}}))
+    if said:
+        with pytest.raises(StudyError, match=said):
+            expected_data(problem, input_data(problem))
+    else:
+        assert (expected_data(problem, input_data(problem)) or {})["y"].tolist() == [-5] * 1000
+
+
+def test_an_expression_that_gives_nan_is_not_said_to_read_what_is_unwritten() -> None:
+    problem = Problem(study(reference={"numpy": {"y": "log(x - 5)"}}))
+    with pytest.raises(StudyError, match="nothing but NaN for 'y': its expression does for these inputs"):
+        expected_data(problem, input_data(problem))

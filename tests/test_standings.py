@@ -20,6 +20,7 @@ from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import FAILED, MEASURED, NAN, RETIMED, WRONG, Event, rank
 from autotune.store import Store
+from autotune.store.attempts import NoSuchTrialError
 from autotune.store.location import locate
 from tests.stored import DEVICE, KEY, newer_driver, ok, put
 
@@ -85,7 +86,7 @@ def happen(store: Store, other: Store, key: ProblemKey, steps: list[tuple[str, d
             driver = driver if kind == "fresh" else str(3 - int(driver))
             search = put(store, [], key=key, device=newer_driver(driver), fresh=kind == "fresh")
         elif kind == "retime":
-            with suppress(ValueError):  # nothing verified to time again
+            with suppress(NoSuchTrialError):  # nothing verified to time again
                 store.retime(search, [(configuration, measured)])
         elif kind == "moved":
             other.import_lines(list(store.export_lines()))

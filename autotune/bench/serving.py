@@ -150,7 +150,7 @@ def _outputs(
     golden = Golden(session, inputs, limits, announce)
     try:
         outputs = golden.reference(reference)
-        require_numbers(outputs, inputs)
+        require_numbers(outputs, inputs, "it reads what nobody has written")
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None
     return outputs

@@ -30,9 +30,11 @@ from autotune.exchange import (
     Document,
     adopt,
     device_of,
+    element_of,
     is_foreign,
     is_packed,
     read,
+    require_element,
     size_of,
 )
 from autotune.store import Store
@@ -129,6 +131,7 @@ def _import_foreign(
     try:
         meant = device_of(document, selector, database)
         size, source = size_of(document, sizes or (), study.sizes)
+        require_element(document, element_of(study, choices))
         wanted = dict(assignments(fix, "--fix"))
         adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
         told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
@@ -162,8 +165,8 @@ def say_left_out(left_out: Counter[str]) -> None:
 
 
 def _of(document: Document) -> str:
-    kernel = f" of {document.kernel}" if document.kernel else ""
-    return kernel + (f" on {document.device}" if document.device else "")
+    kernel = f" of {document.kernel:.80}" if document.kernel else ""
+    return kernel + (f" on {document.device:.80}" if document.device else "")
 
 
 def _one(theirs: str, ours: list[str]) -> str:

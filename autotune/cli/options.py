@@ -156,7 +156,9 @@ def warn_of_idle(problem: Problem) -> None:
         warn(line)
     if problem.moved:
         moved = ", ".join(f"{name}={value} instead of {stated}" for name, (stated, value) in problem.moved.items())
-        say(f"the study's default is not valid here; the nearest valid one stands in: {moved}")
+        fixed = any(stated not in problem.values[name] for name, (stated, _) in problem.moved.items())
+        why = "left out by --fix" if fixed else "not valid here"
+        say(f"the study's default is {why}; the nearest valid one stands in: {moved}")
 
 
 def parameter(study: Study, name: str, option: str) -> Parameter:

@@ -134,8 +134,11 @@ def _longer(result: Result, study: str, database: str | None, on: str) -> str:
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
-    """The command that prints the winner as `-D` options."""
-    return _command("best", result, study, database) + " --format defines"
+    """The command that prints the winner as `-D` options, where it is the best of all values."""
+    problem = result.problem
+    fixed = any(len(problem.values[name]) < len(one.values) for name, one in problem.study.parameters.items())
+    beyond = ", which answers of all values: what --fix leaves out may be faster" if fixed else ""
+    return _command("best", result, study, database) + " --format defines" + beyond
 
 
 def _command(name: str, result: Result, study: str, database: str | None) -> str:

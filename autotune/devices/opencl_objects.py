@@ -170,8 +170,12 @@ class OpenCLProgram:
 
     def kernel(self, entry: str) -> cl.Kernel:
         """Return a new kernel object. Raises BackendError where the program has no such entry."""
-        with reported():
-            return cl.Kernel(self._program, entry)
+        try:
+            with reported():
+                return cl.Kernel(self._program, entry)
+        except OSError as error:  # of pyopencl, which keeps what it generates where a program lets it
+            what = f"pyopencl cannot write its cache: {error}; set XDG_CACHE_HOME to a folder that takes files"
+            raise BackendError(what) from None
 
     def limits(self, kernel: cl.Kernel) -> KernelLimits:
         """Return the limits of one of its kernels."""

@@ -15,9 +15,9 @@ is measured here before it counts, and is nobody's best until then.
 """
 
 from autotune.exchange.adopt import Adopted, adopt
-from autotune.exchange.belonging import device_of, size_of
+from autotune.exchange.belonging import device_of, require_element, size_of
 from autotune.exchange.document import Document
-from autotune.exchange.gathering import HEADER, gather, one
+from autotune.exchange.gathering import HEADER, element_of, gather, one
 from autotune.exchange.reading import READERS, UNPACKING, is_foreign, is_packed, read
 from autotune.exchange.recording import Recording
 from autotune.exchange.t1 import MOST_BYTES as MOST_BYTES_T1
@@ -26,5 +26,6 @@ from autotune.exchange.writing import WRITERS, Writer
 
 __all__ = [
     "HEADER", "MOST_BYTES_T1", "READERS", "UNPACKING", "WRITERS", "Adopted", "Document", "Recording", "Writer",
-    "adopt", "device_of", "gather", "is_foreign", "is_packed", "one", "read", "read_t1", "size_of",
+    "adopt", "device_of", "element_of", "gather", "is_foreign", "is_packed", "one", "read", "read_t1",
+    "require_element", "size_of",
 ]  # fmt: skip

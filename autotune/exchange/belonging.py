@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.devices import list_devices
 from autotune.errors import DeviceError, SetupError, UsageError
+from autotune.exchange.clblast import PRECISIONS
 from autotune.exchange.document import Document
 from autotune.lookup import Meant, device_meant, stored_devices
 from autotune.text import parse_size
@@ -41,6 +42,13 @@ def _is_same(here: str, there: str) -> bool:
     return bool(ours) and bool(theirs) and ours == theirs
 
 
+def require_element(document: Document, own: str) -> None:
+    """Raise UsageError where a file is of numbers of another type than the study with its choices, `own`."""
+    if document.element and own in PRECISIONS and own != document.element:
+        hint = "say --choice for the study's own, where it has one"
+        raise UsageError(f"is of {document.element}, and the study is of {own}", hint=hint)
+
+
 def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], str]:
     """Return the size that a file is of, and where it is from: what is given, what the file says, the study's default.
 
@@ -51,5 +59,8 @@ def size_of(document: Document, given: Sequence[str], sizes: Mapping[str, int]) 
     told = {name.lower(): value for name, value in document.size.items()}
     if sizes and all(name.lower() in told for name in sizes):
         said = [f"{name}={told[name.lower()]}" for name in sizes]
-        return parse_size(said, sizes), "the file"
+        try:
+            return parse_size(said, sizes), "the file"
+        except UsageError as error:
+            raise UsageError(error.what, where="the size that it names", hint="say --size") from None
     return dict(sizes), "the study's default"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from autotune.errors import AutotuneError
-from autotune.exchange.document import Document, Entry, listed, nanoseconds, table, text, unknown, values
+from autotune.exchange.document import Document, Entry, listed, nanoseconds, one_kernel, table, text, unknown, values
 from autotune.exchange.recording import MS_NS, Recording, first_ns, milliseconds, settled, verbatim
 from autotune.model import DeviceInfo, Outcome, Trial
 
@@ -44,11 +44,14 @@ class Tuner:
             device=text(document.get("device"), "device"),
             kernel=text(document.get("kernel_family"), "kernel_family"),
             size=_sizes(document),
+            element={code: kind for kind, code in PRECISIONS.items()}.get(str(document.get("precision", "")), ""),
             header=unknown(document, ["results"]),
         )
+        kernels = set[str]()
         for place, entry in enumerate(listed(document.get("results"), "results")):
             where = f"results.{place}"
             told = table(entry, where)
+            one_kernel(kernels, text(told.get("kernel"), f"{where}.kernel"))
             configuration = values(told.get("parameters"), f"{where}.parameters")
             time_ns = nanoseconds(told.get("time"), MS_NS, f"{where}.time")
             if time_ns is None:
@@ -70,14 +73,14 @@ def _sizes(document: Mapping[str, Any]) -> dict[str, int]:
     """Return the arguments that are sizes: `arg_m` as `m`."""
     found = {}
     for name, value in document.items():
-        if name.startswith("arg_") and re.fullmatch(r"[0-9]{1,9}", str(value)):
+        if name.startswith("arg_") and re.fullmatch(r"[0-9]{1,30}", str(value)):
             found[name.removeprefix("arg_")] = int(value)
     return found
 
 
 # Out -------------------------------------------------------------------------------------------------------
 
-_PRECISIONS = {"half": "16", "float": "32", "double": "64", "float2": "3232", "double2": "6464"}
+PRECISIONS = {"half": "16", "float": "32", "double": "64", "float2": "3232", "double2": "6464"}
 
 
 def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
@@ -105,7 +108,7 @@ def _header(recording: Recording, trials: Sequence[Trial]) -> dict[str, str]:
     best = recording.best if recording.best in trials else None
     header = {
         "kernel_family": recording.key.study,
-        "precision": _PRECISIONS.get(recording.element, ""),
+        "precision": PRECISIONS.get(recording.element, ""),
         "best_kernel": recording.entry if best else "",
         "best_time": f"{first_ns(best) / MS_NS:.6f}" if best else "",
         "best_parameters": " ".join(f"{name}={value}" for name, value in best.configuration.items()) if best else "",
@@ -137,7 +140,7 @@ def _device(device: DeviceInfo | None, name: str) -> dict[str, str]:
 def _result(trial: Trial, recording: Recording) -> dict[str, Any]:
     if (kept := verbatim(trial, FORMAT)) is not None:
         return {**kept[0], "parameters": {**trial.configuration, **kept[1]}}
-    precision = _PRECISIONS.get(recording.element)  # CLBlast's scripts insist on it in every result
+    precision = PRECISIONS.get(recording.element)  # CLBlast's scripts insist on it in every result
     told = {} if precision is None else {"PRECISION": int(precision)}
     parameters = {**told, **trial.configuration}
     return {"kernel": recording.entry, "time": milliseconds(first_ns(trial)), "parameters": parameters}

@@ -34,13 +34,15 @@ class Entry:
 class Document:
     """A file: its trials, the device and kernel that they are of ("" where it does not say), and `header`, all else.
 
-    `size` holds the sizes that it names. `left_out` counts what is no trial, by reason.
+    `size` holds the sizes that it names, `element` is the OpenCL type of its numbers ("" likewise). `left_out` counts
+    what is no trial, by reason.
     """
 
     entries: list[Entry] = field(default_factory=list)
     device: str = ""
     kernel: str = ""
     size: Mapping[str, int] = field(default_factory=dict)
+    element: str = ""
     header: Mapping[str, Any] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
 
@@ -117,3 +119,11 @@ def moment(value: object) -> datetime | None:
 def unknown(rest: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a table but for those known."""
     return {name: value for name, value in rest.items() if name not in known}
+
+
+def one_kernel(known: set[str], name: str) -> None:
+    """Take note of the kernel that a result is of. Raises UsageError for a second one: each is a study of its own."""
+    known |= {name} - {""}
+    if len(known) > 1:
+        names = ", ".join(f"{one:.40}" for one in sorted(known))
+        raise UsageError(f"holds results of several kernels: {names}", hint="import a file for each, with its study")

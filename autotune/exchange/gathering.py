@@ -12,7 +12,7 @@ from autotune import text
 from autotune.errors import UsageError
 from autotune.exchange.recording import Recording
 from autotune.identity import misfit
-from autotune.model import DeviceInfo, ProblemKey, Trial
+from autotune.model import Choices, DeviceInfo, ProblemKey, Trial
 from autotune.store import Store
 from autotune.study import Study
 
@@ -64,7 +64,6 @@ def _recording(
     environments: Sequence[Mapping[str, Any]],
 ) -> Recording:
     entries = set(study.entries)
-    element = next(iter(study.outputs)).type
     headers = []
     for trial_format, told in ((str(told.get("format", "")), told.get(HEADER)) for told in environments):
         try:
@@ -78,11 +77,16 @@ def _recording(
         info,
         {name: parameter.values for name, parameter in study.parameters.items()},
         entries.pop() if len(entries) == 1 else study.name,
-        re.sub(r"\{(\w+)\}", lambda match: str(key.choices.get(match[1], "")), element),
+        element_of(study, key.choices),
         own,
         imported,
         headers,
     )
+
+
+def element_of(study: Study, choices: Choices) -> str:
+    """Return the OpenCL type of a study's first output with some choices."""
+    return re.sub(r"\{(\w+)\}", lambda match: str(choices.get(match[1], "")), next(iter(study.outputs)).type)
 
 
 def one(recordings: Sequence[Recording], format: str) -> Recording:

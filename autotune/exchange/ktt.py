@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
+from autotune.exchange.document import (
+    Document,
+    Entry,
+    listed,
+    moment,
+    nanoseconds,
+    one_kernel,
+    table,
+    text,
+    unknown,
+    values,
+)
 from autotune.model import Outcome
 
 STATUSES = {
@@ -42,6 +53,7 @@ class Ktt:
             header=unknown(document, ["Results"]),
         )
         taken = moment(metadata.get("Timestamp"))
+        kernels = set[str]()
         for place, entry in enumerate(listed(document.get("Results"), "Results")):
             where = f"Results.{place}"
             told = table(entry, where)
@@ -49,7 +61,9 @@ class Ktt:
             if status not in STATUSES:
                 hint = f"known: {', '.join(STATUSES)}"
                 raise UsageError(f"no status {status!r:.40}", where=f"{where}.Status", hint=hint)
-            found.kernel = found.kernel or text(told.get("KernelName"), f"{where}.KernelName")
+            name = text(told.get("KernelName"), f"{where}.KernelName")
+            one_kernel(kernels, name)
+            found.kernel = found.kernel or name
             configuration = _configuration(told.get("Configuration"), f"{where}.Configuration")
             outcome, time_ns = STATUSES[status], None
             if outcome is Outcome.OK:
@@ -63,4 +77,11 @@ class Ktt:
 
 def _configuration(told: object, where: str) -> dict[str, Any]:
     pairs = [table(pair, f"{where}.{place}") for place, pair in enumerate(listed(told, where))]
-    return values({text(pair.get("Name"), f"{where}.Name"): pair.get("Value") for pair in pairs}, where)
+    found: dict[str, Any] = {}
+    for place, pair in enumerate(pairs):
+        name = text(pair.get("Name"), f"{where}.{place}.Name")
+        if not name or name in found:
+            what = f"is there twice: {name!r:.40}" if name else "is missing"
+            raise UsageError(what, where=f"{where}.{place}.Name", hint="nothing was imported")
+        found[name] = pair.get("Value")
+    return values(found, where)

@@ -88,10 +88,9 @@ def compute(problem: Problem, folder: Path, rules: Rules, limits: Limits, *, all
     inputs = input_data(problem, python=python, room=available)
     expected = expected_data(problem, inputs, python=python, room=available)
     # In the buffer's type, as the device compares: half the bytes to write, read and upload.
-    typed = {
-        name: data.astype(numpy_type(problem.outputs[name].type)[0], copy=False) if name in problem.outputs else data
-        for name, data in (expected or {}).items()
-    }
+    with np.errstate(all="ignore"):  # what is beyond a float is infinite for the kernel too
+        types = {name: numpy_type(buffer.type)[0] for name, buffer in problem.outputs.items()}
+        typed = {name: data.astype(types.get(name, data.dtype), copy=False) for name, data in (expected or {}).items()}
     return Setup(
         folder=str(folder),
         inputs=_save(folder, "input", inputs),

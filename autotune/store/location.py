@@ -60,11 +60,15 @@ class Location(NamedTuple):
 
         for secret in _secrets(self.url):
             for form in {secret, unquote(secret), unquote_plus(secret)} - {""}:
-                text = text.replace(form, MASK)
+                # A short one is part of many words, which the mask would tell: it hides only where passwords stand.
+                place = re.escape(form) if len(form) >= _TELLING else rf"(?<=[:=]){re.escape(form)}(?![\w-])"
+                text = re.sub(place, MASK, text)
         return text
 
 
 MASK = "***"
+_TELLING = 5
+"""Characters of a password that hardly is a part of a word."""
 # Compiled when first used: a look-up in a file pays for none of them.
 _USER = "[^:/@]*://[^:/@]*(:[^@]*)?@[^@]*"
 _PASSWORD = "(?<=://)([^:/@]*):([^@]*)@"

@@ -52,22 +52,24 @@ def expected_data(
         return None
     try:
         found = _expected(problem, inputs, python, room)
-        require_numbers(found, inputs)
+        require_numbers(found, inputs, "its expression does for these inputs: see to the low and high of their data")
     except StudyError as error:
         raise error.at(problem.study.path) from None
     return found
 
 
-def require_numbers(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]]) -> None:
-    """Raise StudyError for what is nothing but NaN: a kernel that writes nothing would be right."""
+def require_numbers(expected: Mapping[str, NDArray[Any]], inputs: Mapping[str, NDArray[Any]], why: str) -> None:
+    """Raise StudyError for what is nothing but NaN: a kernel that writes nothing would be right.
+
+    `why` says what gives NaN where no input holds any.
+    """
     for name, data in expected.items():
         # The first is looked at first: hardly any array is looked through.
         if data.dtype.kind == "f" and data.size and np.isnan(data.flat[0]) and np.isnan(data).all():
-            source = next(
-                (one for one, given in inputs.items() if given.dtype.kind == "f" and np.isnan(given).any()), ""
-            )
-            why = f"the data of {source!r} holds NaN" if source else "it reads what nobody has written"
-            raise StudyError(f"the reference gives nothing but NaN for {name!r}: {why}")
+            real = (one for one, given in inputs.items() if given.dtype.kind == "f" and np.isnan(given).any())
+            source = next(real, None)
+            said = why if source is None else f"the data of {source!r} holds NaN"
+            raise StudyError(f"the reference gives nothing but NaN for {name!r}: {said}")
 
 
 def _expected(
@@ -208,7 +210,18 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
     require_shape(buffer.data_shape, array.shape, where, "output")
     if dtype.kind == "f":
         return array.astype(np.float64)
+    if array.dtype.kind == "f":
+        _require_whole(array, dtype, buffer.type, where)
     return array.astype(np.int64 if dtype.kind == "i" else np.uint64).astype(dtype)
+
+
+def _require_whole(array: NDArray[Any], dtype: np.dtype[Any], kind: str, where: str) -> None:
+    """Raise StudyError for numbers with a point that a type of whole ones does not hold, their fractions cut off."""
+    bounds = np.iinfo(dtype)
+    wrong = ~((array > float(bounds.min) - 1) & (array < float(bounds.max) + 1))
+    if wrong.any():
+        hint = f"a conversion that saturates is clip(..., {bounds.min}, {bounds.max})"
+        raise StudyError(f"gives {array[wrong].flat[0]:.6g}, which {kind} cannot hold", where=where, hint=hint)
 
 
 def _record(buffer: Buffer, found: Any, given: NDArray[Any] | None, where: str) -> NDArray[Any]:

@@ -75,9 +75,9 @@ class Scalar(Argument):
 
     @property
     def named(self) -> Any:
-        """What references see: a number, or an array of the components in 64 bits."""
+        """What references see: the number that the kernel is given, or an array of the components in 64 bits."""
         if not isinstance(self.value, tuple):
-            return self.value
+            return numpy_type(self.type)[0].type(self.value).item()
         found = self._filled()
         return found.astype(widened(found.dtype))
 

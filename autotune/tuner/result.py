@@ -192,15 +192,16 @@ class Result:
         if default is None:
             return f"not measured: {self.why_no_default}"
         time, values = text.time(default.time_ns), text.pairs(default.configuration)
+        called = "what stands in for the study's default" if self.problem.moved else "the study's default configuration"
         if default.time_ns != default.time_ns:
             return f"{default.outcome.value}: {default.reason}"
         if default.configuration == best.configuration:
-            return "the best is the study's default configuration" + ("" if chosen else ", which are its first values")
+            return f"the best is {called}" + ("" if chosen else ", which are its first values")
         if not chosen:
             return f"{time} with the first values ({values}): its author chose none, so no baseline"
         if default.outcome is Outcome.STOPPED:
             return f"{time}: {default.reason}, as it was then; not timed in turns with the best"
-        named = f"the study's default configuration ({values})"
+        named = f"{called} ({values})"
         if (found := self.gain) is None:
             return f"{time}: not timed in turns with the best, which may be faster or not than {named}"
         ratio, low, high = found

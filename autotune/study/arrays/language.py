@@ -176,6 +176,26 @@ _SIGNED = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "
 """What NumPy has functions for, and expressions write with operators."""
 
 
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.Pow)
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+
+
+def _counted(operand: Any) -> Any:
+    """Return truths as 0 and 1: NumPy adds them up to truths, where a kernel counts them."""
+    if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind == "b":
+        return operand.astype(np.int64)
+    return int(operand) if isinstance(operand, bool) else operand
+
+
+def _wrapped(operand: Any, other: Any) -> Any:
+    """Return a whole number in 64 bits without a sign where the other has none, as C has it; NumPy takes floats."""
+    if not isinstance(other, np.ndarray | np.generic) or other.dtype != np.uint64:
+        return operand
+    if isinstance(operand, np.ndarray | np.generic) and operand.dtype.kind in "iub":
+        return operand.astype(np.uint64)
+    return np.uint64(operand % 2**64) if type(operand) is int else operand
+
+
 class _Evaluator:
     """Walks a tree; a step on arrays is sized first, and where only shapes are wanted that is all."""
 
@@ -195,6 +215,7 @@ class _Evaluator:
                 return self._binary(type(node.op), self.value(node.left), self.value(node.right))
             case ast.UnaryOp() if type(node.op) in _OPERATORS:
                 operand = self.value(node.operand)
+                operand = operand if isinstance(node.op, ast.Invert) else _counted(operand)
                 return self._step(_OPERATORS[type(node.op)], sizes.unary(operand), operand)
             case ast.Compare(ops=[op], comparators=[right]) if type(op) in _OPERATORS:
                 return self._binary(type(op), self.value(node.left), self.value(right))
@@ -239,6 +260,10 @@ class _Evaluator:
         grows = sign in (ast.Pow, ast.LShift, ast.RShift) and isinstance(a, int) and isinstance(b, int)
         if grows and abs(b) > MAX_SHIFT:
             raise BoundError(f"{a} to the power of, or shifted by, {b}; at most {MAX_SHIFT}")
+        if sign in _ARITHMETIC:
+            a, b = _counted(a), _counted(b)
+        if sign in _ARITHMETIC or sign in _BITWISE:
+            a, b = _wrapped(a, b), _wrapped(b, a)
         return self._step(_OPERATORS[sign], size, a, b)
 
     def _item(self, value: Any, index: Any) -> Any:
