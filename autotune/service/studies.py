@@ -77,7 +77,10 @@ class Studies:
         if own is not None:
             hint = "a search with it uploads yours; without the hashes you are answered for the server's"
             raise Refused(404, f"the server's study {name} is of another text", where="study", hint=hint)
-        hint = f"known by name: {', '.join(self.names())}; a search with yours uploads it"
+        hint = (
+            f"known by name: {', '.join(self.names())}; put yours with its kernel into ./studies where the server "
+            "runs; on one that searches, a search with yours uploads it"
+        )
         raise Refused(404, f"no study named {name!r}", where="study", hint=hint)
 
     def upload(self, name: str, asked_by: str) -> Uploaded | None:

@@ -292,9 +292,11 @@ def database_error(where: str, error: BaseException | None) -> StoreError:
         # Every statement is tested on whole databases: what SQLite cannot make of one is not whole.
         return damaged_database(where, error)
     lines = str(error).strip().splitlines() or ["no reason given"]
-    return StoreError(f"cannot be used: {lines[0]}", where=where)
+    hint = _GRANT if getattr(error, "sqlstate", None) == "42501" else ""
+    return StoreError(f"cannot be used: {lines[0]}", where=where, hint=hint)
 
 
+_GRANT = "its owner may allow it: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the role"
 _SAID = 200
 """Characters of what a driver or a decoder says: the rest is what it could not read."""
 
