@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.errors import SetupError
+from autotune.errors import SetupError, StoreError
 from autotune.pool import Stopped, lock
 from autotune.pool.lock import DeviceLock, lock_devices, lock_folder, lock_key
 from tests.test_device import H200, NEWER, POCL, RTX
@@ -52,6 +52,18 @@ def test_a_search_that_waits_can_be_stopped() -> None:
     lock_devices([H200], stop)[0].release()
 
 
+def test_what_would_make_waiting_vain_is_said_before() -> None:
+    def fails() -> None:
+        raise StoreError("is newer")
+
+    lock_devices([H200], None, fails)[0].release()  # nobody waits
+    first = DeviceLock(H200)
+    with pytest.raises(StoreError, match="is newer"):
+        lock_devices([H200], None, fails)
+    first.release()
+    DeviceLock(H200).release()
+
+
 def test_a_lock_is_of_the_hardware() -> None:
     assert lock_key(H200) == "aa"
     assert lock_key(replace(H200, uuid="", pci="0000:01:00.0")) == "0000:01:00.0"
@@ -61,7 +73,7 @@ def test_a_lock_is_of_the_hardware() -> None:
 
 def test_devices_are_locked_in_one_order_whatever_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(lock, "DeviceLock", lambda device, _: asked.append(device.uuid))
+    monkeypatch.setattr(lock, "DeviceLock", lambda device, *_: asked.append(device.uuid))
     for devices in ([H200, RTX], [RTX, H200], [RTX, H200, RTX]):
         lock_devices(devices)
     assert asked == sorted({H200.uuid, RTX.uuid}) * 3

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
@@ -48,9 +48,9 @@ class DeviceEvaluator:
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
 
     Waits on construction until no other search uses the devices (and says so); where `stop` is set meanwhile, raises
-    Stopped. The input data and expected outputs are computed in the background; an error there, or a worker that
-    cannot start, is raised by `collect`. Close it, or use it as a context manager. Raises DeviceError where the data
-    has no room, SetupError.
+    Stopped; `before_waiting` may raise what would make it vain. The input data and expected outputs are computed in the
+    background; an error there, or a worker that cannot start, is raised by `collect`. Close it, or use it as a context
+    manager. Raises DeviceError where the data has no room, SetupError.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class DeviceEvaluator:
         devices: Sequence[DeviceInfo],
         settings: Settings | None = None,
         stop: threading.Event | None = None,
+        before_waiting: Callable[[], object] | None = None,
     ) -> None:
         require_usable(devices[0])
         self._traits = traits(devices[0])
@@ -73,7 +74,7 @@ class DeviceEvaluator:
         self.best_ns: float | None = None
         self._bounding = threading.Lock()
         with ExitStack() as held:
-            for lock in lock_devices(devices, stop):
+            for lock in lock_devices(devices, stop, before_waiting):
                 held.callback(lock.release)
             self._folder = RunFolder()
             held.callback(self._folder.remove)

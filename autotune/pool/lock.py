@@ -8,7 +8,7 @@ import shlex
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,14 +29,21 @@ class Stopped(Exception):
 class DeviceLock:
     """Lets one search at a time use a device, whoever's it is: two at once would spoil each other's times.
 
-    Waits for it, unless `stop` is set: Stopped.
+    Waits for it, unless `stop` is set: Stopped. `before_waiting` may raise what would make that vain.
     """
 
-    def __init__(self, device: DeviceInfo, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        device: DeviceInfo,
+        stop: threading.Event | None = None,
+        before_waiting: Callable[[], object] | None = None,
+    ) -> None:
         path = lock_folder() / f"autotune-device-{re.sub(r'[^A-Za-z0-9.-]', '-', lock_key(device))}.lock"
         while True:
             self._descriptor = _open_shared(path)
             if not try_lock(self._descriptor):
+                if before_waiting is not None:
+                    self._look(before_waiting)
                 holder = _holder(self._descriptor)
                 say(f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end")
                 self._wait(stop)
@@ -46,6 +53,13 @@ class DeviceLock:
         with suppress(OSError):  # on a full disk, say: the lock holds without it
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _look(self, before_waiting: Callable[[], object]) -> None:
+        try:
+            before_waiting()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
 
     def _wait(self, stop: threading.Event | None) -> None:
         while not try_lock(self._descriptor):
@@ -59,13 +73,17 @@ class DeviceLock:
         os.close(self._descriptor)
 
 
-def lock_devices(devices: Iterable[DeviceInfo], stop: threading.Event | None = None) -> list[DeviceLock]:
+def lock_devices(
+    devices: Iterable[DeviceInfo],
+    stop: threading.Event | None = None,
+    before_waiting: Callable[[], object] | None = None,
+) -> list[DeviceLock]:
     """Lock each piece of hardware once, in the one order of all searches: so two never wait for each other."""
     by_key = {lock_key(device): device for device in devices}
     locks: list[DeviceLock] = []
     try:
         for key in sorted(by_key):
-            locks.append(DeviceLock(by_key[key], stop))
+            locks.append(DeviceLock(by_key[key], stop, before_waiting))
     except BaseException:  # Ctrl-C while it waits
         for lock in locks:
             lock.release()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -73,9 +74,18 @@ def run(
 def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
     try:
         devices = request.devices or [request.problem.device]
-        return DeviceEvaluator(request.problem, devices, within_budget(request), stop)
+        return DeviceEvaluator(
+            request.problem, devices, within_budget(request), stop, partial(_look_at, request.database)
+        )
     except Stopped:  # while another search had the device: nothing will be asked of it
         return ReplayEvaluator(())
+
+
+def _look_at(database: str | None) -> None:
+    """Raise StoreError where a database cannot be used: before a device is waited for, which may take hours."""
+    from autotune.store import Store
+
+    Store.open(database).close()
 
 
 def within_budget(request: Request) -> Settings:
