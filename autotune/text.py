@@ -19,7 +19,7 @@ _SECONDS = {"w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, ""
 _TIMES = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
-MOST_S = 1e100
+_MOST_S = 1e100
 """The longest duration, in seconds: beyond, arithmetic on it overflows somewhere."""
 
 
@@ -31,7 +31,7 @@ def parse_duration(text: str, *, where: str = "--timeout", hint: str = "write 90
     units = ["wdhms".index(unit or "s") for _, unit in parts]
     if "".join(number + unit for number, unit in parts) != words or units != sorted(set(units)) or not parts:
         raise UsageError(f"{text!r:.40} is no duration", where=where, hint=hint)
-    if seconds > MOST_S:
+    if seconds > _MOST_S:
         raise UsageError(f"{text!r:.40} is longer than can be counted", where=where, hint=hint)
     if seconds <= 0:
         raise UsageError(f"{text!r:.40} leaves no time", where=where, hint=hint)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from typing import Any
@@ -45,7 +46,9 @@ def peer(options: argparse.Namespace) -> None:
             columns=("kernel", "tuner", "wall, s", "pick, timed again, ms", "ratio"),
             rows=sorted([*others, *rows], key=lambda row: row[0]),
             asked="14 for sgemm 4096, 6 for kernels of 40 us (sgemm 768, nbody 2048)",
-            note="Python's packages are compiled to bytecode, as pip leaves them.",
+            note="Python compiles its packages in each process here."
+            if sys.dont_write_bytecode
+            else "Python's packages are compiled to bytecode, as pip leaves them.",
         )
 
 

@@ -59,7 +59,9 @@ def save(
 def saved(name: str, command: str) -> list[list[Any]]:
     """Return the rows of `results/NAME.json` that this command wrote at this commit."""
     path = RESULTS / f"{name}.json"
-    found = json.loads(path.read_text()) if path.exists() else {"rows": [], "command": command, "commit": _commit()}
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
     return found["rows"] if (found["command"], found["commit"]) == (command, _commit()) else []
 
 

@@ -209,6 +209,15 @@ def test_search_prints_the_best_and_the_next_command_and_goes_on() -> None:
     assert "space exhausted" in second.stdout
 
 
+def test_what_is_fixed_is_told_of_beside_the_command_and_not_within_it() -> None:
+    said = run("search", "./saxpy.toml", "--trials", "1", "--seed", "1", "--fix", "WG=32")
+    assert re.search(r"next +autotune best \./saxpy\.toml -d \S+ --format defines\n +which answers of all", said.stdout)
+    assert (
+        "the study's default is left out by --fix; the nearest valid one stands in: WG=32 instead of 64" in said.stderr
+    )
+    assert "the best is what stands in for the study's default" in said.stdout
+
+
 def test_best_gives_what_the_search_found_in_every_format(stored: dict[str, Any]) -> None:
     best = json.loads(run("best", "./saxpy.toml", "--format", "json").stdout)
     assert best["configuration"] == stored["best"]["configuration"]

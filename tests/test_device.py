@@ -162,3 +162,14 @@ def test_pocl_gets_a_cache_where_home_cannot_be_looked_at(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "/")  # nobody but root makes a folder there
     drivers.give_pocl_a_cache()
     assert Path(os.environ["POCL_CACHE_DIR"]).is_dir()
+
+
+def test_a_cache_that_pyopencl_cannot_write_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise NotADirectoryError(20, "Not a directory", "/dev/null/.cache")
+
+    session = open_session(next(device for device in list_devices() if device.kind == "cpu"))
+    program = session.build("kernel void k(global int *x) { x[0] = 1; }")
+    monkeypatch.setattr("autotune.devices.opencl_objects.cl.Kernel", fails)
+    with pytest.raises(BackendError, match=r"cannot write its cache: .*/dev/null/\.cache.*; set XDG_CACHE_HOME"):
+        program.kernel("k")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autotune.bench import Limits, Report, Rules
-from autotune.bench.golden import Golden
+from autotune.bench.reference import ReferenceBench
 from autotune.bench.trial import Bench
 from autotune.cli import app
 from autotune.devices import Session, list_devices, open_session
@@ -43,7 +43,7 @@ def run(session: Session, study: Study, *configurations: Configuration, size: An
     inputs = input_data(problem)
     expected, reference = expected_data(problem, inputs), problem.reference_plan()
     if expected is None and reference is not None:
-        expected = Golden(session, inputs, Limits(), lambda *_: None).reference(reference)
+        expected = ReferenceBench(session, inputs, Limits(), lambda *_: None).reference(reference)
     bench = Bench(session, inputs, expected or {}, RULES, Limits(), lambda *_: None)
     return [bench.run(problem.plan({**problem.default, **changes}), None) for changes in configurations]
 

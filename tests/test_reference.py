@@ -200,6 +200,8 @@ def test_a_scalar_is_what_the_kernel_is_given() -> None:
         ("int", "sqrt(x - 5)", "gives nan, which int cannot hold"),
         ("int", "x * 0 + 1e12", "gives 1e\\+12, which int cannot hold"),
         ("int", "x * 0 - 5.99", ""),  # cut off, as C does it
+        ("long", "x * 0 - 2.0 ** 63", ""),
+        ("long", "x * 0 + 2.0 ** 63", "which long cannot hold"),
     ],
 )
 def test_what_a_whole_type_cannot_hold_is_refused(kind: str, text: str, said: str) -> None:
@@ -210,7 +212,8 @@ def test_what_a_whole_type_cannot_hold_is_refused(kind: str, text: str, said: st
         with pytest.raises(StudyError, match=said):
             expected_data(problem, input_data(problem))
     else:
-        assert (expected_data(problem, input_data(problem)) or {})["y"].tolist() == [-5] * 1000
+        least = -5 if kind == "int" else -(2**63)
+        assert (expected_data(problem, input_data(problem)) or {})["y"].tolist() == [least] * 1000
 
 
 def test_an_expression_that_gives_nan_is_not_said_to_read_what_is_unwritten() -> None:

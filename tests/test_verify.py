@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from autotune.bench import finals
 from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
-from autotune.bench.golden import Golden
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared
+from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
@@ -222,14 +222,14 @@ def sum_plan(**changes: Any) -> Plan:
     return Plan(**(fields | changes))
 
 
-def golden(session: Session, inputs: Mapping[str, NDArray[Any]] | None = None) -> Golden:
-    return Golden(session, inputs or {}, Limits(), lambda name, limit_s: None)
+def references(session: Session, inputs: Mapping[str, NDArray[Any]] | None = None) -> ReferenceBench:
+    return ReferenceBench(session, inputs or {}, Limits(), lambda name, limit_s: None)
 
 
 def runner(session: Session) -> Callable[[Plan], Report]:
     inputs = {"a": np.arange(64, dtype=np.int32)}
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
-    assert golden(session, inputs).reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
+    assert references(session, inputs).reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
     return lambda plan: bench.run(plan, None)
 
 
@@ -254,7 +254,7 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     out, every = Buffer("out", "float", (2, 3), (2, 3), "out"), Buffer("all", "int", (4,), (4,), "out")
     launch = Launch("part", (4,), (4,), ("out", "all"))
     plan = Plan(source, (), (launch,), {"out": out, "all": every}, {"out": Tolerance(), "all": Tolerance()})
-    outputs = golden(session).reference(plan)
+    outputs = references(session).reference(plan)
     assert unverified(plan, outputs) == (
         "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
     )
@@ -292,7 +292,7 @@ def test_a_reference_that_gives_what_it_finds_in_memory_is_refused(
         {"y": Tolerance(), **({"count": Tolerance()} if "count[" in body else {})},
     )  # fmt: skip
     dtype, width = numpy_type(kind)
-    runs = golden(session, {"x": np.arange(1, 16 * width + 1).astype(dtype).reshape(buffers[0].data_shape)})
+    runs = references(session, {"x": np.arange(1, 16 * width + 1).astype(dtype).reshape(buffers[0].data_shape)})
     if not place:
         assert set(runs.reference(plan)) == set(plan.outputs)
         return
@@ -304,12 +304,12 @@ def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = iter(range(100))
-    contents = Golden._contents
-    monkeypatch.setattr(Golden, "_contents", lambda self, guarded: contents(self, guarded) + next(turns))
+    contents = ReferenceBench._contents
+    monkeypatch.setattr(ReferenceBench, "_contents", lambda self, guarded: contents(self, guarded) + next(turns))
     source = "kernel void one(global int *y) { y[get_global_id(0)] = 7; }"
     out = Buffer("y", "int", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
-    assert golden(session).reference(plan)["y"].tolist() == [7, 7, 7, 7]
+    assert references(session).reference(plan)["y"].tolist() == [7, 7, 7, 7]
     assert next(turns) == 3
 
 

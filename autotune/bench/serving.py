@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.arena import Arena
-from autotune.bench.golden import Golden
 from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
 from autotune.bench.probe import PROBE, probe
+from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report
 from autotune.bench.timing import Limits
 from autotune.bench.tour import Unsettled
@@ -145,11 +145,11 @@ def _outputs(
     """Return what a reference kernel gives. Raises Fault."""
 
     def announce(name: str, limit_s: float) -> None:
-        connection.send(Phase(name, limit_s, hints=golden.hints))
+        connection.send(Phase(name, limit_s, hints=bench.hints))
 
-    golden = Golden(session, inputs, limits, announce)
+    bench = ReferenceBench(session, inputs, limits, announce)
     try:
-        outputs = golden.reference(reference)
+        outputs = bench.reference(reference)
         require_numbers(outputs, inputs, "it reads what nobody has written")
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None

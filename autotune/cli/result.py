@@ -134,10 +134,10 @@ def _longer(result: Result, study: str, database: str | None, on: str) -> str:
 
 
 def next_command(result: Result, study: str, database: str | None) -> str:
-    """The command that prints the winner as `-D` options, where it is the best of all values."""
+    """The command that prints the winner as `-D` options; below it, where that is not sure, why."""
     problem = result.problem
     fixed = any(len(problem.values[name]) < len(one.values) for name, one in problem.study.parameters.items())
-    beyond = ", which answers of all values: what --fix leaves out may be faster" if fixed else ""
+    beyond = "\nwhich answers of all values: what --fix leaves out may be faster" if fixed else ""
     return _command("best", result, study, database) + " --format defines" + beyond
 
 

@@ -9,10 +9,10 @@ from autotune import lookup, text
 from autotune.errors import AutotuneError
 from autotune.lookup import Best, Match
 from autotune.model import Configuration, Trial
-from autotune.ranking import confidence, speedup
+from autotune.ranking import speedup
 from autotune.store import Store
 from autotune.study import Problem
-from autotune.tuner import Request, imported_best, measure
+from autotune.tuner import Request, confidence_of, imported_best, measure
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class Verified:
     @property
     def confidence(self) -> int:
         """The per cent of cases in which an interval like this one holds the truth: few samples tell less."""
-        taken = [one.retimed for one in (self.trial, self.default) if one is not None and one.retimed is not None]
-        return min((confidence(len(one.samples_ns)) for one in taken), default=0)
+        return confidence_of(self.trial, self.default)
 
     def exceeds(self, most: float) -> bool:
         """Say whether it is slower than the default by more than a share, beyond what the interval allows."""

@@ -170,7 +170,7 @@ def binding_order(sizes: Mapping[str, int], scopes: Sequence[Sequence[str]]) -> 
     masks = [sum(bit[name] for name in set(scope)) for scope in scopes]
     place: dict[str, int] = {}
     for scope in scopes:
-        for position, name in reversed(list(enumerate(scope))):
+        for position, name in enumerate(scope):
             place[name] = min(place.get(name, position), position)
     linked = [name for name in sizes if name in place]
     # What no constraint names is free to come any time: of these the next is the one with the fewest values.

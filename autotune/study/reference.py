@@ -217,8 +217,8 @@ def _fitted(buffer: Buffer, found: Any, given: NDArray[Any] | None) -> NDArray[A
 
 def _require_whole(array: NDArray[Any], dtype: np.dtype[Any], kind: str, where: str) -> None:
     """Raise StudyError for numbers with a point that a type of whole ones does not hold, their fractions cut off."""
-    bounds = np.iinfo(dtype)
-    wrong = ~((array > float(bounds.min) - 1) & (array < float(bounds.max) + 1))
+    bounds, cut = np.iinfo(dtype), np.trunc(array)
+    wrong = ~((cut >= float(bounds.min)) & (cut < float(bounds.max) + 1))
     if wrong.any():
         hint = f"a conversion that saturates is clip(..., {bounds.min}, {bounds.max})"
         raise StudyError(f"gives {array[wrong].flat[0]:.6g}, which {kind} cannot hold", where=where, hint=hint)

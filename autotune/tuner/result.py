@@ -74,6 +74,12 @@ class Reporter:
         )
 
 
+def confidence_of(*compared: Trial | None) -> int:
+    """Return the per cent of cases in which the interval of a ratio of re-timed trials holds the truth; 0: of none."""
+    taken = [one.retimed for one in compared if one is not None and one.retimed is not None]
+    return min((confidence(len(one.samples_ns)) for one in taken), default=0)
+
+
 class Trials(int):
     """The number of a search's new trials; called, it gives them as rows: `pandas.DataFrame(result.trials())`."""
 
@@ -173,8 +179,7 @@ class Result:
     @property
     def confidence(self) -> int:
         """The per cent of cases in which an interval like that of `gain` holds the truth: few samples tell less."""
-        taken = [one.retimed for one in (self.best, self.default) if one is not None and one.retimed is not None]
-        return min((confidence(len(one.samples_ns)) for one in taken), default=0)
+        return confidence_of(self.best, self.default)
 
     @property
     def why_no_default(self) -> str:

@@ -33,7 +33,7 @@ _TWICE_NS, _TWICE_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""
 
 
-class Golden:
+class ReferenceBench:
     """Runs references on one session, on buffers of its own. `announce` is told each phase before it begins.
 
     `hints` may say what is amiss with the one at work.
