@@ -37,11 +37,13 @@ class Finals(ReplayEvaluator):
         super().__init__(trials)
         self.failing = {identity(trial.configuration) for trial in failing}
         self.rounds: list[list[Identity]] = []
+        self.bounds: list[float | None] = []
 
     def retime(
         self, configurations: Sequence[Configuration], budget_s: float = 0.0, stop: Stop = None
     ) -> Sequence[Measurement | Trial | None]:
         self.rounds.append([identity(one) for one in configurations])
+        self.bounds.append(self.best_ns)
         return [
             Trial(one, Outcome.CRASH, reason="gone") if identity(one) in self.failing else measured
             for one, measured in zip(configurations, super().retime(configurations), strict=True)
@@ -53,6 +55,15 @@ def search(
 ) -> Result:
     request = Request(problem, database=store.where, sampler="random", seed=1, budget=Budget(), start=start)
     return tuner.run(request, stop, evaluator=evaluator)
+
+
+def test_finalists_are_timed_as_the_fastest_of_them_calls_for(problem: Problem, store: Store) -> None:
+    slow = Measurement((90_000,) * 5)
+    trials = [replace(one, measurement=slow) if one.configuration == problem.default else one for one in ranked(problem)]
+    evaluator = Finals(trials)
+    search(problem, store, evaluator)
+    assert identity(problem.default) in evaluator.rounds[0]
+    assert evaluator.bounds == [min(one.time_ns for one in trials)]
 
 
 def test_a_finalist_that_fails_is_a_failed_trial_and_not_the_best(problem: Problem, store: Store) -> None:

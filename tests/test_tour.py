@@ -109,6 +109,15 @@ def test_a_launch_of_a_loop_counts_as_often_as_it_is_launched() -> None:
     assert bench._notices_sessions((looped, looped), 2 * NOTICED_NS)
 
 
+def test_a_finalist_may_take_what_a_first_run_may_however_fast_the_best_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr("autotune.bench.trial.compare", lambda *words: given.append(words[4]) or [])
+    bench = bench_of(opened(), out=5)
+    bench.retime((SHORT, LONG), 1000.0, 1.0)
+    bench.retime((SHORT, LONG), 60e9, 1.0)
+    assert given == [bench._limits.first_s, bench._limits.run_s(60e9)]
+
+
 def breaks(kind: Outcome | None, fatal: bool = False) -> Callable[[Finals, Finalist], None]:
     """What stands in for a turn, and fails anywhere but at home; without a kind, the session cannot be opened."""
     turn = Finals._turn

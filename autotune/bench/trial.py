@@ -138,7 +138,8 @@ class Bench:
         theirs. Raises Unsettled where another one is to go on, Fault where the device is lost.
         """
         elsewhere = self._elsewhere() if self._notices_sessions(plans, best_ns) else None
-        return compare(self, elsewhere, self._final_rules, plans, self._limits.run_s(best_ns), budget_s, visited)
+        limit_s = max(self._limits.first_s, self._limits.run_s(best_ns))  # the default may take many times the best
+        return compare(self, elsewhere, self._final_rules, plans, limit_s, budget_s, visited)
 
     def _notices_sessions(self, plans: Sequence[Plan], best_ns: float | None) -> bool:
         """Say whether there is something to compare whose launches are short, by the time of the best."""

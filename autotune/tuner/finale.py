@@ -67,7 +67,7 @@ class Finale:
             return False
         self.report("re-timing the finalists")
         self._retimed.update(identity(trial.configuration) for trial in chosen)
-        self.evaluator.best_ns = max(trial.paced_ns for trial in chosen)
+        self.evaluator.best_ns = min(trial.paced_ns for trial in chosen)
         answers = self.evaluator.retime([trial.configuration for trial in chosen], self.budget_s, self.stop)
         if any(isinstance(answer, Trial) for answer in answers):
             self._failed = True

@@ -128,6 +128,6 @@ def _time_all(
     chosen = list({identity(trial.configuration): trial for trial in (*asked, *rivals)}.values())
     if not chosen:
         return
-    runs.best_ns = max(trial.paced_ns for trial in chosen)
+    runs.best_ns = min(trial.paced_ns for trial in chosen)
     answers = runs.retime([trial.configuration for trial in chosen], budget_s, stop)
     ledger.retime(chosen, answers)
