@@ -143,20 +143,20 @@ class _Nearest:
 
     def _answer(self, candidate: _Candidate) -> Best | None:
         """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
-        ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver)
+        ranking = self.asked.records.ranking(candidate.number, self.asked.driver)
         place = 0
         while True:
-            if place == len(ranked):
-                if whole:
+            if place == len(ranking.entries):
+                if ranking.whole:
                     return None
-                ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
+                ranking = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
                 continue
-            told = self.asked.records.told(candidate.number, ranked[place])
+            told = self.asked.records.told(candidate.number, ranking.entries[place])
             stored = self._of_study(told)
             if stored is not None and (self._is_known(candidate, told) or self._is_valid(stored)):
                 break
             place += 1
-        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranked[place:], trials)
+        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranking, place)
         best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
         return self._built(best, candidate, told)
 

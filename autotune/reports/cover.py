@@ -201,7 +201,7 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
 
 def _passed(store: Store, problem: Problem) -> list[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
-    return ranked(ours(problem, store.trials(problem.key)), problem.device.driver)
+    return ranked(ours(problem, store.answering(problem.key, problem.device.driver)), problem.device.driver)
 
 
 def _comparable(trials: Sequence[Trial]) -> list[Trial]:

@@ -30,6 +30,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
@@ -160,12 +161,16 @@ class Store(Attempts):
     # Reading ---------------------------------------------------------------------------------------------
 
     def trials(self, key: ProblemKey) -> list[Trial]:
-        """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
+        """Return the finished trials of exactly this problem, in the order they began, of its newest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
         out, so that it is tried again; so is what other tools made.
         """
         return self._of_problem(key, queries.latest)
+
+    def answering(self, key: ProblemKey, driver: str = "") -> list[Trial]:
+        """Return the same from the generation of `ranking.answering` on: the trials that tell what is best."""
+        return self._of_problem(key, partial(queries.answering, driver=clean(driver)))
 
     def imported(self, key: ProblemKey) -> list[Trial]:
         """Return the trials of exactly this problem that other tools made, in the order they were stored."""
@@ -195,7 +200,7 @@ class Store(Attempts):
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return the finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those of the latest generation, as `trials` does; then what other tools made, for this very problem too.
+        Those that tell what is best, as `answering` does; then what other tools made, for this very problem too.
         """
         columns = key_columns(key)
         alike = and_(
@@ -207,7 +212,7 @@ class Store(Attempts):
         with self._reading() as connection:
             rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
             keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
-            found = [(key, queries.latest(connection, number)) for key, number, is_other in keys if is_other]
+            found = [(key, queries.answering(connection, number)) for key, number, is_other in keys if is_other]
             found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
