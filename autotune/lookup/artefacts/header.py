@@ -9,7 +9,7 @@ from autotune import text
 from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
 from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
-from autotune.lookup.artefacts.ctext import checked_prefix, helpers, lines, prefix_of, string
+from autotune.lookup.artefacts.ctext import arithmetic, checked_prefix, lines, prefix_of, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
 from autotune.text import c_comment
 
@@ -43,7 +43,7 @@ class _Header:
         functions = list(self._functions())
         parts = [
             "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
-            helpers("".join(functions), p),
+            arithmetic(p),
             self._types(),
             self._entries(),
             *functions,
@@ -76,7 +76,8 @@ class _Header:
         if unsaid:
             yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
         yield from (f" *   {c_comment(note)}." for note in self.notes())
-        yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes. */"
+        yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes, nor be"
+        yield " *   counted: a number that follows from them is beyond 2**62. */"
 
     def _types(self) -> str:
         p = self.p
@@ -157,9 +158,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
                 yield self._per_argument(
                     name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
                 )
-                yield self._per_argument(
-                    name, "bytes", lambda one: f"return (size_t)({' * '.join([*one.extents, f'{one.nbytes}LL'])});", ""
-                )
+                yield self._per_argument(name, "bytes", lambda one: f"return (size_t){one.total(self.p)};", "")
         yield self._build_options()
 
     def _arguments(self) -> dict[str, set[str]]:
