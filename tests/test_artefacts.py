@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from autotune import devices
 from autotune.cli import app
 from autotune.errors import AutotuneError, ExpressionError, UsageError
 from autotune.expression import Expression
-from autotune.lookup import artefacts, collect
+from autotune.lookup import artefacts, best, collect
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
 from autotune.lookup.artefacts.ctext import NoCError, arithmetic, lines, prefix_of, string, whole
@@ -199,6 +200,28 @@ def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> No
     place = stored(tmp_path / "b.db", (DEVICE, 1024, at(1)), study=when)
     found = chosen(tmp_path, collect(when, CHOICES, database=str(place)), *asked)
     assert [one[0] for one in found] == ["2", "2", "0", "2", "0", "0"]
+
+
+@needs_compilers
+def test_at_a_size_never_tuned_a_header_chooses_as_best_does(tmp_path: Path) -> None:
+    """By the loss to expect among the nearest, ties and all, whatever is known of which configuration where."""
+    chance = random.Random(3)
+    for turn in range(6):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        sizes = chance.sample([2**power for power in range(4, 20)] + [1000, 3000, 5000], (1, 2, 3, 8, 12, 15)[turn])
+        with Store.open(str(folder / "a.db")) as store:
+            for n in sizes:
+                trials = [ok(at(wpt, wg), chance.randrange(100, 400)) for wpt in (1, 2, 4) for wg in (32, 64, 128)]
+                key = problem_key(text(), {"N": n}, CHOICES, DEVICE.fingerprint)
+                put(store, chance.sample(trials, chance.randrange(1, 9)), key=key, device=DEVICE)
+        asked = [n for n in (1, 3, 20, 90, 724, 1001, 2048, 6000, 70_000, 10**6, 2**31 - 1) if n not in sizes]
+        found = chosen(
+            folder, collect(text(), CHOICES, database=str(folder / "a.db")), *((DEVICE.name, n) for n in asked)
+        )
+        for n, told in zip(asked, found, strict=True):
+            meant = best(text(), {"N": n}, CHOICES, DEVICE.fingerprint, database=str(folder / "a.db"), device=DEVICE)
+            assert (told[0], told[1:6]) == ("2", list(meant.options)), (turn, n)
 
 
 LIMITS = r"""
