@@ -101,7 +101,7 @@ def cover(
     none that is known can serve it; Stopped.
     """
     problems = [request.problem for request in requests]
-    with Store.open(requests[0].database) as store:
+    with Store.to_read(requests[0].database) as store:
         stored = [_passed(store, problem) for problem in problems]
     for problem, known in zip(problems, stored, strict=True):
         if not known:

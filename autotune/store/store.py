@@ -31,6 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from os.path import exists
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
@@ -40,10 +41,17 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, open_as_it_is, open_engine
+from autotune.store.database import clear_values, open_as_it_is, open_engine, open_in_memory
 from autotune.store.fields import trial_of
-from autotune.store.location import IMPORTED, damaged_database, locate, may_not_be_written
-from autotune.store.migrations import migrate, require_current
+from autotune.store.location import (
+    IMPORTED,
+    Location,
+    damaged_database,
+    locate,
+    may_not_be_written,
+    require_place,
+)
+from autotune.store.migrations import is_current, migrate
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean, count
@@ -89,24 +97,38 @@ class Store(Attempts):
 
     @classmethod
     def to_read(cls, database: str | None = None) -> Self:
-        """Open what is only read: also a file that may not be written, as it is.
+        """Open what is only read: also a file that may not be written, as it is, and one that is not there, as empty.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
+        location = locate(database)
+        if not location.url:
+            require_place(location)
+            if not exists(location.path):
+                return cls._empty(location)
         try:
             return cls.open(database)
         except StoreError as error:
-            location = locate(database)
             said = error.__cause__
             if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
                 raise
         store = cls(open_as_it_is(location), location)
         try:
             with store._reading() as connection:
-                require_current(connection, store.where)
+                if is_current(connection, store.where):
+                    return store
         except BaseException:
             store.close()
             raise
+        store.close()
+        return cls._empty(location)
+
+    @classmethod
+    def _empty(cls, location: Location) -> Self:
+        """Return a database in memory, of which nothing is left, in the place of one that is not there."""
+        store = cls(open_in_memory(), location)
+        with store._writing() as connection:
+            migrate(connection, store.where)
         return store
 
     # A search --------------------------------------------------------------------------------------------
