@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
-    from autotune.pool.forkserver import prepare as prepare
     from autotune.pool.forkserver import prepare_and_list as prepare_and_list
+    from autotune.pool.forkserver import prepared as prepared
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.lock import lock_folder as lock_folder
     from autotune.pool.lock import lock_key as lock_key
@@ -48,7 +48,7 @@ __getattr__ = lazily(
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
-        "forkserver": "prepare prepare_and_list",
+        "forkserver": "prepare_and_list prepared",
         "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders count_cores require_room",
