@@ -4,6 +4,7 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     builders.py    those that build ahead: how many begin
     keeper.py      a thread that keeps one worker process alive and at work
+    blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
     listing.py     which devices there are, asked of a fork of it
