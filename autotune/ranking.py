@@ -66,22 +66,41 @@ def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
 
     - What gave a wrong result counts no more, whatever it gave before or after, until a search starts over; what
       failed otherwise counts again once it has passed.
-    - Times of one driver are compared: of the one asked for where it has any, else of the one that arrived last.
-    - Of those the latest generation counts: who starts over wants the earlier ones forgotten.
+    - Times of one driver and one generation are compared: those of `answering`.
     - For each configuration its latest re-timing counts, else its latest measurement: never a minimum over repeats.
     - Re-timed finalists are compared with each other: they ran interleaved, on a device as warm as it gets. A
       configuration that was never re-timed comes before them only where its first median is below all of theirs, so
       that it would have been a finalist had it been known.
     """
     found = standings(events)
-    if not any(one.event.driver == driver for one in found):
-        driver = max(found, key=_latest).event.driver if found else ""
-    own = [one for one in found if one.event.driver == driver]
-    generation = max((one.event.generation for one in own), default=0)
-    own = [one for one in own if one.event.generation == generation]
+    group = answering(found, driver)
+    own = [one for one in found if (one.event.driver, one.event.generation) == group]
     once, again = ([one for one in own if one.event.kind == kind] for kind in (MEASURED, RETIMED))
     measured, retimed = (sorted((one.event for one in some), key=_time) for some in (once, again))
     return merged(measured, retimed, min((one.first_ns for one in again), default=inf))
+
+
+def answering(found: Sequence[Standing], driver: str = "") -> tuple[str, int] | None:
+    """Return the driver and the generation whose times tell what is best; None where nothing is verified.
+
+    The driver asked for where it has any times, else the one that arrived last; of that the newest generation in which
+    a configuration is verified: who starts over wants the earlier ones forgotten, once there is something instead. What
+    lists trials as well has those from that generation on or, where nothing is verified, of the newest.
+    """
+    if not any(one.event.driver == driver for one in found):
+        driver = max(found, key=_latest).event.driver if found else ""
+    return max(((driver, one.event.generation) for one in found if one.event.driver == driver), default=None)
+
+
+ANSWERING = """
+SELECT driver, generation FROM standings WHERE problem_id = :problem AND driver = COALESCE(
+    (SELECT driver FROM standings WHERE problem_id = :problem AND driver = :driver LIMIT 1),
+    (SELECT driver FROM standings WHERE problem_id = :problem ORDER BY latest_id DESC LIMIT 1)
+) ORDER BY generation DESC LIMIT 1
+"""
+"""What `answering` says, asked of the summary of a problem (store/standings.py); no row for None."""
+
+NEWEST = "SELECT COALESCE(MAX(generation), 0) AS generation FROM searches WHERE problem_id = :problem"
 
 
 def merged(measured: Sequence[Event], again: Sequence[Event], bar: float) -> list[Event]:

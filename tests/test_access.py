@@ -362,3 +362,45 @@ def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
 def test_a_database_that_too_many_ask_is_not_called_damaged() -> None:
     with pytest.raises(StoreError, match="is busy: too many ask at once"), clear_errors(locate("x.db")):
         raise PoolTimeoutError("QueuePool limit of size 5 overflow 10 reached")
+
+
+def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> None:
+    """docs/service.md: who makes the tables, who stores, who only reads; what is lacking is told with what helps."""
+    import psycopg
+
+    def sql(*statements: str) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def store(role: str) -> None:
+        with Store.open(postgres_url.replace("tester@", f"{role}@")) as opened:
+            search = put(opened, [ok({"A": 1}, 5), Trial({"A": 2}, Outcome.WRONG_RESULT)])
+            opened.retime(search, [({"A": 1}, Measurement((7,)))])
+            lines = [line.replace('"uuid":"', f'"uuid":"{role}') for line in opened.export_lines()]
+            assert opened.import_lines(lines) == len(lines)
+
+    for role in ("tuner", "ann", "guest"):
+        sql(f"DROP ROLE IF EXISTS {role}", f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA public TO {role}")
+    with pytest.raises(StoreError, match=r"GRANT CREATE ON SCHEMA public TO the role that is to make the tables"):
+        store("tuner")
+    sql("GRANT CREATE ON SCHEMA public TO tuner")
+    store("tuner")
+    with pytest.raises(StoreError, match="GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"):
+        store("ann")
+    sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ann")
+    store("ann")
+    with Store.open(postgres_url) as opened:
+        opened.start_search(KEY, DEVICE, sampler="random", seed=1)
+    sql(
+        "UPDATE searches SET started = '2020-01-01T00:00:00+00:00', environment = '{}' WHERE ended IS NULL",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest",
+        "GRANT UPDATE ON searches, trials TO guest",
+    )
+    with Store.to_read(postgres_url.replace("tester@", "guest@")) as opened:
+        assert opened.counts() == {KEY.study: 12}
+    sql("UPDATE schema_version SET version = version - 1")
+    with pytest.raises(StoreError, match="have the role that made the tables open it once"):
+        store("ann")
+    Store.open(postgres_url.replace("tester@", "tuner@")).close()
+    sql("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", "DROP ROLE tuner, ann, guest")

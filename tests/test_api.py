@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,6 +150,22 @@ def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="WG cannot be 33"):
         autotune.search(study(), trials=1, fix={"WG": 33}, database=str(tmp_path / "a.db"))
+
+
+def children() -> set[int]:
+    return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"device": "no such device"}, {"study": "no such study"}, {"size": {"Q": 1}}, {"fix": {"Q": 1}}],
+    ids=str,
+)
+def test_a_search_that_does_not_begin_leaves_no_process(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    before = children()
+    with pytest.raises(AutotuneError):
+        autotune.search(**{"study": study(), "database": tmp_path / "a.db", **arguments})
+    assert children() <= before
 
 
 def test_other_names_are_no_attributes() -> None:

@@ -18,7 +18,7 @@ BROKEN = (Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR, Outcome.WRONG_RESULT)
 
 
 def told(store: Store, **options: int) -> dict:
-    searches = listing.latest_generation(store, 1)
+    searches = listing.answering(store, 1)
     found = course.course(store, searches, **options)
     assert json.loads(json.dumps(found)) == found or found["best"]  # plain data
     return found
@@ -59,7 +59,7 @@ def test_a_sample_knows_the_same_best_so_far_and_the_same_counts(problem: Proble
 def test_searches_of_one_problem_are_one_course_without_the_pauses(problem: Problem, store: Store) -> None:
     run(problem, store, budget=Budget(trials=5))
     run(problem, store, budget=Budget(trials=5))
-    first, second = listing.latest_generation(store, 1)
+    first, second = listing.answering(store, 1)
     week = (datetime.now(UTC) + timedelta(days=7)).isoformat()
     later = second._replace(started=week, ended=week)
     found = course.course(store, [first, later])

@@ -18,6 +18,7 @@ from autotune.bench.timing import Limits, Rules
 from autotune.devices import linker, list_devices
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.pool import blame
 from autotune.pool import keeper as module
 from autotune.pool.keeper import Cancelled, Keeper
 from autotune.pool.process import WorkerDied, WorkerProcess
@@ -241,16 +242,16 @@ def test_an_error_at_a_line_of_the_kernel_is_its_own(tmp_path: Path, body: str) 
     with closing(kept(tmp_path, "builder", {})) as keeper:
         report = keeper.attempt(Job(plan(body)), 60.0)
         assert report.outcome is Outcome.COMPILE_ERROR
-        assert not module._may_be_the_machines(report), report.build_log
+        assert not blame.may_be_the_machines(report), report.build_log
 
 
 def test_an_error_at_a_line_as_nvidia_says_it() -> None:
     log = "scale.cl:35:9: error: use of undeclared identifier 'k'"
-    assert not module._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
+    assert not blame.may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log=log))
 
 
 def test_an_error_at_no_line_may_be_the_machines() -> None:
-    assert module._may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))
+    assert blame.may_be_the_machines(Report(Outcome.COMPILE_ERROR, build_log="error: cannot write: disk full"))
 
 
 def test_every_signal_can_be_told() -> None:

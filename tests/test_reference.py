@@ -163,6 +163,10 @@ def fails(**_: Any) -> Any:
         (fails, r"test_reference\.py:\d+: the function failed: ValueError: boo"),
         (lambda **_: 3, "returned int; return a dict"),
         (lambda **_: {}, "returned nothing for it"),
+        (
+            lambda x, y, **_: {"y": y, "x": x, "norm": 1},
+            "reference: the function returned x, norm, with which nothing is compared; return y alone, or give x",
+        ),
     ],
 )
 def test_a_function_that_does_not_do_is_told_with_its_line(function: Any, message: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from autotune.identity import ProblemKey, digest
@@ -26,6 +26,10 @@ from tests.stored import DEVICE, KEY, newer_driver, ok, put
 
 KINDS = {"ok": MEASURED, "wrong_result": WRONG}
 NUMBERS = itertools.count(1)
+FINISHED = """
+SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id
+WHERE s.problem_id = :problem AND s.generation = :generation AND t.outcome NOT IN ('pending', 'lost')
+"""
 
 
 def slowly(store: Store, problem: int, driver: str) -> list[Event]:
@@ -58,9 +62,12 @@ def require_the_slow_rule(store: Store, key: ProblemKey) -> None:
             assert whole.entries == expected
             assert few.entries == expected[: sql.FEW]
             assert few.whole == (len(expected) <= sql.FEW)
-        count = "SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id " \
-            "WHERE s.problem_id = :problem AND t.outcome NOT IN ('pending', 'lost')"  # fmt: skip
-        assert few.trials == whole.trials == store.rows(count, {"problem": problem})[0][0]
+            newest = store.rows(
+                "SELECT MAX(generation) FROM searches WHERE problem_id = :problem", {"problem": problem}
+            )
+            assert few.newest == whole.newest == newest[0][0]
+            asked = {"problem": problem, "generation": expected[0].generation if expected else few.newest}
+            assert few.trials == whole.trials == store.rows(FINISHED, asked)[0][0]
 
 
 TIME = st.integers(1, 6)
@@ -115,6 +122,9 @@ def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, S
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@example(
+    steps=[("ok", {"A": 1}, 5), ("fresh", {}, 1), ("crash", {"A": 2}, 1), ("driver", {}, 1), ("ok", {"A": 3}, 2)], few=1
+)
 @given(steps=st.lists(STEP, min_size=1, max_size=12), few=st.integers(1, 4))
 def test_whatever_happens_the_summary_follows(
     stores: tuple[Store, Store], steps: list[tuple[str, dict[str, int], int]], few: int

@@ -653,11 +653,14 @@ READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_r
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder"])
-@pytest.mark.parametrize("state", ["whole", "older", "at work"])
+@pytest.mark.parametrize("state", ["whole", "older", "at work", "empty"])
 def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, protect: str, state: str) -> None:
     path = open_folder / "own" / "x y?%.db"
     path.parent.mkdir()
-    put_in(path, [ok({"A": 1}, 50)])
+    if state == "empty":
+        path.touch()
+    else:
+        put_in(path, [ok({"A": 1}, 50)])
     if state == "older":
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("UPDATE schema_version SET version = version - 1")
@@ -667,6 +670,8 @@ def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, p
     done = as_nobody(READ_AS_NOBODY, path, protect)
     if state == "whole":
         assert json.loads(done.stdout)["configuration"] == {"A": 1}
+    elif state == "empty":
+        assert (done.stdout.strip(), done.returncode) == ("", 0)
     else:
         last = done.stderr.strip().splitlines()[-1]
         assert ("may not be written: it would have to become" if state == "older" else "read-only") in last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -15,7 +16,7 @@ from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.errors import UsageError
 from autotune.lookup import DEFAULT_STUDY, Best, warm
 from autotune.model import Choices, Configuration, Size, Value
-from autotune.pool import Settings, prepare
+from autotune.pool import Settings, prepared
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.study import Problem, Study
 from autotune.tuner import DEFAULT_SECONDS, Budget, ProgressCallback, Request, Result
@@ -67,34 +68,35 @@ def search(
     asked.of_kind("on_progress", on_progress, told, "function", "print")
     budget = _budget(budget, trials, seconds)
     _require_seconds("run_limit", run_limit)
-    run: Callable[..., Result] = tuner.run
-    if on is not None:
-        address = cluster.Address.parse(on)
-        chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
-    else:
-        prepare()  # the process of which its workers are forks imports while this one reads the study
-        chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
-    loaded = study if isinstance(study, Study) else Study.load(str(study))
-    problem = Problem(loaded, size, choices, chosen[0], fix=kept)
-    _require_seconds("build_limit", build_limit)
-    limits = Limits(
-        build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
-    )
-    settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
-    request = Request(
-        problem,
-        chosen,
-        database,
-        sampler,
-        seed,
-        budget,
-        given,
-        retry_failed=retry_failed,
-        fresh=fresh,
-        cold=cold,
-        settings=settings,
-    )
-    return run(request, on_progress=on_progress)
+    with ExitStack() as opened:
+        run: Callable[..., Result] = tuner.run
+        if on is not None:
+            address = cluster.Address.parse(on)
+            chosen, run = [cluster.choose_one(address, device)], partial(cluster.run, address=address)
+        else:
+            opened.enter_context(prepared())  # what its workers are forks of imports while this one reads the study
+            chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
+        loaded = study if isinstance(study, Study) else Study.load(str(study))
+        problem = Problem(loaded, size, choices, chosen[0], fix=kept)
+        _require_seconds("build_limit", build_limit)
+        limits = Limits(
+            build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
+        )
+        settings = Settings(limits=limits, allow_python=allow_python or callable(loaded.reference.function))
+        request = Request(
+            problem,
+            chosen,
+            database,
+            sampler,
+            seed,
+            budget,
+            given,
+            retry_failed=retry_failed,
+            fresh=fresh,
+            cold=cold,
+            settings=settings,
+        )
+        return run(request, on_progress=on_progress)
 
 
 def _require_seconds(name: str, value: object) -> None:

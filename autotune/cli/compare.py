@@ -104,7 +104,7 @@ def compare_values(
     choices = parse_choices(choice or [], tuned.choices)
     chosen = _devices(device, by)
     settings = settings_of(run_limit, allow_python)
-    with Store.to_read(database) as store:
+    with (Store.to_read if no_search else Store.open)(database) as store:
         search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
             tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)

@@ -94,7 +94,7 @@ def export_trials(
 def _export_lines(file: Path | None, database: str | None) -> None:
     count = 0
     if file is not None:
-        require_spare(file, database)  # before a database is made that is not there
+        require_spare(file, database)  # before the database is read
     with Store.to_read(database) as store, writing(file, database) as out:
         for line in store.export_lines():
             count += 1

@@ -13,7 +13,7 @@ from autotune.cli.output import say, write, write_json
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.reports import row_json
-from autotune.store import Row, Store
+from autotune.store import Row, Store, shown
 from autotune.study import find_study
 from autotune.text import line
 
@@ -49,7 +49,8 @@ def history(
         write_json([row_json(row) for row in rows])
         return
     if not rows:
-        makes = f"; {text.command('search', str(study), server=server)} makes some" if name and not failed else ""
+        place = None if database is None else shown(database)
+        makes = f"; {text.command('search', study or 'STUDY', server=server, database=place)} makes some" * (not failed)
         say(f"no {'failed ' if failed else ''}trial is stored" + (f" of {name}" if name else "") + makes)
         return
     heads = [tuple(map(line, _history_head(row))) for row in rows]

@@ -39,7 +39,7 @@ def gather(
     for key, info in store.problems(study.name):
         if any(asked is not None and getattr(key, name) != asked for name, asked in wanted.items()):
             continue
-        own, imports = store.trials(key), store.imports(key)
+        own, imports = store.answering(key), store.imports(key)
         imported = [trial for _, trials in imports for trial in trials]
         if not own and not imported:
             continue

@@ -6,6 +6,7 @@ which loads the rooms for it.
     asking.py    `autotune best`: from words to an answer
     answer.py    the answer, where it is stored exactly as asked
     nearest.py   the nearest of what is stored, and what differs; architecture.py: devices that are alike
+    losses.py    which stored size's best loses least at another size
     records.py   the database, read only
     warm.py      the same question again, from memory
     formats/     the answer as text

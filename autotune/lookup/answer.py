@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import UsageError
 from autotune.identity import Choices, ProblemKey, Size, Value, digest, misfit
-from autotune.lookup.records import Records, Told, open_records
+from autotune.lookup.records import Ranking, Records, Told, open_records
 from autotune.ranking import RETIMED, Event, may_be_as_fast, median_interval
 from autotune.store import locate
 from autotune.study import StudyText, default_choices, default_size, parameter_values, problem_key, space_hash
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
+
+
+LEFT_ASIDE = "from before --fresh: nothing has passed with this driver since"
+"""The note on an answer of an older generation than the newest."""
 
 
 class Match(StrEnum):
@@ -49,7 +53,8 @@ class Best(NamedTuple):
     `device`, `size` and `choices` are those asked for; `measured_on`, `measured_size`, `driver` and `measured`
     (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median of `runs` samples and its
     interval, which holds in `ranking.confidence(runs)` per cent of cases.
-    `ties` counts others that cannot be told from it, `trials` the finished trials of the problem it was found in.
+    `ties` counts others that cannot be told from it, `trials` the finished trials that it is the best of: those of its
+    problem since a search last started over, but for one that has verified nothing.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
     `flops` (operations per run) is filled where it is stored or was asked for. `launches` tells entry, global and local
     size (None: the driver's choice) of each kernel launch of a run in order, where it was asked for.
@@ -163,8 +168,8 @@ def _exact(asked: Question, rated: bool) -> Best | None:
     problem = asked.records.problem(asked.key)
     if problem is None:
         return None
-    ranked, trials, _ = asked.records.ranking(problem, asked.driver)
-    for place, entry in enumerate(ranked):
+    ranking = asked.records.ranking(problem, asked.driver)
+    for place, entry in enumerate(ranking.entries):
         told = asked.records.told(problem, entry)
         stored = table(told.configuration)
         if misfit(asked.values, stored) or table(told.environment).get("space") != space_hash(asked.text):
@@ -173,7 +178,7 @@ def _exact(asked: Question, rated: bool) -> Best | None:
         options, flops = built(asked, configuration, told)
         if options is None or (rated and flops is None and "flops" in (asked.text.table.get("work") or {})):
             return None
-        best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranked[place:], trials)
+        best = found(asked, problem, asked.key, Match.EXACT, configuration, told, ranking, place)
         return best._replace(options=options, flops=flops)
     return None
 
@@ -236,10 +241,11 @@ def found(
     match: Match,
     configuration: Mapping[str, Value],
     told: Told,
-    ranked: list[Event],
-    trials: int,
+    ranking: Ranking,
+    place: int,
 ) -> Best:
-    """Return the answer that the first of `ranked`, stored for the problem `key` of this number, is."""
+    """Return the answer that a ranked time is, stored for the problem `key` of this number."""
+    ranked = ranking.entries[place:]
     entry, notes = ranked[0], []
     if digest(configuration) != entry.configuration:
         raise ValueError("a configuration is not the one that it is ranked as")
@@ -248,6 +254,8 @@ def found(
     elif key.device == asked.key.device and entry.driver != asked.driver:
         notes.append(f"measured with driver {entry.driver}; this device now has {asked.driver}")
         match = Match.OTHER_DRIVER if match is Match.EXACT else match
+    if entry.generation < ranking.newest:
+        notes.append(LEFT_ASIDE)
     interval = median_interval(told.samples_ns)
     ties = _ties(asked, problem, ranked, told)
     if ties:
@@ -271,7 +279,7 @@ def found(
         driver=entry.driver,
         measured=told.taken,
         ties=ties,
-        trials=trials,
+        trials=ranking.trials,
         database=asked.database,
     )
 

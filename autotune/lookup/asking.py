@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.errors import AutotuneError, DeviceError, SetupError
-from autotune.lookup.answer import Best, Match, best_in, stored_devices
+from autotune.lookup.answer import LEFT_ASIDE, Best, Match, best_in, stored_devices
 from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
@@ -129,7 +129,8 @@ def _beside(asked: Asked, text: StudyText, found: Best) -> Iterator[str]:
     if found.match is not Match.EXACT:
         yield f"warning: no exact match for {found.study} on {found.device}; this is: {found.match}"
     for note in found.notes:
-        yield f"note: {note}"
+        goes_on = note == LEFT_ASIDE and found.match is Match.EXACT
+        yield f"note: {note}" + (f"; {_search_command(asked, found)} goes on" if goes_on else "")
     if asked.format == "defines" and (besides := flags(found)):
         yield f"note: measured with these build options besides: {' '.join(besides)}"
     if found.match is not Match.EXACT:

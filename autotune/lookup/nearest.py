@@ -13,43 +13,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
-from autotune.identity import ProblemKey, Size, Value, apart, misfit
+from autotune.identity import ProblemKey, Size, Value, misfit
 from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
-from autotune.lookup.records import Ranking, Told
+from autotune.lookup.losses import MOST_SIZES, by_loss, known_sizes, nearness
+from autotune.lookup.records import Told
 from autotune.study import default_configuration, space_hash
 
 if TYPE_CHECKING:
     from autotune.study import Problem
 
-_MOST_SIZES, _LEAST_LOSSES = 8, 2
-"""Of the stored sizes so many, the nearest, say what an answer may lose; fewer losses than that say nothing."""
-
-_UNKNOWN = 0.5
-"""The log loss of what has not passed at a size: not tried there, or stopped for being slow."""
+_LEAST_LOSSES = 2
+"""Fewer losses at stored sizes than that say nothing of others."""
 
 
 class _Candidate(NamedTuple):
-    """A stored problem that may answer, and how far it is from the question."""
+    """A stored problem that may answer, and how it matches the question."""
 
     number: int
     key: ProblemKey
     match: Match
-    distance: float
-
-
-class _Known(NamedTuple):
-    """A stored size: the times of its fastest by the digest of their configuration, best first, then those of others'
-    bests.
-    """
-
-    candidate: _Candidate
-    ranking: Ranking
-    times: dict[str, float]
-
-    @property
-    def best(self) -> str:
-        return next(iter(self.times))
 
 
 def answer(asked: Question, rated: bool) -> Best:
@@ -75,7 +58,7 @@ class _Nearest:
     def answer(self) -> Best:
         """Answer from the very problem asked for, whatever the driver, else from the nearest, else by the default."""
         number = self.asked.records.problem(self.key)
-        exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT, 0.0))
+        exact = None if number is None else self._answer(_Candidate(number, self.key, Match.EXACT))
         if exact is not None:
             return exact
         candidates, expected = self._by_loss(self._candidates())
@@ -91,34 +74,24 @@ class _Nearest:
         """
         text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
         alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
-        known = [known for one in alike[:_MOST_SIZES] if (known := self._known(one)).times]
+        near = {one.number: one for one in alike[:MOST_SIZES]}
+        known = known_sizes(
+            self.asked.records, [(one.number, one.key.size) for one in near.values()], self.asked.driver
+        )
         if len(known) < 2:
             return candidates, ()
-        self._add_bests(known)
-        first = [one.candidate for one in _ordered(known, self.key.size)]
+        first = [near[one.number] for one in by_loss(known, self.key.size)]
         rest = iter(first)
         places = [next(rest) if one in first else one for one in candidates]
         losses = []
         for one in known:
-            chosen = _ordered([other for other in known if other is not one], one.candidate.key.size)[0]
+            chosen = by_loss([other for other in known if other is not one], one.size)[0]
             losses += [one.times[chosen.best] / one.times[one.best] - 1] if chosen.best in one.times else []
         if len(losses) < _LEAST_LOSSES:
             return places, ()
         middle, worst = (f"{100 * max(0.0, loss):.0f} %" for loss in (statistics.median(losses), max(losses)))
         at = f"so much was lost at {len(losses)} stored sizes, each left out in turn, {worst} at worst"
         return places, (f"expect a loss of about {middle}: {at}",)
-
-    def _known(self, candidate: _Candidate) -> _Known:
-        ranking = self.asked.records.ranking(candidate.number, self.asked.driver)
-        return _Known(candidate, ranking, {event.configuration: event.time_ns for event in ranking.entries})
-
-    def _add_bests(self, known: list[_Known]) -> None:
-        """Add what the sizes' bests take at each other, where they are not among the fastest there: what they lose."""
-        for one in known:
-            for name in () if one.ranking.whole else {other.best for other in known} - one.times.keys():
-                time_ns = self.asked.records.time_ns(one.candidate.number, name, one.ranking.entries[0])
-                if time_ns is not None:
-                    one.times[name] = time_ns
 
     def _default(self) -> Best:
         """Answer with the study's default configuration or, where it is not valid here, the valid one nearest to it."""
@@ -143,20 +116,20 @@ class _Nearest:
 
     def _answer(self, candidate: _Candidate) -> Best | None:
         """Answer with the fastest configuration of a stored problem that is valid for the one asked about."""
-        ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver)
+        ranking = self.asked.records.ranking(candidate.number, self.asked.driver)
         place = 0
         while True:
-            if place == len(ranked):
-                if whole:
+            if place == len(ranking.entries):
+                if ranking.whole:
                     return None
-                ranked, trials, whole = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
+                ranking = self.asked.records.ranking(candidate.number, self.asked.driver, whole=True)
                 continue
-            told = self.asked.records.told(candidate.number, ranked[place])
+            told = self.asked.records.told(candidate.number, ranking.entries[place])
             stored = self._of_study(told)
             if stored is not None and (self._is_known(candidate, told) or self._is_valid(stored)):
                 break
             place += 1
-        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranked[place:], trials)
+        best = found(self.asked, candidate.number, candidate.key, candidate.match, stored, told, ranking, place)
         best = best._replace(notes=(*self._differences(candidate.key), *best.notes))
         return self._built(best, candidate, told)
 
@@ -220,14 +193,15 @@ class _Nearest:
             key = ProblemKey(self.key.study, kernel, study, device, table(size), self.key.choices)
             match = self._match(key)
             if key != self.key and match is not None and _is_size(key.size, self.key.size):
-                found.append(_Candidate(number, key, match, apart(key.size, self.key.size)))
+                found.append(_Candidate(number, key, match))
         return sorted(found, key=self._nearness)
 
-    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float]:
+    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float, list[tuple[str, int]]]:
         key = candidate.key
         changed = (key.kernel_hash, key.study_hash) != (self.key.kernel_hash, self.key.study_hash)
         units = [max(1, compute_units(device)) for device in (key.device, self.key.device)]
-        return list(Match).index(candidate.match), candidate.distance, changed, abs(math.log2(units[0] / units[1]))
+        distance, smaller = nearness(key.size, self.key.size)
+        return list(Match).index(candidate.match), distance, changed, abs(math.log2(units[0] / units[1])), smaller
 
     def _match(self, key: ProblemKey) -> Match | None:
         asked, here = self.key.device, key.device
@@ -276,17 +250,3 @@ class _Nearest:
 def _is_size(size: Mapping[str, Any], asked: Size) -> bool:
     """True for whole numbers of at least 1 under the names asked for."""
     return set(size) == set(asked) and all(type(value) is int and value >= 1 for value in size.values())
-
-
-def _ordered(known: list[_Known], asked: Size) -> list[_Known]:
-    """Return stored sizes by the log loss that their bests are expected to have at another size, the least first.
-
-    It is the mean of what is lost at the stored sizes, the nearer the more: benchmarks/sizes.py compares the rules.
-    """
-    weights = [(0.5 + apart(one.candidate.key.size, asked)) ** -2 for one in known]
-
-    def loss(name: str) -> float:
-        lost = [math.log(at.times[name] / at.times[at.best]) if name in at.times else _UNKNOWN for at in known]
-        return sum(weight * one for weight, one in zip(weights, lost, strict=True))
-
-    return sorted(known, key=lambda one: (loss(one.best), apart(one.candidate.key.size, asked)))

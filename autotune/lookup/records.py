@@ -16,10 +16,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from autotune.identity import ProblemKey, key_columns
-from autotune.ranking import MEASURED, RETIMED, Event, median, merged
+from autotune.ranking import ANSWERING, MEASURED, NEWEST, RETIMED, Event, median, merged
 from autotune.store import (
     BUSY_S,
     CAME_IN,
+    IMPORTED,
     SCHEMA,
     SCHEMA_VERSION,
     UNSOUND,
@@ -50,14 +51,14 @@ class Alike(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What is stored for one problem: its fastest configurations, best first, and the number of finished trials.
-
-    Not `whole`: more configurations follow.
+    """What is stored for one problem: its fastest configurations, best first, and how many trials of their generation
+    have finished. Not `whole`: more configurations follow. `newest` is the newest generation.
     """
 
     entries: list[Event]
     trials: int
     whole: bool
+    newest: int = 0
 
 
 class Told(NamedTuple):
@@ -102,11 +103,10 @@ WHERE study = :study AND choices = :choices ORDER BY id DESC
 """
 DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
 TRIALS = "SELECT trials FROM problems WHERE id = :problem"
-GROUP = """
-SELECT driver, generation FROM standings WHERE problem_id = :problem AND driver = COALESCE(
-    (SELECT driver FROM standings WHERE problem_id = :problem AND driver = :driver LIMIT 1),
-    (SELECT driver FROM standings WHERE problem_id = :problem ORDER BY latest_id DESC LIMIT 1)
-) ORDER BY generation DESC LIMIT 1
+TRIALS_OF = f"""
+SELECT COUNT(*) AS trials FROM searches s JOIN trials t ON t.search_id = s.id
+WHERE s.problem_id = :problem AND s.generation = :generation AND s.sampler <> '{IMPORTED}'
+AND t.outcome NOT IN ('pending', 'lost')
 """
 ONCE = """
 SELECT configuration_hash, trial_id, retiming_id, time_ns FROM standings
@@ -159,11 +159,16 @@ class Database:
 
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
         """Return the verified configurations of a problem, best first: the first few where that is exact, or all."""
-        ((trials,),) = self._rows(TRIALS, {"problem": problem})
-        found = self._rows(GROUP, {"problem": problem, "driver": driver})
+        ((newest,),) = self._rows(NEWEST, {"problem": problem})
+        found = self._rows(ANSWERING, {"problem": problem, "driver": driver})
+        driver, generation = found[0] if found else (driver, newest)
+        # Nobody has started over: what is kept of the problem counts.
+        counted = (
+            (TRIALS_OF, {"problem": problem, "generation": generation}) if newest else (TRIALS, {"problem": problem})
+        )
+        ((trials,),) = self._rows(*counted)
         if not found:
-            return Ranking([], trials, whole=True)
-        driver, generation = found[0]
+            return Ranking([], trials, whole=True, newest=newest)
         group = {"problem": problem, "driver": driver, "generation": generation, "most": ALL if whole else FEW + 1}
         once, again = (
             [
@@ -174,7 +179,7 @@ class Database:
         )
         bar = self._rows(FIRST, group)[0][0] if again else inf
         ranked = merged(once, again, bar)
-        return Ranking(ranked if whole else ranked[:FEW], trials, whole=whole or len(ranked) <= FEW)
+        return Ranking(ranked if whole else ranked[:FEW], trials, whole or len(ranked) <= FEW, newest)
 
     def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
         """Return the time that counts of a configuration under the driver and in the generation of a ranked one."""

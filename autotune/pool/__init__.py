@@ -4,6 +4,7 @@
     evaluator.py   DeviceEvaluator: configurations on their way through build and run
     builders.py    those that build ahead: how many begin
     keeper.py      a thread that keeps one worker process alive and at work
+    blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
     listing.py     which devices there are, asked of a fork of it
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
     from autotune.pool.folder import RunFolder as RunFolder
-    from autotune.pool.forkserver import prepare as prepare
     from autotune.pool.forkserver import prepare_and_list as prepare_and_list
+    from autotune.pool.forkserver import prepared as prepared
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.lock import lock_folder as lock_folder
     from autotune.pool.lock import lock_key as lock_key
@@ -48,7 +49,7 @@ __getattr__ = lazily(
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
-        "forkserver": "prepare prepare_and_list",
+        "forkserver": "prepare_and_list prepared",
         "lock": "Stopped lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders count_cores require_room",

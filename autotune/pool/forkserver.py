@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from select import select
@@ -81,6 +81,17 @@ def prepare() -> None:
     """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports."""
     if can_hold() and not _prepared:
         _prepared.append(_Server())
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Have a process prepared for a `Forkserver` of this block; where it comes to none, the process ends with it."""
+    prepare()
+    try:
+        yield
+    finally:
+        while _prepared:
+            _prepared.pop().end()
 
 
 def prepare_and_list() -> None:

@@ -6,8 +6,6 @@ worker where the old one died, overran or reported itself lost. Python's part in
 
 from __future__ import annotations
 
-import re
-import signal
 import threading
 import time
 import traceback
@@ -20,6 +18,7 @@ from typing import Any
 from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
+from autotune.pool.blame import forgiving, is_from_outside, may_be_the_machines
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started, unready
 from autotune.study import Plan
@@ -29,9 +28,6 @@ _START_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
 
 _DOUBTS_S = (0.5, 2.0)
 """Pauses before a machine that failed at a kernel known to be good is asked again: its linker may have been killed."""
-
-_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-"""Signals that others send: what is out of memory, who shuts down. A worker's own fault is another."""
 
 _START_S = 120.0
 """For a driver's start, a context, and the upload of the data; a reference kernel announces its own limits."""
@@ -158,7 +154,7 @@ class Keeper(threading.Thread):
                 if full := unwritable(self._folder):
                     hint = "free some space or set TMPDIR to another folder"
                     raise SetupError(f"the {self.role} worker cannot start: {full}", hint=hint) from None
-                outside = isinstance(error, WorkerDied) and error.signal in _OUTSIDE
+                outside = isinstance(error, WorkerDied) and is_from_outside(error)
                 if not outside or delay_s is None:
                     raise not_started(self.role, error) from None
             if self._interrupted.wait(delay_s):
@@ -206,7 +202,7 @@ class Keeper(threading.Thread):
                 answer = self._exchange(self._worker, None, limit_s, gives_up)
             return answer
 
-        return _forgiving(once)
+        return forgiving(once)
 
     def attempt(
         self,
@@ -227,7 +223,7 @@ class Keeper(threading.Thread):
         except WorkerDied as death:
             report = Report(Outcome.CRASH, str(death), phase=death.phase, **_spent(death.phase, began))
         assert isinstance(report, Report)
-        if _may_be_the_machines(report):
+        if may_be_the_machines(report):
             self._require_sound_machine()
         return report
 
@@ -249,7 +245,7 @@ class Keeper(threading.Thread):
         try:
             answer = self._exchange(worker, Probe(), _START_S)
         except WorkerDied as death:
-            if death.signal in _OUTSIDE:
+            if is_from_outside(death):
                 raise
             raise machine_fault(str(death), self._folder) from None
         if isinstance(answer, Report):  # it found no device
@@ -315,27 +311,6 @@ class Keeper(threading.Thread):
             worker.kill()
             if self._pause is not None:
                 self._pause.leave(worker)
-
-
-def _forgiving(step: Callable[[], Any]) -> Any:
-    """Take a step, and once more where the worker was killed from outside: a SIGKILL, usually for want of memory."""
-    try:
-        return step()
-    except WorkerDied as death:
-        if death.signal != signal.SIGKILL:
-            raise
-    return step()
-
-
-_PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
-"""An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
-
-
-def _may_be_the_machines(report: Report) -> bool:
-    """Say whether a failure tells nothing of the kernel's own fault: a lost build, an error at no line of its."""
-    if report.outcome is Outcome.CRASH:
-        return report.phase in ("build", "launch")
-    return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
 
 
 def _spent(phase: str, began: float) -> dict[str, Any]:

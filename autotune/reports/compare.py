@@ -105,13 +105,11 @@ def _cell(
     except (SpaceError, DeviceError) as error:
         why = error.what.removeprefix("no configuration is valid: ")
         return Cell(label, size, device.fingerprint, None, None, 0, 0, f"not possible: {why}")
-    stored = store.trials(problem.key)
-    known = recall(problem, stored)
-    missing = min(trials, valid) - len(known)
-    if search is not None and missing > 0:
-        search(problem, missing)
-        stored = store.trials(problem.key)
-        known = recall(problem, stored)
+    if search is not None:
+        missing = min(trials, valid) - len(recall(problem, store.trials(problem.key)))
+        if missing > 0:
+            search(problem, missing)
+    stored = store.answering(problem.key, device.driver)
     own = ours(problem, stored)
     best = fastest(own, problem.device.driver)
     drivers = {trial.driver for trial in stored if trial.configuration in problem.space}

@@ -101,7 +101,7 @@ def cover(
     none that is known can serve it; Stopped.
     """
     problems = [request.problem for request in requests]
-    with Store.open(requests[0].database) as store:
+    with Store.to_read(requests[0].database) as store:
         stored = [_passed(store, problem) for problem in problems]
     for problem, known in zip(problems, stored, strict=True):
         if not known:
@@ -201,7 +201,7 @@ def _exchanges(places: tuple[int, ...], total: int) -> Iterator[tuple[int, ...]]
 
 def _passed(store: Store, problem: Problem) -> list[Trial]:
     """The verified trials of a problem on this device and driver, best first."""
-    return ranked(ours(problem, store.trials(problem.key)), problem.device.driver)
+    return ranked(ours(problem, store.answering(problem.key, problem.device.driver)), problem.device.driver)
 
 
 def _comparable(trials: Sequence[Trial]) -> list[Trial]:

@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     """What is known of a problem: verified configurations, fastest first, and those without a time.
 
     `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
-    `trials` counts all that are stored of the latest generation, `stride` above 1 says that not all were looked at.
+    `trials` counts the finished ones of the generation that answers, `stride` above 1 says that not all were looked at.
     """
 
     measured: list[Measured]
@@ -66,7 +66,7 @@ def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
 
 
 def _sample(store: Store, problem: int, most: int) -> Sample:
-    searches = [one.number for one in listing.latest_generation(store, problem)]
+    searches = [one.number for one in listing.answering(store, problem)]
     total = survey.total(survey.tally(store, searches))
     found = survey.sampled(store, searches, most, total)
     database = records.of_store(store)

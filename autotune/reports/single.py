@@ -100,7 +100,7 @@ def default_of(store: Store, problem: listing.Problem, text_of: StudyText | None
 
 def report(store: Store, problem: listing.Problem, default: Configuration | None, notes: Sequence[str] = ()) -> str:
     """Return the file. `default` is the study's default configuration, where known; `notes` stand at the top."""
-    searches = listing.latest_generation(store, problem.number)
+    searches = listing.answering(store, problem.number)
     known = learned.sample(store, problem.number)
     told = learned.learned(store, problem.number, known, default)
     scripts = [page.static_text(name) for name in ("vendor/uPlot.js", "charts.js")]

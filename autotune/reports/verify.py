@@ -80,7 +80,7 @@ def verify(request: Request, stop: threading.Event | None = None, *, searching: 
 
 def _imported(request: Request) -> Trial | None:
     """Return the fastest that another tool found for a problem and that is valid here."""
-    with Store.open(request.database) as store:
+    with Store.to_read(request.database) as store:
         trials = store.imported(request.problem.key)
     first = next(iter(imported_best(request.problem, trials)), None)
     return next((trial for trial in reversed(trials) if trial.configuration == first), None)

@@ -9,6 +9,7 @@ from autotune import lazily
 from autotune.store.location import (
     BUSY_S,
     CAME_IN,
+    IMPORTED,
     SCHEMA,
     SCHEMA_VERSION,
     UNSOUND,
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
 
 __all__ = [
-    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA", "SCHEMA_VERSION",
-    "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row", "ServerStore", "Store",
-    "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is", "damaged_database", "database_error",
-    "device_of", "is_our_file", "lasting", "lifetime", "locate", "log_of", "may_not_be_written", "new_token", "ordered",
-    "origin_fault", "require_database_file", "require_place", "shown", "version_in",
+    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
+    "SCHEMA_VERSION", "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row",
+    "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is",
+    "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate", "log_of",
+    "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
+    "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from autotune.errors import StoreError
 from autotune.store.location import (
@@ -70,6 +70,13 @@ def open_as_it_is(location: Location) -> Engine:
 
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
     event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def open_in_memory() -> Engine:
+    """Return an engine on a database of its own that ends with it."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 

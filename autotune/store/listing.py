@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo
+from autotune.ranking import ANSWERING, NEWEST
 from autotune.store.location import UNSOUND, damaged_database
 from autotune.store.records import device_of, key_of, mapping, pages, text
 from autotune.store.store import Store
@@ -55,12 +56,12 @@ def search(store: Store, wanted: int) -> Search | None:
     return next(iter(_searches(store, "WHERE s.id = :wanted", {"wanted": wanted})), None)
 
 
-def latest_generation(store: Store, problem: int) -> list[Search]:
-    """Return the searches of a problem's latest generation, in the order they began."""
-    newest = "SELECT MAX(generation) FROM searches WHERE problem_id = :problem"
-    return _searches(
-        store, f"WHERE s.problem_id = :problem AND s.generation = ({newest}) ORDER BY s.id", {"problem": problem}
-    )
+def answering(store: Store, problem: int) -> list[Search]:
+    """Return the searches that tell what is best of a problem, as `Store.answering` does, in the order they began."""
+    asked = {"problem": problem, "driver": ""}
+    first = store.rows(ANSWERING, asked) or store.rows(NEWEST, {"problem": problem})
+    wanted = "WHERE s.problem_id = :problem AND s.generation >= :first ORDER BY s.id"
+    return _searches(store, wanted, {"problem": problem, "first": first[0].generation})
 
 
 def _searches(store: Store, ending: str, values: Mapping[str, Any]) -> list[Search]:

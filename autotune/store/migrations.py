@@ -34,12 +34,13 @@ def migrate(connection: Connection, where: str) -> None:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
 
 
-def require_current(connection: Connection, where: str) -> None:
-    """Raise StoreError where the database would have to be brought to SCHEMA_VERSION first."""
+def is_current(connection: Connection, where: str) -> bool:
+    """False for an empty database. Raises StoreError where one would have to be brought to SCHEMA_VERSION first."""
     version = stored_version(connection, where)
-    if version != SCHEMA_VERSION:
+    if version not in (0, SCHEMA_VERSION):
         what = f"is of version {version} and may not be written: it would have to become {SCHEMA_VERSION}"
         raise StoreError(what, where=where, hint="give --db a copy of it")
+    return version > 0
 
 
 def stored_version(connection: Connection, where: str) -> int:

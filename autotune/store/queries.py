@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.ranking import ANSWERING, NEWEST
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
@@ -88,9 +89,8 @@ def device_used(used: Sequence[Any], index: int | None) -> tuple[int | None, str
 
 
 def generation(connection: Connection, problem_id: int) -> int:
-    """Return the latest generation of a problem; 0 where it has none."""
-    query = select(func.max(searches.c.generation)).where(searches.c.problem_id == problem_id)
-    return int(connection.execute(query).scalar() or 0)
+    """Return the newest generation of a problem; 0 where it has none."""
+    return int(connection.execute(text(NEWEST), {"problem": problem_id}).scalar_one())
 
 
 def retime(connection: Connection, trial_id: int, driver: str, measurement: Measurement, **known: str) -> bool:
@@ -204,8 +204,19 @@ def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]
 
 
 def latest(connection: Connection, problem_id: int) -> list[Trial]:
-    """Return the finished trials of a problem's latest generation in the order they began, none of other tools."""
-    wanted = searches.c.generation == generation(connection, problem_id)
+    """Return the finished trials of a problem's newest generation in the order they began, none of other tools."""
+    return _since(connection, problem_id, generation(connection, problem_id))
+
+
+def answering(connection: Connection, problem_id: int, driver: str = "") -> list[Trial]:
+    """Return the same from the generation on that tells what is best under a driver ("": the last)."""
+    found = connection.execute(text(ANSWERING), {"problem": problem_id, "driver": driver}).first()
+    first = generation(connection, problem_id) if found is None else int(found.generation)
+    return _since(connection, problem_id, first)
+
+
+def _since(connection: Connection, problem_id: int, first: int) -> list[Trial]:
+    wanted = searches.c.generation >= first
     return finished(connection, and_(searches.c.problem_id == problem_id, wanted, searches.c.sampler != IMPORTED))
 
 

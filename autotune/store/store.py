@@ -13,8 +13,7 @@ report. Two searches may write to one database at once.
     queries.py      the statements
     standings.py    what counts of each configuration, for look-ups
     listing.py      which searches and problems are on record;  survey.py: what reports and pages read of their trials
-    interchange.py  trials as lines of JSON
-    importing.py    such lines stored, all or none
+    moving.py       trials out and in;  interchange.py: as lines of JSON;  importing.py: such lines stored, all or none
     server.py       the same database as a server has it open:
     submissions.py  the searches that a server is asked for
     tokens.py       who may ask it for what
@@ -25,11 +24,12 @@ report. Two searches may write to one database at once.
 from __future__ import annotations
 
 import json
-import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from os.path import exists
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
@@ -39,18 +39,22 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, open_as_it_is, open_engine
+from autotune.store.database import clear_values, open_as_it_is, open_engine, open_in_memory
 from autotune.store.fields import trial_of
-from autotune.store.location import IMPORTED, damaged_database, locate, may_not_be_written
-from autotune.store.migrations import migrate, require_current
+from autotune.store.location import (
+    IMPORTED,
+    Location,
+    locate,
+    may_not_be_written,
+    require_place,
+)
+from autotune.store.migrations import is_current, migrate
+from autotune.store.moving import Moving
 from autotune.store.records import device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
-from autotune.text import clean, count
+from autotune.text import clean
 
 _Found = TypeVar("_Found")
-
-_IN_MEMORY = 16 * 2**20
-"""Bytes of an import that wait in memory; beyond, in a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Row:
     generation: int
 
 
-class Store(Attempts):
+class Store(Attempts, Moving):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
 
     @classmethod
@@ -88,24 +92,38 @@ class Store(Attempts):
 
     @classmethod
     def to_read(cls, database: str | None = None) -> Self:
-        """Open what is only read: also a file that may not be written, as it is.
+        """Open what is only read: also a file that may not be written, as it is, and one that is not there, as empty.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
+        location = locate(database)
+        if not location.url:
+            require_place(location)
+            if not exists(location.path):
+                return cls._empty(location)
         try:
             return cls.open(database)
         except StoreError as error:
-            location = locate(database)
             said = error.__cause__
             if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
                 raise
         store = cls(open_as_it_is(location), location)
         try:
             with store._reading() as connection:
-                require_current(connection, store.where)
+                if is_current(connection, store.where):
+                    return store
         except BaseException:
             store.close()
             raise
+        store.close()
+        return cls._empty(location)
+
+    @classmethod
+    def _empty(cls, location: Location) -> Self:
+        """Return a database in memory, of which nothing is left, in the place of one that is not there."""
+        store = cls(open_in_memory(), location)
+        with store._writing() as connection:
+            migrate(connection, store.where)
         return store
 
     # A search --------------------------------------------------------------------------------------------
@@ -160,12 +178,16 @@ class Store(Attempts):
     # Reading ---------------------------------------------------------------------------------------------
 
     def trials(self, key: ProblemKey) -> list[Trial]:
-        """Return the finished trials of exactly this problem, in the order they began, of its latest generation.
+        """Return the finished trials of exactly this problem, in the order they began, of its newest generation.
 
         A configuration appears once per attempt. What was pending when its search died, and is lost, is left
         out, so that it is tried again; so is what other tools made.
         """
         return self._of_problem(key, queries.latest)
+
+    def answering(self, key: ProblemKey, driver: str = "") -> list[Trial]:
+        """Return the same from the generation of `ranking.answering` on: the trials that tell what is best."""
+        return self._of_problem(key, partial(queries.answering, driver=clean(driver)))
 
     def imported(self, key: ProblemKey) -> list[Trial]:
         """Return the trials of exactly this problem that other tools made, in the order they were stored."""
@@ -195,7 +217,7 @@ class Store(Attempts):
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
         """Return the finished trials of the same kernel and choices on other devices or at other sizes.
 
-        Those of the latest generation, as `trials` does; then what other tools made, for this very problem too.
+        Those that tell what is best, as `answering` does; then what other tools made, for this very problem too.
         """
         columns = key_columns(key)
         alike = and_(
@@ -207,7 +229,7 @@ class Store(Attempts):
         with self._reading() as connection:
             rows = connection.execute(select(problems, other.label("other")).where(alike).order_by(problems.c.id))
             keys = [(key_of(row), row["id"], row["other"]) for row in rows.mappings()]
-            found = [(key, queries.latest(connection, number)) for key, number, is_other in keys if is_other]
+            found = [(key, queries.answering(connection, number)) for key, number, is_other in keys if is_other]
             found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
@@ -256,60 +278,6 @@ class Store(Attempts):
         """
         with self._reading() as connection:
             return list(connection.execute(text(query), dict(values)))
-
-    # Moving ----------------------------------------------------------------------------------------------
-
-    def export_lines(self) -> Iterator[str]:
-        """Yield every trial as one line of JSON, oldest first. Raises StoreError where one could not be told whole."""
-        from autotune.store import interchange
-
-        with self._reading() as connection:
-            self._require_searches(connection)
-            yield from interchange.export_lines(connection)
-
-    def export_page(self, after: int) -> tuple[list[str], int]:
-        """Return the next lines of `export_lines` after that of a trial's number (0: the first), and the last's number.
-
-        For who reads as slowly as he likes: nothing is held in between, and what is stored meanwhile may be among them.
-        """
-        from autotune.store import interchange
-
-        with self._reading() as connection:
-            if not after:
-                self._require_searches(connection)
-            return interchange.export_page(connection, after)
-
-    def _require_searches(self, connection: Connection) -> None:
-        """Raise StoreError where some trials would be left out in silence."""
-        if lost := queries.astray(connection):
-            raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
-
-    def adopt(
-        self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
-    ) -> int:
-        """Add the trials that another tool made, all or none; return how many were new.
-
-        `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
-        trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
-        """
-        from autotune.store import importing  # which no search needs, and its models take a while
-
-        search = importing.foreign(key, device, told)
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
-            found = importing.wait(search, trials, waiting)
-            return self._written(lambda connection: importing.store(connection, waiting, found))
-
-    def import_lines(self, lines: Iterable[str], source: str = "") -> int:
-        """Add the trials of exported lines; return how many were new. One already here is not added again.
-
-        Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
-        then nothing is added.
-        """
-        from autotune.store import importing
-
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
-            found = importing.check(lines, waiting, source)
-            return self._written(lambda connection: importing.store(connection, waiting, found))
 
 
 def _one(table: Table, number: int) -> Update:

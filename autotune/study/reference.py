@@ -5,7 +5,7 @@ A reference is computed once per search, in float64 (or exact integers), whateve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,10 +99,21 @@ def _expected(
         found = python(path, name, {**problem.choices, **names})
     elif reference.function is not None:
         found = call(reference.function, {**problem.choices, **names})
-    if ALONE in found and len(problem.outputs) + len(problem.study.checks) == 1:
-        found = dict.fromkeys((*problem.outputs, *problem.study.checks), found[ALONE])
+    wanted = (*problem.outputs, *problem.study.checks)
+    if ALONE in found and len(wanted) == 1:
+        found = dict.fromkeys(wanted, found[ALONE])
+    _require_wanted(found, wanted)
     expected = {name: _fitted(buffer, found.get(name), inputs.get(name)) for name, buffer in problem.outputs.items()}
     return expected | {name: _numeric(name, found.get(name)) for name in problem.study.checks}
+
+
+def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
+    """Raise StudyError for what nothing is compared with: its author takes it for verified."""
+    more = [str(name) for name in found if name not in wanted and name != ALONE]
+    if more:
+        what = f"the function returned {', '.join(more)}, with which nothing is compared"
+        hint = f'return {" and ".join(wanted)} alone, or give {more[0]} access = "out" in [arguments]'
+        raise StudyError(what, where="reference", hint=hint)
 
 
 def _map(step: Callable[[str, str], Any], given: str | Mapping[str, str], where: str) -> Any:

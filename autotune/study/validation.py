@@ -33,11 +33,10 @@ _MOST_LINES = 20
 """How many of a file's errors are told: a list may hold thousands of the same."""
 
 
-_HINTS = {
-    "reference: missing": 'write [reference] with one of numpy = { OUT = "..." }, kernel = "FILE.cl", '
-    'python = "FILE.py:NAME", file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }',
-}
-"""What to write where just that is wrong."""
+_REFERENCE = (
+    'write [reference] with one of numpy = { OUT = "..." }, kernel = "FILE.cl", '
+    'python = "FILE.py:NAME", file = { OUT = "FILE.npy" }, configuration = { PARAMETER = VALUE }'
+)
 
 
 def validate(table: Mapping[str, Any], where: str) -> StudyTable:
@@ -51,7 +50,7 @@ def validate(table: Mapping[str, Any], where: str) -> StudyTable:
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         shown = lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
         detail = "\n".join(shown) if more else ""
-        hint = _HINTS.get(lines[0], "docs/studies-reference.md has every key")
+        hint = _REFERENCE if lines[0] == "reference: missing" else "docs/studies-reference.md has every key"
         raise StudyError(lines[0] + more, where=where, hint=hint, detail=detail) from error
 
 

@@ -119,7 +119,7 @@ class Finale:
 def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
     """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
 
-    `trials` are all that is known of one generation of a problem, every attempt in the order of arrival; a trial that
+    `trials` are all that is known of a problem from a generation on, every attempt in the order of arrival; one that
     does not tell its driver has run under `driver`.
     """
     driver = clean(driver)

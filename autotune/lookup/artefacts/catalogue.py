@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
 from autotune.identity import Choices, ProblemKey, Size
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
+from autotune.lookup.losses import known_sizes
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
@@ -24,6 +27,8 @@ class Entry:
     problem: Problem
     plan: Plan
     architecture: str
+    lost: tuple[float, ...] = (0.0,)
+    """The log loss of its best at the size of each entry of its device, in their order."""
 
     @property
     def device(self) -> str:
@@ -96,9 +101,19 @@ def collect(
             plan = problem.plan(best.configuration)
             alike = architecture(key.device, str(facts.get("compute_capability", "")))
             entries.append(Entry(best._replace(device_name=name), problem, plan, alike))
+        entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
     return Catalogue(study, choices, tuple(entries), _default(study, choices), len(wanted) - len(entries))
+
+
+def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
+    """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored."""
+    numbers = [records.problem(one.problem.key._replace(device=one.device)) for one in entries]
+    stored = [(number, one.best.size) for number, one in zip(numbers, entries, strict=True) if number is not None]
+    known = known_sizes(records, stored, "")
+    for entry, own in zip(entries, known, strict=True):
+        yield replace(entry, lost=tuple(at.lost(own.best) for at in known))
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:

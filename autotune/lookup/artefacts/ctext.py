@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from pathlib import Path
 
 from autotune.errors import UsageError
 from autotune.expression import Node
@@ -32,73 +34,25 @@ def lines(text: str) -> list[str]:
     return [string(piece) for piece in pieces]
 
 
-_HELPERS = {
-    "chain": """#include <stdarg.h>
-static inline int {p}_chain_(const char *signs, long long a, ...) {{
-    int holds = 1;
-    va_list rest;
-    va_start(rest, a);
-    for (; holds && *signs; signs++) {{
-        const long long b = va_arg(rest, long long);
-        switch (*signs) {{
-        case '<': holds = a < b; break;
-        case '>': holds = a > b; break;
-        case 'l': holds = a <= b; break;
-        case 'g': holds = a >= b; break;
-        case '=': holds = a == b; break;
-        default: holds = a != b;
-        }}
-        a = b;
-    }}
-    va_end(rest);
-    return holds;
-}}""",
-    "in": """#include <stdarg.h>
-static inline int {p}_in_(int count, long long a, ...) {{
-    int found = 0;
-    va_list rest;
-    va_start(rest, a);
-    while (count-- > 0) found |= va_arg(rest, long long) == a;
-    va_end(rest);
-    return found;
-}}""",
-    "mod": "static inline long long {p}_mod_(long long a, long long b) {{ return a - {p}_floor_(a, b) * b; }}",
-    "round_up": "static inline long long {p}_round_up_(long long a, long long b) {{ return -{p}_floor_(-a, b) * b; }}",
-    "floor": """static inline long long {p}_floor_(long long a, long long b) {{
-    return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
-}}""",
-    "abs": "static inline long long {p}_abs_(long long a) {{ return a < 0 ? -a : a; }}",
-    "is_power_of_two": """static inline int {p}_is_power_of_two_(long long a) {{
-    return a > 0 && (a & (a - 1)) == 0;
-}}""",
-    "max": "static inline long long {p}_max_(long long a, long long b) {{ return a > b ? a : b; }}",
-    "min": "static inline long long {p}_min_(long long a, long long b) {{ return a < b ? a : b; }}",
-    "power": """static inline long long {p}_power_(long long a, long long n) {{
-    long long r = 1;
-    while (n-- > 0) r *= a;
-    return r;
-}}""",
-}
-"""What the translated expressions call, each after those that call it; `{p}` is the prefix. With them each operand is
-written once, however deep it lies. Python's // and % round down, C's towards zero.
-"""
+MOST = 2**62
+"""The greatest whole number of expressions (autotune/expression), and of arithmetic.c.in."""
 
 _LONGEST = 2**15
 """Characters of C that an expression may take."""
 
 
-def helpers(text: str, prefix: str) -> str:
-    """Return the functions that C which `whole` wrote calls, each after those that it calls itself."""
-    found = ""
-    for name, form in _HELPERS.items():
-        if f"{prefix}_{name}_(" in text + found:
-            found = form.format(p=prefix) + "\n" + found
-    return found
+def arithmetic(prefix: str) -> str:
+    """Return the functions that C which `whole` wrote calls. With them each operand is written once, however deep."""
+    return Path(__file__).with_name("arithmetic.c.in").read_text().replace("@P", prefix)
 
 
-_PLAIN = {"+", "-", "*"}
-_COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
-_JOINED = {"and": "&&", "or": "||"}
+_FUNCTIONS = {
+    "+": "add", "-": "subtract", "*": "multiply", "//": "floor", "%": "mod", "**": "power", "negative": "minus",
+    "not": "not", "and": "and", "or": "or", "if": "if", "min": "min", "max": "max", "abs": "abs",
+    "ceil_div": "ceil_div", "round_up": "round_up", "is_power_of_two": "is_power_of_two",
+}  # fmt: skip
+"""What stands for a sign in arithmetic.c.in."""
+
 _SIGNS = {"<": "<", ">": ">", "<=": "l", ">=": "g", "==": "=", "!=": "!"}
 """What stands for a comparison in the first argument of `chain`."""
 
@@ -106,7 +60,8 @@ _SIGNS = {"<": "<", ">": ">", "<=": "l", ">=": "g", "==": "=", "!=": "!"}
 def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     """Return C of type long long for an expression of whole numbers; `names` are what its names are in C.
 
-    Raises NoCError for what has no such form: text, `/`, log2, a name that C does not know; and for what is too long.
+    It is no number where the expression has no value, which `PREFIX_known_` tells (arithmetic.c.in). Raises
+    NoCError for what has no such form: text, `/`, log2, a name that C does not know; and for what is too long.
     """
     found = _whole(node, names, prefix)
     if len(found) > _LONGEST:
@@ -127,49 +82,31 @@ def _whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
         if node.value not in names:
             raise NoCError(f"the name {node.value}")
         return names[node.value]
-    if node.sign in _PLAIN:
-        return f"({of(node.parts[0])} {node.sign} {of(node.parts[1])})"
-    if node.sign in _COMPARISONS:
-        return f"({of(node.parts[0])} {node.sign} {of(node.parts[1])})"
-    if node.sign in _JOINED:
-        return "(" + f" {_JOINED[node.sign]} ".join(map(of, node.parts)) + ")"
+    if node.sign == "positive":
+        return of(node.parts[0])
     return _called(node, [of(part) for part in node.parts], prefix)
 
 
 def _called(node: Node, parts: list[str], prefix: str) -> str:
-    """Return C for what is no plain operator there."""
-    match node.sign:
-        case "negative":
-            return f"(-{parts[0]})"
-        case "positive":
-            return parts[0]
-        case "not":
-            return f"(!{parts[0]})"
-        case "if":
-            return f"({parts[0]} ? {parts[1]} : {parts[2]})"
-        case "chain":
-            signs = "".join(_SIGNS[sign] for sign in node.value)
-            return f"{prefix}_chain_({string(signs)}, {_passed(parts)})"
-        case "in" if not node.parts[0].parts:
-            return "(" + " || ".join(f"({parts[0]} == {other})" for other in parts[1:]) + ")"
-        case "in":
-            return f"{prefix}_in_({len(parts) - 1}, {_passed(parts)})"
-        case "//":
-            return f"{prefix}_floor_({parts[0]}, {parts[1]})"
-        case "%":
-            return f"{prefix}_mod_({parts[0]}, {parts[1]})"
-        case "**":
-            return f"{prefix}_power_({parts[0]}, {parts[1]})"
-        case "ceil_div":
-            return f"(-{prefix}_floor_(-{parts[0]}, {parts[1]}))"
-        case "round_up" | "abs" | "is_power_of_two":
-            return f"{prefix}_{node.sign}_({', '.join(parts)})"
-        case "min" | "max":
-            found = parts[0]
-            for part in parts[1:]:
-                found = f"{prefix}_{node.sign}_({found}, {part})"
-            return found
+    if node.sign in _FUNCTIONS:
+        function = f"{prefix}_{_FUNCTIONS[node.sign]}_"
+        if node.sign in ("and", "or", "min", "max"):  # of any number
+            first, *rest = parts if len(parts) > 1 else [*parts, *parts]
+            return reduce(lambda left, right: f"{function}({left}, {right})", rest, first)
+        return f"{function}({', '.join(parts)})"
+    if node.sign in _SIGNS:
+        return f"{prefix}_compare_({parts[0]}, '{_SIGNS[node.sign]}', {parts[1]})"
+    if node.sign == "chain":
+        signs = "".join(_SIGNS[sign] for sign in node.value)
+        return f"{prefix}_chain_({string(signs)}, {_passed(parts)})"
+    if node.sign == "in":
+        return f"{prefix}_in_({len(parts) - 1}, {_passed(parts)})"
     raise NoCError(f"`{node.sign}`")
+
+
+def product(parts: Iterable[str], prefix: str) -> str:
+    """Return C of type long long for the product of such: no number where it is beyond 2**62."""
+    return reduce(lambda left, right: f"{prefix}_multiply_({left}, {right})", parts)
 
 
 def _passed(parts: list[str]) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+
+from numpy import iinfo
 
 from autotune.errors import StudyError
 from autotune.expression import Expression, put_in
 from autotune.lookup.artefacts.catalogue import Entry
-from autotune.lookup.artefacts.ctext import NoCError, whole
+from autotune.lookup.artefacts.ctext import MOST, NoCError, product, whole
 from autotune.lookup.artefacts.options import Computed, joined, options
 from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
 from autotune.text import LARGEST_SIZE
+
+_MOST_HALF = 65_519
+"""The greatest whole number that half holds, rounded."""
 
 MOST_LAUNCHES = 256
 """So many launches of one run a header can hold, loops unrolled."""
@@ -36,6 +44,10 @@ class ArgumentText(NamedTuple):
     extents: tuple[str, ...]
     nbytes: int
     value: str
+
+    def total(self, prefix: str) -> str:
+        """Return C for all of its bytes."""
+        return product((*self.extents, f"{self.nbytes}LL"), prefix)
 
 
 class Geometry(NamedTuple):
@@ -68,10 +80,16 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     def c(expression: Expression) -> str:
         return whole(put_in(expression.tree, known), names, prefix)
 
-    conditions = dict.fromkeys(f"({name} >= 1LL && {name} <= {LARGEST_SIZE}LL)" for name in names.values())
-    conditions |= dict.fromkeys(c(constraint.require) for constraint in problem.constraints)
-    conditions |= {f"({names[name]} == {problem.size[name]}LL)": None for name in problem.study.fixed}
-    conditions.pop("1LL", None)
+    needs = _Needs(prefix, names)
+    for name in names.values():
+        needs.add(f"{name} >= 1LL && {name} <= {LARGEST_SIZE}LL")
+    for constraint in problem.constraints:
+        needs.add(f"{prefix}_holds_({c(constraint.require)})")
+    for name in problem.study.fixed:
+        needs.add(f"{names[name]} == {problem.size[name]}LL")
+    for amount in filter(None, (problem.study.flops, problem.study.bytes)):
+        with suppress(NoCError):  # no part of the geometry, and often a fraction
+            needs.at_least(0, [c(amount)])
     launches = []
     for launch in problem.study.launches:
         if not isinstance(launch, Launch):
@@ -79,10 +97,12 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         active = c(launch.when)
         if active != "0LL":
             local = None if launch.local_size is None else tuple(map(c, launch.local_size))
-            extents = tuple(map(c, launch.global_size))
-            offset = tuple(map(c, launch.offset or ()))
-            conditions |= _at_least_one(extents, names, active)
+            extents, offset = tuple(map(c, launch.global_size)), tuple(map(c, launch.offset or ()))
+            needs.known(active)
+            needs.at_least(1, (*extents, *(local or ())), active)
+            needs.at_least(0, offset, active)
             launches.append(LaunchText(launch.entry, active, extents, local, offset, launch.arguments))
+    needs.any([launch.active for launch in launches])
     used = dict.fromkeys(name for launch in launches for name in launch.arguments)
     arguments, unsaid = [], list[str]()
     for name in used:
@@ -96,22 +116,68 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         match argument:
             case Buffer():
                 extents = tuple(map(c, argument.allocate))
-                conditions |= _at_least_one(extents, names)
+                for shape, extent in zip(map(c, argument.shape), extents, strict=True):
+                    if shape != extent:
+                        needs.add(f"{shape} >= 1LL && {shape} <= {extent}")
             case Local():
                 extents = (c(argument.count),)
-                conditions |= _at_least_one(extents, names)
             case Scalar():
                 value = _scalar(argument, known, names, prefix)
+                needs.held(value, concrete.type)
         arguments.append(_argument(concrete, extents, value))
+        if extents:
+            needs.at_least(1, (*extents, arguments[-1].total(prefix)))
     fixed, computed = options(entry, known, names, prefix)
-    return Geometry(" && ".join(conditions) or "1", tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
+    for value in (value for each in computed for value in each.of):
+        needs.known(value)
+    return Geometry(needs.text, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
 
 
-def _at_least_one(extents: tuple[str, ...], names: dict[str, str], active: str = "1LL") -> dict[str, None]:
-    """Return what has to hold for extents that depend on the sizes, where their launch takes place."""
-    sizes, absent = names.values(), "" if active == "1LL" else f"{active} == 0LL || "
-    unsure = [extent for extent in extents if extent not in sizes and any(size in extent for size in sizes)]
-    return {f"({absent}{extent} >= 1LL)": None for extent in unsure}
+class _Needs:
+    """The conditions, in C, on which sizes may be served: of what no size enters, the entry's own size is the proof."""
+
+    def __init__(self, prefix: str, names: dict[str, str]) -> None:
+        self._prefix = prefix
+        self._sizes = frozenset(names.values())
+        self._found: dict[str, None] = {}
+
+    @property
+    def text(self) -> str:
+        return " && ".join(self._found) or "1"
+
+    def add(self, condition: str) -> None:
+        if self._is_sized(condition):
+            self._found[f"({condition})"] = None
+
+    def known(self, value: str) -> None:
+        """The value of an expression, which has one."""
+        if value not in self._sizes:
+            self.add(f"{self._prefix}_known_({value})")
+
+    def at_least(self, least: int, values: Iterable[str], active: str = "1LL") -> None:
+        """Numbers of at least so much, where their launch takes place."""
+        absent = f"{active} == 0LL || " if self._is_sized(active) else ""
+        for value in values:
+            if value not in self._sizes:
+                self.add(f"{absent}{value} >= {least}LL")
+
+    def held(self, value: str, kind: str) -> None:
+        """A number that a type of OpenCL holds; a float holds any."""
+        dtype = numpy_type(kind)[0]
+        ends = (-_MOST_HALF, _MOST_HALF) if dtype.itemsize == 2 else (-MOST, MOST)
+        if dtype.kind in "iu":
+            ends = int(iinfo(dtype).min), int(iinfo(dtype).max)
+        least, most = max(-MOST, ends[0]), min(MOST, ends[1])
+        if value not in self._sizes or most < LARGEST_SIZE:
+            self.add(f"{value} >= {least}LL && {value} <= {most}LL")
+
+    def any(self, values: Sequence[str]) -> None:
+        """One that is not 0."""
+        if all(map(self._is_sized, values)):
+            self.add(" || ".join(f"{value} != 0LL" for value in values))
+
+    def _is_sized(self, text: str) -> bool:
+        return any(re.search(rf"\b{name}\b", text) for name in self._sizes)
 
 
 def _scalar(argument: Scalar, known: dict[str, Any], names: dict[str, str], prefix: str) -> str:

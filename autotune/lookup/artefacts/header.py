@@ -8,9 +8,10 @@ from pathlib import Path
 from autotune import text
 from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
-from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
-from autotune.lookup.artefacts.ctext import checked_prefix, helpers, lines, prefix_of, string
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue
+from autotune.lookup.artefacts.ctext import arithmetic, checked_prefix, lines, prefix_of, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
+from autotune.lookup.losses import MOST_SIZES
 from autotune.text import c_comment
 
 
@@ -43,7 +44,7 @@ class _Header:
         functions = list(self._functions())
         parts = [
             "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
-            helpers("".join(functions), p),
+            arithmetic(p),
             self._types(),
             self._entries(),
             *functions,
@@ -76,7 +77,8 @@ class _Header:
         if unsaid:
             yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
         yield from (f" *   {c_comment(note)}." for note in self.notes())
-        yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes. */"
+        yield " *   s.match says how it was chosen; s.entry is NULL where nothing stored may run at these sizes, nor be"
+        yield " *   counted: a number that follows from them is beyond 2**62. */"
 
     def _types(self) -> str:
         p = self.p
@@ -96,13 +98,15 @@ typedef struct {{
     const char *options;       /* for clBuildProgram; {p}_build_options adds what depends on the sizes */
     double time_ns;            /* the median of one run; 0: never measured */
     unsigned variant;
+    int first, last;           /* the entries of its device: up to `last` */
+    const double *lost;        /* the logarithm of what it loses at the size of each of these */
 }} {p}_entry;
 
 typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 """
 
     def _entries(self) -> str:
-        rows = [self._entry(entry, variant) for entry, variant in zip(self.catalogue.all, self.variant_of, strict=True)]
+        rows = list(map(self._entry, range(len(self.catalogue.all))))
         default = len(self.catalogue.entries) if self.catalogue.default else -1
         patterns = [
             f"    {{ {string(name)}, {string(word)} }},"
@@ -110,18 +114,24 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             for word in words_of(name)
         ]
         p, count = self.p, len(self.catalogue.entries)
+        lost = [f"    {', '.join(map(repr, entry.lost))}," for entry in self.catalogue.all]
         return "\n".join([
+            f"static const double {p}_lost_[] = {{", *lost, "};",
             f"static const {p}_entry {p}_entries[] = {{", *rows, "};",
             f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_ENTRY {default}\n",
             "/* Words in the names of devices: # is a digit, * some, % a hexadecimal one. */",
             f"static const char *const {p}_architectures_[][2] = {{", *patterns, "    { 0, 0 }\n};",
         ])  # fmt: skip
 
-    def _entry(self, entry: Entry, variant: int) -> str:
+    def _entry(self, place: int) -> str:
+        entry, variant, count = self.catalogue.all[place], self.variant_of[place], len(self.catalogue.entries)
+        own = [at for at in range(count) if self.catalogue.entries[at].device == entry.device] or [place]
+        before = sum(len(one.lost) for one in self.catalogue.all[:place])
         size = ", ".join(f"{entry.problem.size[name]}LL" for name in self.sizes) or "0"
         told = ", ".join(map(string, (entry.best.device_name, entry.device, entry.architecture)))
         options, time = string(self.variants[variant].options), entry.best.time_ns or 0.0
-        return f"    {{ {told}, {{ {size} }},\n      {options}, {time!r}, {variant}u }},"
+        group = f"{own[0]}, {own[-1] + 1}, {self.p}_lost_ + {before}"
+        return f"    {{ {told}, {{ {size} }},\n      {options}, {time!r}, {variant}u, {group} }},"
 
     # What depends on the variant --------------------------------------------------------------------------
 
@@ -157,9 +167,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
                 yield self._per_argument(
                     name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
                 )
-                yield self._per_argument(
-                    name, "bytes", lambda one: f"return (size_t)({' * '.join([*one.extents, f'{one.nbytes}LL'])});", ""
-                )
+                yield self._per_argument(name, "bytes", lambda one: f"return (size_t){one.total(self.p)};", "")
         yield self._build_options()
 
     def _arguments(self) -> dict[str, set[str]]:
@@ -229,7 +237,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     def _select(self) -> str:
         given = ", ".join(["const char *device_name", *(f"long long {name}" for name in self.names.values())])
         passed = f", {self.passed}" if self.passed else ""
-        words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given, "@P": self.p}  # @P last
+        words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given}
+        words |= {"@MOST": str(MOST_SIZES), "@P": self.p}  # @P last
         found = "\n" + Path(__file__).with_name("select.c.in").read_text()
         for word, meant in words.items():
             found = found.replace(word, meant)

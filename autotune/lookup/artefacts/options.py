@@ -15,11 +15,15 @@ WHOLE = "%lld"
 
 
 class Computed(NamedTuple):
-    """An option that a size enters: a format of printf, beginning with a blank, and its values in C."""
+    """An option that a size enters: a format of printf, beginning with a blank, and its values in C.
+
+    `of` are the expressions in C that it has to have the values of.
+    """
 
     form: str
     values: tuple[str, ...]
     longest: int  # bytes, once formatted
+    of: tuple[str, ...]
 
 
 def options(
@@ -53,8 +57,8 @@ def _sized(
     if when.names and used:
         raise NoCError("an option that names a size, given at some sizes")
     if when.names:
-        text = string(" " + joined([filled(option.flag, known)], study))
-        return Computed("%s", (f'({whole(when, names, prefix)} ? {text} : "")',), len(text))
+        text, given = string(" " + joined([filled(option.flag, known)], study)), whole(when, names, prefix)
+        return Computed("%s", (f'({given} ? {text} : "")',), len(text), (given,))
     if not used or not when.value:
         return None
     shown = {name: WHOLE if name in names else _literal(str(known[name])) for name in option.names}
@@ -63,7 +67,7 @@ def _sized(
 
 def _computed(form: str, values: list[str]) -> Computed:
     longest = 1 + len(form.encode()) + len(values) * (len(str(-(2**63))) - len(WHOLE))
-    return Computed(" " + form, tuple(f"(long long)({value})" for value in values), longest)
+    return Computed(" " + form, tuple(f"(long long)({value})" for value in values), longest, tuple(values))
 
 
 def _literal(text: str) -> str:

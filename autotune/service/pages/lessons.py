@@ -34,7 +34,7 @@ class _Kept(NamedTuple):
     """A lesson, with what it was made of: it holds while that is the same."""
 
     text: StudyText | None
-    stored: tuple[int, int]
+    stored: tuple[int, ...]
     lesson: Lesson
 
 
@@ -68,11 +68,11 @@ def _lesson(service: Service, problem: listing.Problem, text: StudyText | None) 
     return Lesson(known, learned.learned(service.store, problem.number, known, default), default)
 
 
-def _stored(service: Service, problem: int) -> tuple[int, int]:
-    """Return how many trials a problem has, and how many of its searches have ended."""
-    searches = listing.latest_generation(service.store, problem)
+def _stored(service: Service, problem: int) -> tuple[int, ...]:
+    """Return how many trials tell what is best of a problem, how many of their searches have ended, and the first."""
+    searches = listing.answering(service.store, problem)
     trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
-    return trials, sum(search.ended is not None for search in searches)
+    return trials, sum(search.ended is not None for search in searches), *(search.number for search in searches[:1])
 
 
 def default_of(service: Service, problem: listing.Problem, text: StudyText | None) -> Configuration | None:

@@ -11,7 +11,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     shapes.py      extents and launches from that; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py; groups.py: of work-groups; uses.py: of
                    each argument
-    writer.py      the text of the study
+    writer.py      the text of the study; naming.py: arguments that no expression can name
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.builtins import is_builtin
+from autotune.study.drafting.naming import nameable
 from autotune.study.drafting.proposal import Proposal, Sketch
 from autotune.study.drafting.scanning import candidates, scanned
 from autotune.study.drafting.typedefs import spelt_out
@@ -50,25 +50,7 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     sketch.guesses.clear()
     types = {name for name, text in given.items() if {text, sketch.macros.get(name)} & SCALAR_TYPES.keys()}
     plain = replace(sketch, signatures=spelt_out(sketch.signatures, sketch.source, types))
-    return _Writer(Proposal(_nameable(plain), entries(sketch, wanted), given)).study()
-
-
-def _nameable(sketch: Sketch) -> Sketch:
-    """Return a sketch with other names for the arguments that no expression can name: `in` is a word of Python."""
-    names = {one.name for told in sketch.signatures.values() for one in told if keyword.iskeyword(one.name)}
-    called = {name: f"{name}_" for name in names if f"{name}_" not in words(sketch.source)}
-    known = words(sketch.source)
-    for told in sketch.signatures.values():  # PoCL's headers put a prefix before what OpenCL has a function of
-        mangled = {one.name: one.name.removeprefix("_cl_") for one in told if one.name not in known}
-        called |= {name: plain for name, plain in mangled.items() if plain in known}
-    if not called:
-        return sketch
-    source = re.sub(r"[A-Za-z_]\w*", lambda found: called.get(found[0], found[0]), sketch.source)
-    signatures = {
-        entry: [replace(one, name=called.get(one.name, one.name)) for one in told]
-        for entry, told in sketch.signatures.items()
-    }
-    return replace(sketch, source=source, signatures=signatures)
+    return _Writer(Proposal(nameable(plain), entries(sketch, wanted), given)).study()
 
 
 class _Writer:

@@ -1,0 +1,73 @@
+"""Trials that go to another database or come from one, or from another tool."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from autotune.model import DeviceInfo, ProblemKey, Trial
+from autotune.store import queries
+from autotune.store.access import Access
+from autotune.store.location import damaged_database
+from autotune.text import count
+
+_IN_MEMORY = 16 * 2**20
+"""Bytes of an import that wait in memory; beyond, in a temporary file."""
+
+
+class Moving(Access):
+    """What moves trials. Every method may raise StoreError."""
+
+    def export_lines(self) -> Iterator[str]:
+        """Yield every trial as one line of JSON, oldest first. Raises StoreError where one could not be told whole."""
+        from autotune.store import interchange
+
+        with self._reading() as connection:
+            self._require_searches(connection)
+            yield from interchange.export_lines(connection)
+
+    def export_page(self, after: int) -> tuple[list[str], int]:
+        """Return the next lines of `export_lines` after that of a trial's number (0: the first), and the last's number.
+
+        For who reads as slowly as he likes: nothing is held in between, and what is stored meanwhile may be among them.
+        """
+        from autotune.store import interchange
+
+        with self._reading() as connection:
+            if not after:
+                self._require_searches(connection)
+            return interchange.export_page(connection, after)
+
+    def _require_searches(self, connection: Connection) -> None:
+        """Raise StoreError where some trials would be left out in silence."""
+        if lost := queries.astray(connection):
+            raise damaged_database(self.where, f"{count(lost, 'trial')} of no search that is stored")
+
+    def adopt(
+        self, key: ProblemKey, device: DeviceInfo | None, trials: Sequence[Trial], told: Mapping[str, str]
+    ) -> int:
+        """Add the trials that another tool made, all or none; return how many were new.
+
+        `told` is what is known of the file. One with the same `format`, `device` and `kernel` is the same search: its
+        trials are not added again, and what it holds besides is. `device`: as described here, None where it never was.
+        """
+        from autotune.store import importing  # which no search needs, and its models take a while
+
+        search = importing.foreign(key, device, told)
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.wait(search, trials, waiting)
+            return self._written(lambda connection: importing.store(connection, waiting, found))
+
+    def import_lines(self, lines: Iterable[str], source: str = "") -> int:
+        """Add the trials of exported lines; return how many were new. One already here is not added again.
+
+        Raises StoreError with the number of the first line that does not fit, and `source`, the file it is in;
+        then nothing is added.
+        """
+        from autotune.store import importing
+
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8") as waiting:
+            found = importing.check(lines, waiting, source)
+            return self._written(lambda connection: importing.store(connection, waiting, found))

@@ -1,0 +1,107 @@
+"""After `--fresh` all that tell what is best look at one generation: the newest with a verified configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autotune import lookup
+from autotune.identity import Value
+from autotune.lookup import asking, collect
+from autotune.model import Outcome, Trial
+from autotune.reports import compare, learned, sides
+from autotune.reports.cover import cover
+from autotune.store import Store, listing
+from autotune.study import Problem, default_choices, default_configuration, default_size, find_study, problem_key
+from autotune.tuner import Request
+from tests.stored import DEVICE, newer_driver, ok, put
+from tests.studies import study
+
+FIRST, SECOND, THIRD = ({"WPT": wpt, "WG": 64, "FAST": 0} for wpt in (1, 2, 4))
+OTHER = replace(DEVICE, name="other")
+CHOICES = {"T": "float"}
+PROBLEM = Problem(study(), {"N": 100}, device=DEVICE)
+
+
+def search(store: Store, *trials: Trial, fresh: bool = False) -> None:
+    put(store, trials, key=PROBLEM.key, device=DEVICE, fresh=fresh)
+
+
+def bests(store: Store) -> list[dict[str, Value] | None]:
+    """Return what each that tells the best names: a look-up, comparisons, a cover, a report, pages, a header."""
+    tuned, size = PROBLEM.study, PROBLEM.size
+    found = lookup.best(tuned.text, size, CHOICES, DEVICE.fingerprint, database=store.where)
+    cells = compare.compare(tuned, "size", [size], CHOICES, [DEVICE], store, trials=1, search=None)
+    elsewhere = compare.compare(tuned, "device", [size], CHOICES, [OTHER], store, trials=1, search=None)
+    covered = cover([Request(PROBLEM, database=store.where)], searching=str, search=False)
+    known = learned.sample(store, 1)
+    (side,) = sides.sides(store, tuned.name, "size")
+    entry = collect(tuned.text, CHOICES, database=store.where).entries[0]
+    return [
+        dict(found.configuration),
+        *(one.best and dict(one.best.configuration) for one in (*cells, elsewhere[-1])),
+        dict(covered.candidates[covered.chosen.places[0]]),
+        dict(known.measured[0].configuration),
+        side["best"]["configuration"],
+        dict(entry.best.configuration),
+    ]
+
+
+def test_all_answer_of_the_newest_generation_in_which_something_is_verified(store: Store) -> None:
+    search(store, ok(FIRST, 50), ok(SECOND, 60))
+    assert bests(store) == [FIRST] * 7
+    search(store, Trial(FIRST, Outcome.WRONG_RESULT), fresh=True)
+    assert bests(store) == [SECOND] * 7, "what is wrong is not named of an older generation either"
+    assert [one.number for one in listing.answering(store, 1)] == [1, 2]
+    search(store, Trial(THIRD, Outcome.CRASH))
+    assert [trial.configuration for trial in store.trials(PROBLEM.key)] == [FIRST, THIRD], "a search goes on there"
+    search(store, ok(THIRD, 90))
+    assert bests(store) == [THIRD] * 7
+    assert [one.number for one in listing.answering(store, 1)] == [2, 3, 4]
+
+
+def test_where_nothing_is_verified_the_newest_is_told(store: Store) -> None:
+    search(store, Trial(FIRST, Outcome.CRASH))
+    search(store, Trial(SECOND, Outcome.COMPILE_ERROR), fresh=True)
+    assert [trial.configuration for trial in store.answering(PROBLEM.key)] == [SECOND]
+    assert [one.number for one in listing.answering(store, 1)] == [2]
+    (cell,) = compare.compare(PROBLEM.study, "size", [PROBLEM.size], CHOICES, [DEVICE], store, trials=1, search=None)
+    assert (cell.best, cell.trials, cell.reason) == (None, 1, "compile_error in 1 of 1 trials: ")
+
+
+def test_each_driver_has_its_generation(store: Store) -> None:
+    for driver, fresh, configuration in (("1", False, FIRST), ("2", True, SECOND)):
+        put(store, [ok(configuration, 50)], key=PROBLEM.key, device=newer_driver(driver), fresh=fresh)
+    told = {
+        driver: [one.configuration for one in store.answering(PROBLEM.key, driver)] for driver in ("1", "2", "3", "")
+    }
+    assert told == {"1": [FIRST, SECOND], "2": [SECOND], "3": [SECOND], "": [SECOND]}
+
+
+def test_trials_are_counted_of_the_generation_that_answers(store: Store) -> None:
+    def trials() -> int:
+        asked = (PROBLEM.study.text, PROBLEM.size, CHOICES, DEVICE.fingerprint)
+        return lookup.best(*asked, database=store.where).trials
+
+    search(store, ok(FIRST, 50), Trial(SECOND, Outcome.CRASH))
+    search(store, Trial(THIRD, Outcome.CRASH), fresh=True)
+    assert trials() == 2
+    search(store, ok(FIRST, 50))
+    assert trials() == 2
+    search(store, ok(SECOND, 50))
+    assert trials() == 3
+
+
+def test_best_says_that_it_answers_of_what_was_left_aside(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    text = find_study("matmul")
+    key = problem_key(text, default_size(text), default_choices(text), DEVICE.fingerprint)
+    put(store, [ok(default_configuration(text), 50)], key=key, device=DEVICE)
+    asked = asking.Asked("matmul", DEVICE.fingerprint, database=store.where)
+    assert asking.run(asked) == 0
+    assert "--fresh" not in capsys.readouterr().err
+    put(store, [], key=key, device=DEVICE, fresh=True)
+    assert asking.run(asked) == 0
+    command = f"autotune search matmul -d {DEVICE.fingerprint} --db {store.where}"
+    said = f"note: from before --fresh: nothing has passed with this driver since; {command} goes on\n"
+    assert said in capsys.readouterr().err
