@@ -103,6 +103,11 @@ def size(values: Mapping[str, int]) -> str:
     return pairs(values)
 
 
+def size_order(values: Mapping[str, int]) -> tuple[int, ...]:
+    """What sizes are sorted by wherever several are listed: their numbers, in the order in which they are shown."""
+    return tuple(values.values())
+
+
 def placed(values: Mapping[str, int], device: str) -> str:
     """` at N=1024 on nvidia-h200-132cu-140g`: a size and a device as far as they are told."""
     return (f" at {size(values)}" if values else "") + (f" on {device}" if device else "")

@@ -160,6 +160,23 @@ def test_the_default_of_an_uploaded_study_is_compared_with_the_best(tmp_path: Pa
         assert "Nothing to compare" not in page
 
 
+def test_sizes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    study = find_study("matmul")
+    configuration = {name: listed[0] for name, listed in parameter_values(study).items()}
+    with serving(tmp_path) as client:
+        for n in (1024, 64, 256):
+            key = problem_key(study, dict.fromkeys("KMN", n), default_choices(study), DEVICE.fingerprint)
+            put(client.service.store, [ok(configuration, n)], key=key, environment={"space": space_hash(study)})
+        for path, cell in (
+            ("best", "td[^>]*"),
+            ("compare", "td[^>]*"),
+            ("compare?by=TILE", "h2"),
+            ("compare?by=device", "h2"),
+        ):
+            page = client.ask(None, "GET", f"/{path}", headers=HTML).text
+            assert re.findall(rf"<{cell}>M=N=K=(\d+)", page) == ["64", "256", "1024"], path
+
+
 def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:
     for path in ("/nowhere", "/trials/999", "/problems/999", f"/searches/{'0' * 32}"):
         found = client.ask(None, "GET", path, headers=HTML)

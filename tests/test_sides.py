@@ -30,6 +30,16 @@ def test_by_size_on_the_device_searched_last(filled: Store) -> None:
     assert {cell["trials"] for cell in cells} == {3}
 
 
+def test_sizes_come_by_their_numbers_in_the_order_of_the_study(store: Store) -> None:
+    sizes = [{"M": m, "N": n} for m, n in ((256, 1), (1024, 64), (64, 1024), (256, 16))]
+    for size in sizes:
+        put(store, [ok({"A": 1}, 5)], key=KEY._replace(size=size))
+    values = [cell["value"] for cell in sides(store, "scale", "size")]
+    assert values == ["M=64 N=1024", "M=256 N=1", "M=256 N=16", "M=1024 N=64"]
+    values = [cell["value"] for cell in sides(store, "scale", "size", order=["N", "M"])]
+    assert values == ["N=1 M=256", "N=16 M=256", "N=64 M=1024", "N=1024 M=64"]
+
+
 def test_by_device_at_every_size(filled: Store) -> None:
     cells = sides(filled, "scale", "device", sizes=SIZES[:1])
     assert {cell["value"]: cell["best"]["time_ns"] for cell in cells} == {"a-1cu": 8000, "b-1cu": 24_000}

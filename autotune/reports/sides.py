@@ -24,20 +24,28 @@ _PANELS = 3
 
 
 def sides(
-    store: Store, study: str, by: str, *, sizes: Sequence[Size] = (), choices: Choices | None = None, device: str = ""
+    store: Store,
+    study: str,
+    by: str,
+    *,
+    sizes: Sequence[Size] = (),
+    choices: Choices | None = None,
+    device: str = "",
+    order: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Return a cell per value: `value`, `size`, `device`, `problem` (its number), `trials`, `reason`, `best`.
 
     `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored: all of
     them by size, the largest three else; the choices of what was stored last; the device that was searched last.
+    `order` has the names of a size as the study orders them, where it is known.
     """
-    stored = _newest(listing.problems(store, study=study))
+    stored = [_ordered(problem, order) for problem in _newest(listing.problems(store, study=study))]
     if choices is None:
         choices = next((problem.key.choices for problem in stored), {})
     fitting = [problem for problem in stored if problem.key.choices == choices]
     if by != BY_DEVICE:
-        order = listing.last_searched(store, [problem.number for problem in fitting])
-        places = {number: place for place, number in enumerate(order)}
+        latest = listing.last_searched(store, [problem.number for problem in fitting])
+        places = {number: place for place, number in enumerate(latest)}
         fitting.sort(key=lambda problem: places.get(problem.number, len(places)))
         device = device or next((problem.key.device for problem in fitting), "")
         fitting = [problem for problem in fitting if problem.key.device == device]
@@ -59,9 +67,15 @@ def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
     return list(found.values())
 
 
+def _ordered(problem: listing.Problem, order: Sequence[str]) -> listing.Problem:
+    """Return a problem with its size in an order of names: a database has them by the alphabet."""
+    size = {name: problem.key.size[name] for name in (*order, *problem.key.size) if name in problem.key.size}
+    return problem._replace(key=problem.key._replace(size=size))
+
+
 def _sizes(problems: Sequence[listing.Problem], most: int) -> list[dict[str, int]]:
     known = {text.size(problem.key.size): dict(problem.key.size) for problem in problems}
-    return sorted(known.values(), key=lambda size: list(size.values()))[-most:]
+    return sorted(known.values(), key=text.size_order)[-most:]
 
 
 def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:

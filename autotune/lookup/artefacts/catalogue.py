@@ -13,7 +13,7 @@ from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
-from autotune.text import LARGEST_SIZE, command, placed
+from autotune.text import LARGEST_SIZE, command, placed, size_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def collect(
     study, location = Study.from_text(text), locate(database)
     with open_records(location) as records:
         known = {fingerprint: (name, table(facts)) for fingerprint, name, facts in records.devices()}
-        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, sorted(key.size.items())))
+        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, size_order(key.size)))
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:

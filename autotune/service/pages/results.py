@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
-from autotune.identity import ProblemKey
+from autotune.identity import ProblemKey, canonical
 from autotune.lookup import Best, Records, best_in, open_records
 from autotune.reports import learned, single
 from autotune.service import views
@@ -22,7 +22,7 @@ from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
 from autotune.store import listing, locate
 from autotune.study import StudyText, default_size, parameter_values
-from autotune.text import line
+from autotune.text import line, size_order
 from autotune.text import size as shown_size
 
 router = APIRouter()
@@ -62,10 +62,19 @@ def best(
             if name not in seen:  # of several texts of a study the newest speaks for all
                 seen.add(name)
                 rows.append(_row(service, records, problem, text_of))
+    rows = _by_size(rows)
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     return show(request, "best.html", data)
+
+
+def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with those of one study, its choices and a device together, in the order of their sizes."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(canonical([row["study"], row["choices"], row["device"]]), []).append(row)
+    return [row for group in groups.values() for row in sorted(group, key=lambda row: size_order(row["size"]))]
 
 
 def _lessons(request: Request) -> Lessons:

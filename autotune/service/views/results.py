@@ -161,7 +161,9 @@ def compare(
     choices = parse_choices(list(choice), offered_choices(text)) if choice else None
     if device:
         device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
-    cells = sides.sides(service.store, text.name, by, sizes=sizes, choices=choices, device=device or "")
+    cells = sides.sides(
+        service.store, text.name, by, sizes=sizes, choices=choices, device=device or "", order=list(default_size(text))
+    )
     return {"study": text.name, "by": by, "cells": cells}
 
 
