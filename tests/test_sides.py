@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.model import Outcome, Trial
 from autotune.reports.sides import sides
 from autotune.store import Store
-from tests.stored import KEY, ok, put
+from tests.stored import DEVICE, KEY, ok, put
 
 SIZES = [{"M": n, "N": n} for n in (8, 16, 128)]
 
@@ -49,7 +51,28 @@ def test_by_the_values_of_a_parameter(filled: Store) -> None:
     cells = sides(filled, "scale", "A", sizes=SIZES[:1], device="a-1cu")
     assert [cell["value"] for cell in cells] == ["1", "2", "3"]
     assert [cell["best"] and cell["best"]["time_ns"] for cell in cells] == [16_000, 8000, None]
-    assert cells[2]["reason"] == "no trial passed"
+    assert cells[2]["reason"] == "1 trial failed: 1 crash"
+
+
+def test_why_there_is_no_best_is_told_as_it_is(store: Store) -> None:
+    slow, crash = (Trial({"A": a, "B": b}, how) for a, b, how in ((1, 1, Outcome.STOPPED), (2, 1, Outcome.CRASH)))
+    put(store, [slow, replace(slow, configuration={"A": 1, "B": 2}), crash])
+    said = "2 trials stopped early for being slow"
+    assert [cell["reason"] for cell in sides(store, "scale", "A")] == [said, "1 trial failed: 1 crash"]
+    assert [cell["reason"] for cell in sides(store, "scale", "size")] == [f"{said}; 1 trial failed: 1 crash"]
+    put(
+        store,
+        [ok({"A": 2, "B": 2}, 5), Trial({"A": 2, "B": 2}, Outcome.WRONG_RESULT)],
+        key=KEY._replace(device="b-1cu"),
+    )
+    (cell,) = sides(store, "scale", "device", sizes=[KEY.size], choices=KEY.choices)[:1]
+    assert "1 trial failed: 1 wrong_result; 1 trial passed, of configurations that were wrong or" in cell["reason"]
+
+
+@pytest.mark.parametrize("by", ["size", "device", "A"])
+def test_trials_that_are_only_pending_are_told_as_such(store: Store, by: str) -> None:
+    store.begin(store.start_search(KEY, DEVICE, sampler="random", seed=1), [{"A": 1}, {"A": 2}])
+    assert [cell["reason"] for cell in sides(store, "scale", by)] == ["2 trials pending"]
 
 
 def test_what_is_not_stored_is_said(filled: Store) -> None:

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from autotune import text
 from autotune.identity import Choices, Size
 from autotune.lookup import records
+from autotune.model import Outcome
 from autotune.reports import learned
-from autotune.store import Store, listing
+from autotune.store import Store, listing, survey
 
 BY_SIZE, BY_DEVICE = "size", "device"
 
@@ -55,7 +57,9 @@ def sides(
         for problem in (problem for problem in fitting if problem.key.size == size):
             cells += _cells(store, problem, by)
         if not any(cell["size"] == size for cell in cells):
-            cells.append(_cell(None, size, device, text.size(size), None, 0, "no trial stored"))
+            known = next((problem for problem in fitting if problem.key.size == size), None)
+            told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
+            cells.append(_cell(known, size, device, text.size(size), None, 0, told))
     return cells
 
 
@@ -85,16 +89,18 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
             ranking = records.of_store(store).ranking(problem.number, "")
         best = learned.summary(store, ranking.entries[0].order[0] if ranking.entries else None)
         label = text.size(key.size) if by == BY_SIZE else key.device
-        return [_cell(problem, key.size, key.device, label, best, ranking.trials)]
+        told = survey.outcomes(store, problem.number)
+        return [_cell(problem, key.size, key.device, label, best, ranking.trials, told)]
     known = learned.sample(store, problem.number, most=MOST)
     parameters = learned.parameters_of(known)
     if by not in parameters:
         return []
-    values = learned.per_value(known, {by: parameters[by]})[by]
-    return [
-        _cell(problem, key.size, key.device, str(one["value"]), learned.summary(store, one["trial"]), one["tried"])
-        for one in values
-    ]
+    cells = []
+    for one in learned.per_value(known, {by: parameters[by]})[by]:
+        value, best = one["value"], learned.summary(store, one["trial"])
+        told = Counter(row.outcome for row in known.others if row.configuration.get(by) == value)
+        cells.append(_cell(problem, key.size, key.device, str(value), best, one["tried"], told))
+    return cells
 
 
 def _cell(
@@ -104,7 +110,7 @@ def _cell(
     value: str,
     best: dict[str, Any] | None,
     trials: int,
-    reason: str = "no trial passed",
+    told: Counter[Outcome],
 ) -> dict[str, Any]:
     return {
         "value": value,
@@ -112,6 +118,25 @@ def _cell(
         "device": device,
         "problem": None if problem is None else problem.number,
         "trials": trials,
-        "reason": "" if best is not None else reason,
+        "reason": "" if best is not None else _why_none(told),
         "best": best,
     }
+
+
+def _why_none(told: Counter[Outcome]) -> str:
+    """Return what became of trials among which none is the best."""
+    if not told.total():
+        return "no trial stored"
+    failed = ", ".join(f"{count:,} {outcome.value}" for outcome, count in told.most_common() if outcome.failed)
+    said = [
+        f"{text.count(count, 'trial')} {what}"
+        for what, count in (
+            ("stopped early for being slow", told[Outcome.STOPPED]),
+            (f"failed: {failed}", sum(count for outcome, count in told.items() if outcome.failed)),
+            ("pending", told[Outcome.PENDING]),
+            ("lost with its search", told[Outcome.LOST]),
+            ("passed, of configurations that were wrong or failed at other times", told[Outcome.OK]),
+        )
+        if count
+    ]
+    return "; ".join(said)
