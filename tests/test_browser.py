@@ -33,7 +33,7 @@ LONG = KEY._replace(study="convolution_" * 5, size={"ROWS_" * 8: 4096}, choices=
 LONG_PAGES = ("/searches", "/trials", "/trials/30", "/problems/3", "/problems/3/learned", f"/best?study={LONG.study}")
 LONG_MS = 90_000
 TALLEST = 280
-"""Pixels of a table's row: more, and a column is squeezed to a word a line."""
+"""Pixels of a table's cell: more, and a column is squeezed to a word a line."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -115,10 +115,10 @@ class Window:
         self.page.goto(self.url + path)
 
     def fits(self, what: str) -> None:
-        """Hold the page to its window's width and the rows of its tables to a height, with all that is folded shown."""
+        """Hold the page to its window's width and the cells of its tables to a height, with all that is folded shown."""
         self.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
-        heights = "[...document.querySelectorAll('tr')].map((row) => row.getBoundingClientRect().height)"
+        heights = "[...document.querySelectorAll('td')].map((cell) => cell.getBoundingClientRect().height)"
         assert self.page.evaluate(f"Math.max(0, ...{heights})") <= TALLEST, what
 
 
@@ -150,6 +150,23 @@ def test_long_names_fit_a_narrow_screen(browser: Any, server: Server) -> None:
         window.page.wait_for_load_state("networkidle")
         window.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+    window.context.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/best", "/searches", "/compare?study=sgemm", "/trials", "/problems/2", "/admin"]
+)
+def test_what_one_came_for_is_in_sight_on_a_phone(browser: Any, server: Server, path: str) -> None:
+    window = Window(browser, server, viewport={"width": 390, "height": 800})
+    window.go(path)
+    beyond = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert window.page.evaluate(beyond) == 0
+    leads = window.page.locator(".lead").all()
+    assert leads
+    for lead in leads:
+        box, row = (one.bounding_box() for one in (lead, lead.locator("..")))
+        assert box["x"] + box["width"] <= 390
+        assert box["y"] - row["y"] < 20  # in the first line of its row
     window.context.close()
 
 
