@@ -115,7 +115,7 @@ class Window:
         self.page.goto(self.url + path)
 
     def fits(self, what: str) -> None:
-        """Hold the page to its window's width and the cells of its tables to a height, with all that is folded shown."""
+        """Hold the page to its window and the cells of its tables to a height, with all shown that is folded."""
         self.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
         heights = "[...document.querySelectorAll('td')].map((cell) => cell.getBoundingClientRect().height)"

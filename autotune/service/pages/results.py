@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
 from autotune.identity import ProblemKey, canonical
-from autotune.lookup import Best, Records, best_in, open_records
+from autotune.lookup import Records, open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused
@@ -96,18 +96,11 @@ def _row(
         "error": "",
     }
     try:
-        text = text_of(key.study, key.kernel_hash, key.study_hash)
-        row["best"] = views.best_json(_best(service, records, key, text))
+        row["best"], _ = views.best_of_problem(service, records, problem.number, key, text_of)
         row["size"] = row["best"]["size"]
     except AutotuneError as error:
         row["error"] = line(error.what)
     return row
-
-
-def _best(service: Service, records: Records, key: ProblemKey, text: StudyText) -> Best:
-    info = service.machine.of_model(key.device)
-    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
-    return best_in(records, "", text, size, key.choices, key.device, info, False)
 
 
 @router.get("/problems/{number}")
@@ -123,12 +116,10 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         "searches": views.listed(service, service.store.stored_searches(problem=number, latest=True, limit=20)),
     }
     try:
-        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
         with open_records(locate(service.config.database)) as records:
-            answer = _best(service, records, found.key, text)
-        data["best"] = views.best_json(answer)
+            data["best"], answer = views.best_of_problem(service, records, number, found.key, service.studies.of)
         data["key"]["size"] = data["best"]["size"]
-        data["forms"] = snippets.forms(answer, str(request.base_url).rstrip("/"))
+        data["forms"] = [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/"))
     except AutotuneError as error:
         data["error"] = line(error.what)
     return show(request, "problem.html", data, title=_title(found.key))
