@@ -108,6 +108,11 @@ def size_order(values: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(values.values())
 
 
+def in_order(values: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Return a size with its names in an order, others after them: a database has them by the alphabet."""
+    return {name: values[name] for name in (*names, *values) if name in values}
+
+
 def placed(values: Mapping[str, int], device: str) -> str:
     """` at N=1024 on nvidia-h200-132cu-140g`: a size and a device as far as they are told."""
     return (f" at {size(values)}" if values else "") + (f" on {device}" if device else "")

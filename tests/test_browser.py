@@ -18,6 +18,7 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
 from autotune.service import Server as Client  # noqa: E402
 from autotune.store import ServerStore  # noqa: E402
+from autotune.study import default_choices, find_study, problem_key  # noqa: E402
 from tests.stored import DEVICE, KEY, ok, put, put_moved  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
 from tests.test_cli import STUDY  # noqa: E402
@@ -82,7 +83,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         known = [ok({"WPT": n % 4, "WG": 2**n, "FAST": n % 2}, *range(1000 - n, 1010 - n)) for n in range(12)]
         put(store, known, device=DEVICE)
         put_moved(store)
-        put(store, [ok(long(one.configuration), 900, 901, 902) for one in known], key=LONG, device=DEVICE)
+        slow = [ok(long(one.configuration), 900, 901, 902) for one in known]
+        put(store, slow, key=LONG, device=DEVICE, environment={"space": "0" * 32})
         for name in ("ann", "bo", "continuous-integration", "dee", "eve", "nightly.benchmarks@build-farm"):
             store.add_token(name, "run", None)
     found = Server(folder)
@@ -168,6 +170,34 @@ def test_what_one_came_for_is_in_sight_on_a_phone(browser: Any, server: Server, 
         assert box["x"] + box["width"] <= 390
         assert box["y"] - row["y"] < 20  # in the first line of its row
     window.context.close()
+
+
+def test_what_one_came_for_is_in_sight_beside_long_names(window: Window) -> None:
+    for path in (f"/best?study={LONG.study}", f"/searches?study={LONG.study}", f"/trials?study={LONG.study}", "/"):
+        window.go(path)
+        box = window.page.locator(".lead").first.bounding_box()
+        assert box["x"] + box["width"] <= 1200, path
+
+
+def test_many_sizes_are_drawn_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        text = find_study("sgemm")
+        for n in range(64, 64 * 41, 64):
+            key = problem_key(text, dict.fromkeys("KMN", n), default_choices(text), DEVICE.fingerprint)
+            put(store, [ok({"WPT": 1}, n**2)], key=key)
+    server = Server(tmp_path)
+    try:
+        window = Window(browser, server, viewport={"width": 390, "height": 800})
+        window.go("/compare?study=sgemm")
+        window.page.locator("figure .plot canvas").wait_for()
+        assert window.page.locator("tbody tr").count() == 40
+        marks = window.page.evaluate("[...autotune.charts][0].plot.axes[0]._values")
+        assert len(marks) > 2
+        assert all(int(mark) % 64 == 0 for mark in marks)  # sizes, and no numbers in between
+        assert window.said == []
+        window.context.close()
+    finally:
+        server.kill(signal.SIGINT)
 
 
 def test_every_page_is_walked_by_keys(window: Window) -> None:

@@ -183,6 +183,10 @@ RULES = {"space": "0" * 32}
 """What a search here stores of the study's rules."""
 
 
+def get(client: Client, path: str) -> str:
+    return str(client.ask("admin", "GET", path, headers=HTML).text)
+
+
 def told_of(client: Client, path: str) -> tuple[str, dict[str, Any]]:
     """A page with one problem, and what it tells of that as JSON."""
     told = client.ask(None, "GET", path, headers={"Accept": "application/json"}).json()
@@ -220,6 +224,44 @@ def test_what_only_a_study_could_check_is_not_told_without_it(tmp_path: Path, pa
         said = "no configuration has passed" if how == "failed" else "was not searched here, and only its study could"
         assert said in told["error"]
         assert said in page
+
+
+def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
+    study = find_study("matmul")
+    key = problem_key(study, dict.fromkeys("KMN", 64), default_choices(study), DEVICE.fingerprint)
+    configuration = {name: listed[0] for name, listed in parameter_values(study).items()}
+    with serving(tmp_path) as client:
+        assert "<select" not in get(client, "/compare")
+        assert "Nothing is stored yet." in get(client, "/compare")
+        assert "/trials lists them" in get(client, "/trials/1")
+        store = client.service.store
+        put(store, [Trial(configuration, Outcome.CRASH)], key=key)
+        store.begin(store.start_search(key, DEVICE, sampler="random", seed=1), [configuration])
+        search = store.stored_searches()[-1].uuid
+        assert "improvements as a table" not in get(client, f"/searches/{search}")
+        assert 'data-label="match"' not in get(client, "/")  # the study's default is no best
+        assert "The compiler said nothing" in get(client, "/trials/1")
+        assert "Not known: the trial did not end." in get(client, "/trials/2")
+        paths = ("/", "/trials", "/trials/1", "/searches", f"/searches/{search}", "/problems/1", "/problems/1/learned")
+        for path in (*paths, "/compare", "/problems/1/report.html"):
+            assert "M=N=K=64" in get(client, path), path  # as the study orders them
+            assert "K=M=N" not in get(client, path), path
+
+
+def test_a_comparison_begins_with_a_study_that_is_here(client: Client) -> None:
+    assert client.service.store.counts().keys() == {"matmul", "scale"}
+    put(client.service.store, [ok({"WPT": 1}, 5)], key=KEY._replace(study="a"))
+    assert "<option selected>matmul</option>" in get(client, "/compare")
+
+
+def test_a_comparison_says_which_sizes_it_leaves_out(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        study = find_study("matmul")
+        for n in (8, 16, 32, 64, 128):
+            key = problem_key(study, dict.fromkeys("KMN", n), default_choices(study), DEVICE.fingerprint)
+            put(client.service.store, [ok({"TILE": 8}, n)], key=key)
+        assert "2 smaller sizes left out" in get(client, "/compare?by=TILE")
+        assert "left out" not in get(client, "/compare?by=size")
 
 
 def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:

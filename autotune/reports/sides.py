@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune import text
 from autotune.identity import Choices, Size
@@ -21,8 +21,15 @@ BY_SIZE, BY_DEVICE = "size", "device"
 MOST = 1000
 """Trials of a problem that a comparison of values looks at, the fastest among them."""
 
-_SIZES = 16
-_PANELS = 3
+_SIZES, _PANELS = 64, 3
+"""Sizes of a comparison by size, and of others: the largest, where nobody says which."""
+
+
+class Sides(NamedTuple):
+    """The cells of a comparison, and how many stored sizes smaller than theirs are left out."""
+
+    cells: list[dict[str, Any]]
+    left_out: int
 
 
 def sides(
@@ -34,11 +41,11 @@ def sides(
     choices: Choices | None = None,
     device: str = "",
     order: Sequence[str] = (),
-) -> list[dict[str, Any]]:
+) -> Sides:
     """Return a cell per value: `value`, `size`, `device`, `problem` (its number), `trials`, `reason`, `best`.
 
-    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored: all of
-    them by size, the largest three else; the choices of what was stored last; the device that was searched last.
+    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the
+    largest of them; the choices of what was stored last; the device that was searched last.
     `order` has the names of a size as the study orders them, where it is known.
     """
     stored = [_ordered(problem, order) for problem in _newest(listing.problems(store, study=study))]
@@ -51,7 +58,8 @@ def sides(
         fitting.sort(key=lambda problem: places.get(problem.number, len(places)))
         device = device or next((problem.key.device for problem in fitting), "")
         fitting = [problem for problem in fitting if problem.key.device == device]
-    wanted = [dict(size) for size in sizes] or _sizes(fitting, _SIZES if by == BY_SIZE else _PANELS)
+    stored_sizes = _sizes(fitting)
+    wanted = [dict(size) for size in sizes] or stored_sizes[-(_SIZES if by == BY_SIZE else _PANELS) :]
     cells: list[dict[str, Any]] = []
     for size in wanted:
         for problem in (problem for problem in fitting if problem.key.size == size):
@@ -60,7 +68,7 @@ def sides(
             known = next((problem for problem in fitting if problem.key.size == size), None)
             told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
             cells.append(_cell(known, size, device, text.size(size), None, 0, told))
-    return cells
+    return Sides(cells, 0 if sizes else len(stored_sizes) - len(wanted))
 
 
 def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
@@ -72,14 +80,12 @@ def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
 
 
 def _ordered(problem: listing.Problem, order: Sequence[str]) -> listing.Problem:
-    """Return a problem with its size in an order of names: a database has them by the alphabet."""
-    size = {name: problem.key.size[name] for name in (*order, *problem.key.size) if name in problem.key.size}
-    return problem._replace(key=problem.key._replace(size=size))
+    return problem._replace(key=problem.key._replace(size=text.in_order(problem.key.size, order)))
 
 
-def _sizes(problems: Sequence[listing.Problem], most: int) -> list[dict[str, int]]:
+def _sizes(problems: Sequence[listing.Problem]) -> list[dict[str, int]]:
     known = {text.size(problem.key.size): dict(problem.key.size) for problem in problems}
-    return sorted(known.values(), key=text.size_order)[-most:]
+    return sorted(known.values(), key=text.size_order)
 
 
 def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:
@@ -89,7 +95,7 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
             ranking = records.of_store(store).ranking(problem.number, "")
         best = learned.summary(store, ranking.entries[0].order[0] if ranking.entries else None)
         label = text.size(key.size) if by == BY_SIZE else key.device
-        told = survey.outcomes(store, problem.number)
+        told = Counter[Outcome]() if best is not None else survey.outcomes(store, problem.number)
         return [_cell(problem, key.size, key.device, label, best, ranking.trials, told)]
     known = learned.sample(store, problem.number, most=MOST)
     parameters = learned.parameters_of(known)

@@ -66,6 +66,10 @@ def written(store: Store, asked: Asked) -> Written:
         notes.append("The study's file is not here: its default configuration is not known.")
     elif (problem.key.kernel_hash, problem.key.study_hash) != (text_of.kernel_hash, text_of.study_hash):
         notes.append("The kernel or the study has changed since this was measured.")
+    if text_of is not None:
+        problem = problem._replace(
+            key=problem.key._replace(size=text.in_order(problem.key.size, default_size(text_of)))
+        )
     default = default_of(store, problem, text_of)
     return Written(problem.key, report(store, problem, default, notes))
 

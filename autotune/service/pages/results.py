@@ -90,7 +90,7 @@ def _row(
         "problem": problem.number,
         "study": key.study,
         "device": key.device,
-        "size": dict(key.size),
+        "size": service.studies.in_order(key.study, key.size),
         "choices": dict(key.choices),
         "best": None,
         "error": "",
@@ -175,10 +175,10 @@ def compare(
 ) -> Response:
     """The best per value of a parameter, per size or per device, of what is stored: table and chart."""
     names, devices = listing.names(service.store)
-    study = study or next(iter(names), "")
+    study = study or next((name for name in names if _is_here(service, name)), next(iter(names), ""))
     data: dict[str, Any] = {
         "study": study, "by": by or "size", "device": device, "sizes": sizes, "studies": names, "devices": devices,
-        "parameters": [], "cells": [], "error": "", "chart": None,
+        "parameters": [], "cells": [], "left_out": 0, "error": "", "chart": None,
     }  # fmt: skip
     if study:
         try:
@@ -195,14 +195,25 @@ def _compared(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
     cells = [{**cell, "size_text": shown_size(cell["size"])} for cell in told["cells"]]
     device = next((cell["device"] for cell in cells), asked["device"])
     drawn = snippets.chart(cells, asked["by"], list(default_size(text)))
-    return {"parameters": list(parameter_values(text)), "cells": cells, "device": device, "chart": drawn}
+    return {
+        "parameters": list(parameter_values(text)), "cells": cells, "left_out": told["left_out"], "device": device,
+        "chart": drawn,
+    }  # fmt: skip
+
+
+def _is_here(service: Service, study: str) -> bool:
+    try:
+        service.studies.text(study)
+    except AutotuneError:
+        return False
+    return True
 
 
 def _problem(service: Service, number: int) -> listing.Problem:
     found = listing.problem(service.store, number)
     if found is None:
         raise Refused(404, f"no problem {number}", hint="/best lists them")
-    return found
+    return found._replace(key=found.key._replace(size=service.studies.in_order(found.key.study, found.key.size)))
 
 
 def _text(service: Service, key: ProblemKey) -> StudyText | None:

@@ -67,7 +67,7 @@ def latest(service: Service) -> list[Json]:
             "problem": number,
             "study": key.study,
             "device": key.device,
-            "size": dict(key.size),
+            "size": service.studies.in_order(key.study, key.size),
             "choices": dict(key.choices),
             "searched": ended or None,
             "best": None,
@@ -169,7 +169,10 @@ def compare(
     choice: Sequence[str] = (),
     device: str | None = None,
 ) -> Json:
-    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored: `cells`."""
+    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored.
+
+    `cells` and `left_out` as `reports.sides` tells them.
+    """
     text = service.studies.text(study)
     known = [*parameter_values(text), "size", "device"]
     if by not in known:
@@ -183,10 +186,10 @@ def compare(
     choices = parse_choices(list(choice), offered_choices(text)) if choice else None
     if device:
         device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
-    cells = sides.sides(
+    cells, left_out = sides.sides(
         service.store, text.name, by, sizes=sizes, choices=choices, device=device or "", order=list(default_size(text))
     )
-    return {"study": text.name, "by": by, "cells": cells}
+    return {"study": text.name, "by": by, "cells": cells, "left_out": left_out}
 
 
 def tokens(service: Service) -> list[Json]:
