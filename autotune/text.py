@@ -103,16 +103,6 @@ def size(values: Mapping[str, int]) -> str:
     return pairs(values)
 
 
-def size_order(values: Mapping[str, int]) -> tuple[int, ...]:
-    """What sizes are sorted by wherever several are listed: their numbers, in the order in which they are shown."""
-    return tuple(values.values())
-
-
-def in_order(values: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Return a size with its names in an order, others after them: a database has them by the alphabet."""
-    return {name: values[name] for name in (*names, *values) if name in values}
-
-
 def placed(values: Mapping[str, int], device: str) -> str:
     """` at N=1024 on nvidia-h200-132cu-140g`: a size and a device as far as they are told."""
     return (f" at {size(values)}" if values else "") + (f" on {device}" if device else "")

@@ -148,11 +148,6 @@ def test_sizes_and_configurations() -> None:
     assert words.pairs({"TS": 16, "KIND": "a\n\x1b"}) == "TS=16 KIND=a \\x1b"
 
 
-def test_sizes_are_sorted_by_their_numbers() -> None:
-    sizes = [{"M": 1024, "N": 8}, {"M": 256, "N": 64}, {"M": 256, "N": 8}]
-    assert sorted(sizes, key=words.size_order) == sizes[::-1]
-
-
 def test_what_json_holds() -> None:
     given = {1: (math.nan, 2.5, True, None), "t\ud800": [Path("x")]}
     assert words.plain(given) == {"1": ["nan", 2.5, True, None], "t?": [Path("x")]}

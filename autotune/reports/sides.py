@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from autotune import text
-from autotune.identity import Choices, Size
+from autotune.identity import Choices, Size, in_order, size_order
 from autotune.lookup import records
 from autotune.model import Outcome
 from autotune.reports import learned
@@ -80,12 +80,12 @@ def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
 
 
 def _ordered(problem: listing.Problem, order: Sequence[str]) -> listing.Problem:
-    return problem._replace(key=problem.key._replace(size=text.in_order(problem.key.size, order)))
+    return problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
 
 
 def _sizes(problems: Sequence[listing.Problem]) -> list[dict[str, int]]:
     known = {text.size(problem.key.size): dict(problem.key.size) for problem in problems}
-    return sorted(known.values(), key=text.size_order)
+    return sorted(known.values(), key=size_order)
 
 
 def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, StudyError
-from autotune.identity import STUDY_NAME
+from autotune.identity import STUDY_NAME, in_order
 from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
 from autotune.study import Study, StudyText, default_size, find_study, study_paths, watched
-from autotune.text import in_order
 
 _KEPT = 64
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
-from autotune.identity import Choices, ProblemKey, Size
+from autotune.identity import Choices, ProblemKey, Size, size_order
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
 from autotune.study import Plan, Problem, Study, StudyText, problem_key
-from autotune.text import LARGEST_SIZE, command, placed, size_order
+from autotune.text import LARGEST_SIZE, command, placed
 
 
 @dataclass(frozen=True, slots=True)

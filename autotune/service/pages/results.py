@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
-from autotune.identity import ProblemKey, canonical
+from autotune.identity import ProblemKey, canonical, size_order
 from autotune.lookup import Records, open_records
 from autotune.reports import learned, single
 from autotune.service import views
@@ -22,7 +22,7 @@ from autotune.service.pages.lessons import Lessons
 from autotune.service.state import Service
 from autotune.store import listing, locate
 from autotune.study import StudyText, default_size, parameter_values
-from autotune.text import line, size_order
+from autotune.text import line
 from autotune.text import size as shown_size
 
 router = APIRouter()
