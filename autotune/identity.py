@@ -60,6 +60,16 @@ def apart(here: Size, there: Size) -> float:
     return sum(abs(math.log2(here[name] / there[name])) for name in here)
 
 
+def size_order(size: Size) -> tuple[int, ...]:
+    """Return what sizes are sorted by wherever several are listed: their numbers, in the order they are shown in."""
+    return tuple(size.values())
+
+
+def in_order(size: Size, names: Iterable[str]) -> dict[str, int]:
+    """Return a size with its names in an order, others after them: a database has them by the alphabet."""
+    return {name: size[name] for name in (*names, *size) if name in size}
+
+
 def key_columns(key: ProblemKey) -> dict[str, str]:
     """Return the columns of `problems` for a key."""
     return {

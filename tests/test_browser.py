@@ -18,6 +18,7 @@ pytest.importorskip("fastapi", reason="pip install '.[serve]'")
 
 from autotune.service import Server as Client  # noqa: E402
 from autotune.store import ServerStore  # noqa: E402
+from autotune.study import default_choices, find_study, problem_key  # noqa: E402
 from tests.stored import DEVICE, KEY, ok, put, put_moved  # noqa: E402
 from tests.studies import SOURCE  # noqa: E402
 from tests.test_cli import STUDY  # noqa: E402
@@ -33,7 +34,7 @@ LONG = KEY._replace(study="convolution_" * 5, size={"ROWS_" * 8: 4096}, choices=
 LONG_PAGES = ("/searches", "/trials", "/trials/30", "/problems/3", "/problems/3/learned", f"/best?study={LONG.study}")
 LONG_MS = 90_000
 TALLEST = 280
-"""Pixels of a table's row: more, and a column is squeezed to a word a line."""
+"""Pixels of a table's cell: more, and a column is squeezed to a word a line."""
 
 pytestmark = [
     pytest.mark.browser,
@@ -82,7 +83,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         known = [ok({"WPT": n % 4, "WG": 2**n, "FAST": n % 2}, *range(1000 - n, 1010 - n)) for n in range(12)]
         put(store, known, device=DEVICE)
         put_moved(store)
-        put(store, [ok(long(one.configuration), 900, 901, 902) for one in known], key=LONG, device=DEVICE)
+        slow = [ok(long(one.configuration), 900, 901, 902) for one in known]
+        put(store, slow, key=LONG, device=DEVICE, environment={"space": "0" * 32})
         for name in ("ann", "bo", "continuous-integration", "dee", "eve", "nightly.benchmarks@build-farm"):
             store.add_token(name, "run", None)
     found = Server(folder)
@@ -115,10 +117,10 @@ class Window:
         self.page.goto(self.url + path)
 
     def fits(self, what: str) -> None:
-        """Hold the page to its window's width and the rows of its tables to a height, with all that is folded shown."""
+        """Hold the page to its window and the cells of its tables to a height, with all shown that is folded."""
         self.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, what
-        heights = "[...document.querySelectorAll('tr')].map((row) => row.getBoundingClientRect().height)"
+        heights = "[...document.querySelectorAll('td')].map((cell) => cell.getBoundingClientRect().height)"
         assert self.page.evaluate(f"Math.max(0, ...{heights})") <= TALLEST, what
 
 
@@ -151,6 +153,51 @@ def test_long_names_fit_a_narrow_screen(browser: Any, server: Server) -> None:
         window.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert window.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
     window.context.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/best", "/searches", "/compare?study=sgemm", "/trials", "/problems/2", "/admin"]
+)
+def test_what_one_came_for_is_in_sight_on_a_phone(browser: Any, server: Server, path: str) -> None:
+    window = Window(browser, server, viewport={"width": 390, "height": 800})
+    window.go(path)
+    beyond = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+    assert window.page.evaluate(beyond) == 0
+    leads = window.page.locator(".lead").all()
+    assert leads
+    for lead in leads:
+        box, row = (one.bounding_box() for one in (lead, lead.locator("..")))
+        assert box["x"] + box["width"] <= 390
+        assert box["y"] - row["y"] < 20  # in the first line of its row
+    window.context.close()
+
+
+def test_what_one_came_for_is_in_sight_beside_long_names(window: Window) -> None:
+    for path in (f"/best?study={LONG.study}", f"/searches?study={LONG.study}", f"/trials?study={LONG.study}", "/"):
+        window.go(path)
+        box = window.page.locator(".lead").first.bounding_box()
+        assert box["x"] + box["width"] <= 1200, path
+
+
+def test_many_sizes_are_drawn_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    with ServerStore.open(str(tmp_path / "a.db")) as store:
+        text = find_study("sgemm")
+        for n in range(64, 64 * 41, 64):
+            key = problem_key(text, dict.fromkeys("KMN", n), default_choices(text), DEVICE.fingerprint)
+            put(store, [ok({"WPT": 1}, n**2)], key=key)
+    server = Server(tmp_path)
+    try:
+        window = Window(browser, server, viewport={"width": 390, "height": 800})
+        window.go("/compare?study=sgemm")
+        window.page.locator("figure .plot canvas").wait_for()
+        assert window.page.locator("tbody tr").count() == 40
+        marks = window.page.evaluate("[...autotune.charts][0].plot.axes[0]._values")
+        assert len(marks) > 2
+        assert all(int(mark) % 64 == 0 for mark in marks)  # sizes, and no numbers in between
+        assert window.said == []
+        window.context.close()
+    finally:
+        server.kill(signal.SIGINT)
 
 
 def test_every_page_is_walked_by_keys(window: Window) -> None:

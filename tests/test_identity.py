@@ -64,3 +64,9 @@ def test_what_fits_a_study(configuration: object, reason: str) -> None:
     found = identity.misfit({"A": [1, 2], "T": ["x"]}, configuration)
     assert reason in found
     assert bool(found) == bool(reason)
+
+
+def test_sizes_are_sorted_by_their_numbers_in_the_order_of_their_names() -> None:
+    sizes = [{"M": 1024, "N": 8}, {"M": 256, "N": 64}, {"M": 256, "N": 8}]
+    assert sorted(sizes, key=identity.size_order) == sizes[::-1]
+    assert list(identity.in_order({"K": 1, "M": 2, "N": 3}, ["M", "X", "N"]).items()) == [("M", 2), ("N", 3), ("K", 1)]

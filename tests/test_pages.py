@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotune.lookup.formats import FORMATS
 from autotune.model import Measurement, Outcome, Trial
+from autotune.store import Store
 from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
 from tests.serving import UPLOAD, Client, serving
 from tests.stored import DEVICE, KEY, SMALL, ok, put, put_moved
@@ -158,6 +160,108 @@ def test_the_default_of_an_uploaded_study_is_compared_with_the_best(tmp_path: Pa
         page = client.ask(None, "GET", "/problems/1/learned", headers=HTML).text
         assert "the study's default" in page
         assert "Nothing to compare" not in page
+
+
+def test_sizes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    study = find_study("matmul")
+    configuration = {name: listed[0] for name, listed in parameter_values(study).items()}
+    with serving(tmp_path) as client:
+        for n in (1024, 64, 256):
+            key = problem_key(study, dict.fromkeys("KMN", n), default_choices(study), DEVICE.fingerprint)
+            put(client.service.store, [ok(configuration, n)], key=key, environment={"space": space_hash(study)})
+        for path, cell in (
+            ("best", "td[^>]*"),
+            ("compare", "td[^>]*"),
+            ("compare?by=TILE", "h2"),
+            ("compare?by=device", "h2"),
+        ):
+            page = client.ask(None, "GET", f"/{path}", headers=HTML).text
+            assert re.findall(rf"<{cell}>M=N=K=(\d+)", page) == ["64", "256", "1024"], path
+
+
+RULES = {"space": "0" * 32}
+"""What a search here stores of the study's rules."""
+
+
+def get(client: Client, path: str) -> str:
+    return str(client.ask("admin", "GET", path, headers=HTML).text)
+
+
+def told_of(client: Client, path: str) -> tuple[str, dict[str, Any]]:
+    """A page with one problem, and what it tells of that as JSON."""
+    told = client.ask(None, "GET", path, headers={"Accept": "application/json"}).json()
+    return client.ask(None, "GET", path, headers=HTML).text, (told.get("rows") or told.get("latest") or [told])[0]
+
+
+@pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_best_is_told_where_its_study_is_not_here(tmp_path: Path, path: str, read_only: bool) -> None:
+    with serving(tmp_path, read_only=read_only) as client:
+        put(client.service.store, [ok({"WPT": 1}, 5000), ok({"WPT": 2}, 7000)], environment=RULES)
+        page, told = told_of(client, path)
+        assert (told["best"]["configuration"], told["best"]["time_ns"]) == ({"WPT": 1}, 5000)
+        assert (told["best"]["match"], told["best"]["options"], told["error"]) == (None, None, "")
+        assert "5.000 µs" in page
+        assert "no study here" in page
+        assert "Take it along" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
+@pytest.mark.parametrize("how", ["imported", "imported as the fastest", "without rules", "hostile", "failed"])
+def test_what_only_a_study_could_check_is_not_told_without_it(tmp_path: Path, path: str, how: str) -> None:
+    stored = {"hostile": [ok({"A-B": 1}, 5)], "failed": [Trial({"WPT": 1}, Outcome.CRASH)]}.get(
+        how, [ok({"WPT": 1}, 5)]
+    )
+    with serving(tmp_path) as client, Store.open(str(tmp_path / "other.db")) as other:
+        place = other if how.startswith("imported") else client.service.store
+        put(place, stored, environment=None if how == "without rules" else RULES)
+        if how.startswith("imported"):
+            if how != "imported":
+                put(client.service.store, [ok({"WPT": 2}, 7)], environment=RULES)
+            client.service.store.import_lines(other.export_lines())
+        page, told = told_of(client, path)
+        assert told["best"] is None
+        said = "no configuration has passed" if how == "failed" else "was not searched here, and only its study could"
+        assert said in told["error"]
+        assert said in page
+
+
+def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
+    study = find_study("matmul")
+    key = problem_key(study, dict.fromkeys("KMN", 64), default_choices(study), DEVICE.fingerprint)
+    configuration = {name: listed[0] for name, listed in parameter_values(study).items()}
+    with serving(tmp_path) as client:
+        assert "<select" not in get(client, "/compare")
+        assert "Nothing is stored yet." in get(client, "/compare")
+        assert "/trials lists them" in get(client, "/trials/1")
+        store = client.service.store
+        put(store, [Trial(configuration, Outcome.CRASH)], key=key)
+        store.begin(store.start_search(key, DEVICE, sampler="random", seed=1), [configuration])
+        search = store.stored_searches()[-1].uuid
+        assert "improvements as a table" not in get(client, f"/searches/{search}")
+        assert 'data-label="match"' not in get(client, "/")  # the study's default is no best
+        assert "The compiler said nothing" in get(client, "/trials/1")
+        assert "Not known: the trial did not end." in get(client, "/trials/2")
+        paths = ("/", "/trials", "/trials/1", "/searches", f"/searches/{search}", "/problems/1", "/problems/1/learned")
+        for path in (*paths, "/compare", "/problems/1/report.html"):
+            assert "M=N=K=64" in get(client, path), path  # as the study orders them
+            assert "K=M=N" not in get(client, path), path
+
+
+def test_a_comparison_begins_with_a_study_that_is_here(client: Client) -> None:
+    assert client.service.store.counts().keys() == {"matmul", "scale"}
+    put(client.service.store, [ok({"WPT": 1}, 5)], key=KEY._replace(study="a"))
+    assert "<option selected>matmul</option>" in get(client, "/compare")
+
+
+def test_a_comparison_says_which_sizes_it_leaves_out(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        study = find_study("matmul")
+        for n in (8, 16, 32, 64, 128):
+            key = problem_key(study, dict.fromkeys("KMN", n), default_choices(study), DEVICE.fingerprint)
+            put(client.service.store, [ok({"TILE": 8}, n)], key=key)
+        assert "2 smaller sizes left out" in get(client, "/compare?by=TILE")
+        assert "left out" not in get(client, "/compare?by=size")
 
 
 def test_what_is_not_there_is_a_page_that_says_so(client: Client) -> None:

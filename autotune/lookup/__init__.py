@@ -5,6 +5,7 @@ which loads the rooms for it.
 
     asking.py    `autotune best`: from words to an answer
     answer.py    the answer, where it is stored exactly as asked
+    alone.py     the same without the study, where what was searched here needs none
     nearest.py   the nearest of what is stored, and what differs; architecture.py: devices that are alike
     losses.py    which stored size's best loses least at another size
     records.py   the database, read only
@@ -23,16 +24,19 @@ from autotune.lookup.formats import FORMATS, flags, render
 from autotune.lookup.records import Records, open_records
 
 if TYPE_CHECKING:
+    from autotune.lookup.alone import best_alone
     from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
 
 __all__ = [
     "ARTEFACTS", "DEFAULT_STUDY", "FORMATS", "Asked", "Best", "Catalogue", "Match", "Meant", "Records", "asking",
-    "best", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render", "stored_devices",
+    "best", "best_alone", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render",
+    "stored_devices",
 ]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,
     {
+        "alone": "best_alone",
         "artefacts": "ARTEFACTS Catalogue collect",
     },
 )

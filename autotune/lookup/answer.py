@@ -16,6 +16,7 @@ from autotune.study import StudyText, default_choices, default_size, parameter_v
 from autotune.text import clean, require_known
 
 if TYPE_CHECKING:
+    from autotune.lookup.alone import Alone
     from autotune.model import DeviceInfo
 
 _CLOSEST = 20
@@ -224,7 +225,7 @@ def _is_word(value: str) -> bool:
 _NUMERIC = dict.fromkeys(map(ord, "_.+-"))
 
 
-def _ties(asked: Question, problem: int, ranked: Sequence[Event], best: Told) -> int:
+def _ties(asked: Question | Alone, problem: int, ranked: Sequence[Event], best: Told) -> int:
     """Return how many of the next in rank may be as fast as the first."""
     if ranked[0].kind != RETIMED:
         return 0
@@ -235,7 +236,7 @@ def _ties(asked: Question, problem: int, ranked: Sequence[Event], best: Told) ->
 
 
 def found(
-    asked: Question,
+    asked: Question | Alone,
     problem: int,
     key: ProblemKey,
     match: Match,
@@ -293,7 +294,7 @@ def table(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def left_out(asked: Question) -> tuple[str, ...]:
+def left_out(asked: Question | Alone) -> tuple[str, ...]:
     """Return the note on what was not served."""
     if not asked.left_out:
         return ()

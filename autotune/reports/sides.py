@@ -5,50 +5,70 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune import text
-from autotune.identity import Choices, Size
+from autotune.identity import Choices, Size, in_order, size_order
 from autotune.lookup import records
+from autotune.model import Outcome
 from autotune.reports import learned
-from autotune.store import Store, listing
+from autotune.store import Store, listing, survey
 
 BY_SIZE, BY_DEVICE = "size", "device"
 
 MOST = 1000
 """Trials of a problem that a comparison of values looks at, the fastest among them."""
 
-_SIZES = 16
-_PANELS = 3
+_SIZES, _PANELS = 64, 3
+"""Sizes of a comparison by size, and of others: the largest, where nobody says which."""
+
+
+class Sides(NamedTuple):
+    """The cells of a comparison, and how many stored sizes smaller than theirs are left out."""
+
+    cells: list[dict[str, Any]]
+    left_out: int
 
 
 def sides(
-    store: Store, study: str, by: str, *, sizes: Sequence[Size] = (), choices: Choices | None = None, device: str = ""
-) -> list[dict[str, Any]]:
+    store: Store,
+    study: str,
+    by: str,
+    *,
+    sizes: Sequence[Size] = (),
+    choices: Choices | None = None,
+    device: str = "",
+    order: Sequence[str] = (),
+) -> Sides:
     """Return a cell per value: `value`, `size`, `device`, `problem` (its number), `trials`, `reason`, `best`.
 
-    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored: all of
-    them by size, the largest three else; the choices of what was stored last; the device that was searched last.
+    `best` has what `learned.summary` tells, None where `reason` says why. By default the sizes that are stored, the
+    largest of them; the choices of what was stored last; the device that was searched last.
+    `order` has the names of a size as the study orders them, where it is known.
     """
-    stored = _newest(listing.problems(store, study=study))
+    stored = [_ordered(problem, order) for problem in _newest(listing.problems(store, study=study))]
     if choices is None:
         choices = next((problem.key.choices for problem in stored), {})
     fitting = [problem for problem in stored if problem.key.choices == choices]
     if by != BY_DEVICE:
-        order = listing.last_searched(store, [problem.number for problem in fitting])
-        places = {number: place for place, number in enumerate(order)}
+        latest = listing.last_searched(store, [problem.number for problem in fitting])
+        places = {number: place for place, number in enumerate(latest)}
         fitting.sort(key=lambda problem: places.get(problem.number, len(places)))
         device = device or next((problem.key.device for problem in fitting), "")
         fitting = [problem for problem in fitting if problem.key.device == device]
-    wanted = [dict(size) for size in sizes] or _sizes(fitting, _SIZES if by == BY_SIZE else _PANELS)
+    stored_sizes = _sizes(fitting)
+    wanted = [dict(size) for size in sizes] or stored_sizes[-(_SIZES if by == BY_SIZE else _PANELS) :]
     cells: list[dict[str, Any]] = []
     for size in wanted:
         for problem in (problem for problem in fitting if problem.key.size == size):
             cells += _cells(store, problem, by)
         if not any(cell["size"] == size for cell in cells):
-            cells.append(_cell(None, size, device, text.size(size), None, 0, "no trial stored"))
-    return cells
+            known = next((problem for problem in fitting if problem.key.size == size), None)
+            told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
+            cells.append(_cell(known, size, device, text.size(size), None, 0, told))
+    return Sides(cells, 0 if sizes else len(stored_sizes) - len(wanted))
 
 
 def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
@@ -59,9 +79,13 @@ def _newest(problems: Sequence[listing.Problem]) -> list[listing.Problem]:
     return list(found.values())
 
 
-def _sizes(problems: Sequence[listing.Problem], most: int) -> list[dict[str, int]]:
+def _ordered(problem: listing.Problem, order: Sequence[str]) -> listing.Problem:
+    return problem._replace(key=problem.key._replace(size=in_order(problem.key.size, order)))
+
+
+def _sizes(problems: Sequence[listing.Problem]) -> list[dict[str, int]]:
     known = {text.size(problem.key.size): dict(problem.key.size) for problem in problems}
-    return sorted(known.values(), key=lambda size: list(size.values()))[-most:]
+    return sorted(known.values(), key=size_order)
 
 
 def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, Any]]:
@@ -71,16 +95,18 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
             ranking = records.of_store(store).ranking(problem.number, "")
         best = learned.summary(store, ranking.entries[0].order[0] if ranking.entries else None)
         label = text.size(key.size) if by == BY_SIZE else key.device
-        return [_cell(problem, key.size, key.device, label, best, ranking.trials)]
+        told = Counter[Outcome]() if best is not None else survey.outcomes(store, problem.number)
+        return [_cell(problem, key.size, key.device, label, best, ranking.trials, told)]
     known = learned.sample(store, problem.number, most=MOST)
     parameters = learned.parameters_of(known)
     if by not in parameters:
         return []
-    values = learned.per_value(known, {by: parameters[by]})[by]
-    return [
-        _cell(problem, key.size, key.device, str(one["value"]), learned.summary(store, one["trial"]), one["tried"])
-        for one in values
-    ]
+    cells = []
+    for one in learned.per_value(known, {by: parameters[by]})[by]:
+        value, best = one["value"], learned.summary(store, one["trial"])
+        told = Counter(row.outcome for row in known.others if row.configuration.get(by) == value)
+        cells.append(_cell(problem, key.size, key.device, str(value), best, one["tried"], told))
+    return cells
 
 
 def _cell(
@@ -90,7 +116,7 @@ def _cell(
     value: str,
     best: dict[str, Any] | None,
     trials: int,
-    reason: str = "no trial passed",
+    told: Counter[Outcome],
 ) -> dict[str, Any]:
     return {
         "value": value,
@@ -98,6 +124,25 @@ def _cell(
         "device": device,
         "problem": None if problem is None else problem.number,
         "trials": trials,
-        "reason": "" if best is not None else reason,
+        "reason": "" if best is not None else _why_none(told),
         "best": best,
     }
+
+
+def _why_none(told: Counter[Outcome]) -> str:
+    """Return what became of trials among which none is the best."""
+    if not told.total():
+        return "no trial stored"
+    failed = ", ".join(f"{count:,} {outcome.value}" for outcome, count in told.most_common() if outcome.failed)
+    said = [
+        f"{text.count(count, 'trial')} {what}"
+        for what, count in (
+            ("stopped early for being slow", told[Outcome.STOPPED]),
+            (f"failed: {failed}", sum(count for outcome, count in told.items() if outcome.failed)),
+            ("pending", told[Outcome.PENDING]),
+            ("lost with its search", told[Outcome.LOST]),
+            ("passed, of configurations that were wrong or failed at other times", told[Outcome.OK]),
+        )
+        if count
+    ]
+    return "; ".join(said)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from autotune import __version__, text
 from autotune.errors import StudyError, UsageError
-from autotune.identity import Configuration, ProblemKey
+from autotune.identity import Configuration, ProblemKey, in_order
 from autotune.reports import learned, page
 from autotune.reports.course import course
 from autotune.store import Store, listing
@@ -66,6 +66,8 @@ def written(store: Store, asked: Asked) -> Written:
         notes.append("The study's file is not here: its default configuration is not known.")
     elif (problem.key.kernel_hash, problem.key.study_hash) != (text_of.kernel_hash, text_of.study_hash):
         notes.append("The kernel or the study has changed since this was measured.")
+    if text_of is not None:
+        problem = problem._replace(key=problem.key._replace(size=in_order(problem.key.size, default_size(text_of))))
     default = default_of(store, problem, text_of)
     return Written(problem.key, report(store, problem, default, notes))
 

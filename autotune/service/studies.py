@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotune.errors import AutotuneError, StudyError
-from autotune.identity import STUDY_NAME
+from autotune.identity import STUDY_NAME, in_order
 from autotune.pool import RunFolder
 from autotune.service import uploads
 from autotune.service.answers import Refused
 from autotune.service.config import Config
 from autotune.store import ServerStore, Uploaded
-from autotune.study import Study, StudyText, find_study, study_paths, watched
+from autotune.study import Study, StudyText, default_size, find_study, study_paths, watched
 
 _KEPT = 64
 
@@ -113,6 +113,14 @@ class Studies:
             known = _Own(text, {path: stamp(path) for path in (*map(Path, files), hiding)}, 0.0)
         self._own[name] = known._replace(until=time.monotonic() + self._config.best_age_s)
         return known.text
+
+    def in_order(self, name: str, size: Mapping[str, int]) -> dict[str, int]:
+        """Return a stored size as the server's own study of that name orders it; as it is where there is none."""
+        try:
+            own = self.own(name)
+            return dict(size) if own is None else in_order(size, default_size(own))
+        except AutotuneError:  # the study's file is wrong
+            return dict(size)
 
     def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
         """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""

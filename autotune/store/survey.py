@@ -7,6 +7,7 @@ of rows or from every n-th trial, and says which. What is damaged is a StoreErro
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from autotune.model import Measurement, Outcome
 from autotune.store.fields import FIELDS
 from autotune.store.listing import placeholders, rows_of, sound
+from autotune.store.location import IMPORTED
 from autotune.store.records import mapping, number, pages, text
 from autotune.store.store import Store
 
@@ -67,6 +69,17 @@ def tally(store: Store, wanted: Iterable[int]) -> dict[int, dict[tuple[Outcome, 
 def total(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> int:
     """Return how many trials a tally counts."""
     return sum(sum(counts.values()) for counts in counted.values())
+
+
+def outcomes(store: Store, problem: int) -> Counter[Outcome]:
+    """Return how many trials of a problem ended in which way, those of other tools apart."""
+    query = """
+    SELECT t.outcome, COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
+    WHERE s.problem_id = :problem AND s.sampler <> :imported GROUP BY t.outcome
+    """
+    rows = store.rows(query, {"problem": problem, "imported": IMPORTED})
+    with sound(store):
+        return Counter({Outcome(row[0]): int(row[1]) for row in rows})
 
 
 _FASTEST = """

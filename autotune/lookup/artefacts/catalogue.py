@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
-from autotune.identity import Choices, ProblemKey, Size
+from autotune.identity import Choices, ProblemKey, Size, size_order
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.losses import known_sizes
@@ -79,7 +79,7 @@ def collect(
     study, location = Study.from_text(text), locate(database)
     with open_records(location) as records:
         known = {fingerprint: (name, table(facts)) for fingerprint, name, facts in records.devices()}
-        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, sorted(key.size.items())))
+        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, size_order(key.size)))
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:

@@ -3,6 +3,7 @@
 (function () {
   const OUTCOMES = ["ok", "stopped", "compile_error", "launch_error", "wrong_result", "timeout", "crash"];
   const UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
+  const AXIS = 78, MARK = 60; // pixels: the width of an axis of times, and of a mark below an axis with its room
   const charts = new Set();
 
   function colour(name) {
@@ -45,7 +46,7 @@
   /* A logarithmic axis marks 1, 2 and 5 of each power where there is room, the powers alone where there is not. */
   function logAxis(label, show) {
     return {
-      ...axis(label, (_, ticks) => ticks.map(show), 78), scale: "y",
+      ...axis(label, (_, ticks) => ticks.map(show), AXIS), scale: "y",
       splits: (plot, _at, low, high) => {
         const span = Math.log10(high / low), steps = span > 4 ? [1] : span > 0.9 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9];
         const found = [];
@@ -67,7 +68,7 @@
   }
 
   function plainAxis(label, show) {
-    return { ...axis(label, (_, ticks) => ticks.map(show), 78), scale: "y" };
+    return { ...axis(label, (_, ticks) => ticks.map(show), AXIS), scale: "y" };
   }
 
   class Chart {
@@ -208,7 +209,7 @@
         },
         axes: [
           by === "number" ? countAxis("trial") : axis("time of the search", (_, ticks) => ticks.map(duration)),
-          (log ? logAxis : plainAxis)("kernel time, median", time),
+          times.length ? (log ? logAxis : plainAxis)("kernel time, median", time) : { scale: "y", show: false },
         ],
         hooks: { setCursor: [(plot) => this.show(plot.cursor.left < 0 ? null : plot.cursor.idx, false)] },
       };
@@ -228,7 +229,8 @@
     }
   }
 
-  /* Lines over a numeric axis, logarithmic where it spans more than a factor of eight. */
+  /* Lines over a numeric axis, logarithmic where it spans more than a factor of eight; it marks what was measured, as far
+     as there is room. */
   class Lines extends Chart {
     build() {
       const { lines, x_label: xLabel, y_label: yLabel, y_kind: kind } = this.data;
@@ -248,6 +250,10 @@
       }))];
       const ratio = x[x.length - 1] / x[0];
       const wide = x.length > 1 && x[0] > 0 && ratio > 8;
+      const apart = (low, high) => (wide ? Math.log(high / low) / Math.log(ratio) : (high - low) / (x[x.length - 1] - x[0]));
+      const marks = (plot) => x.reduce((found, at) => {
+        return found.length && apart(found[found.length - 1], at) < MARK / (plot.width - AXIS) ? found : [...found, at];
+      }, []);
       const options = {
         series, legend: { show: false }, cursor: { drag: { x: false, y: false } },
         scales: {
@@ -255,7 +261,7 @@
           y: { distr: log ? 3 : 1, range: (_, low, high) => (log ? [low * 0.8, high * 1.25] : [0, high * 1.08]) },
         },
         axes: [
-          { ...axis(xLabel, (_, ticks) => ticks.map((tick) => digits(tick, 8))), splits: x.length <= 12 ? () => x : undefined },
+          { ...axis(xLabel, (_, ticks) => ticks.map((tick) => digits(tick, 8))), splits: marks, filter: (_, ticks) => ticks },
           (log ? logAxis : plainAxis)(yLabel, show),
         ],
         hooks: { setCursor: [(plot) => this.show(plot.cursor.left < 0 ? null : plot.cursor.idx, false)] },

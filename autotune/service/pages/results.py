@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -10,8 +10,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
-from autotune.identity import ProblemKey
-from autotune.lookup import Best, Records, best_in, open_records
+from autotune.identity import ProblemKey, canonical, size_order
+from autotune.lookup import Records, open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused
@@ -62,10 +62,19 @@ def best(
             if name not in seen:  # of several texts of a study the newest speaks for all
                 seen.add(name)
                 rows.append(_row(service, records, problem, text_of))
+    rows = _by_size(rows)
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
     return show(request, "best.html", data)
+
+
+def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with those of one study, its choices and a device together, in the order of their sizes."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(canonical([row["study"], row["choices"], row["device"]]), []).append(row)
+    return [row for group in groups.values() for row in sorted(group, key=lambda row: size_order(row["size"]))]
 
 
 def _lessons(request: Request) -> Lessons:
@@ -81,24 +90,17 @@ def _row(
         "problem": problem.number,
         "study": key.study,
         "device": key.device,
-        "size": dict(key.size),
+        "size": service.studies.in_order(key.study, key.size),
         "choices": dict(key.choices),
         "best": None,
         "error": "",
     }
     try:
-        text = text_of(key.study, key.kernel_hash, key.study_hash)
-        row["best"] = views.best_json(_best(service, records, key, text))
+        row["best"], _ = views.best_of_problem(service, records, problem.number, key, text_of)
         row["size"] = row["best"]["size"]
     except AutotuneError as error:
         row["error"] = line(error.what)
     return row
-
-
-def _best(service: Service, records: Records, key: ProblemKey, text: StudyText) -> Best:
-    info = service.machine.of_model(key.device)
-    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
-    return best_in(records, "", text, size, key.choices, key.device, info, False)
 
 
 @router.get("/problems/{number}")
@@ -114,12 +116,10 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         "searches": views.listed(service, service.store.stored_searches(problem=number, latest=True, limit=20)),
     }
     try:
-        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
         with open_records(locate(service.config.database)) as records:
-            answer = _best(service, records, found.key, text)
-        data["best"] = views.best_json(answer)
+            data["best"], answer = views.best_of_problem(service, records, number, found.key, service.studies.of)
         data["key"]["size"] = data["best"]["size"]
-        data["forms"] = snippets.forms(answer, str(request.base_url).rstrip("/"))
+        data["forms"] = [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/"))
     except AutotuneError as error:
         data["error"] = line(error.what)
     return show(request, "problem.html", data, title=_title(found.key))
@@ -175,10 +175,10 @@ def compare(
 ) -> Response:
     """The best per value of a parameter, per size or per device, of what is stored: table and chart."""
     names, devices = listing.names(service.store)
-    study = study or next(iter(names), "")
+    study = study or next((name for name in names if _is_here(service, name)), next(iter(names), ""))
     data: dict[str, Any] = {
         "study": study, "by": by or "size", "device": device, "sizes": sizes, "studies": names, "devices": devices,
-        "parameters": [], "cells": [], "error": "", "chart": None,
+        "parameters": [], "cells": [], "left_out": 0, "error": "", "chart": None,
     }  # fmt: skip
     if study:
         try:
@@ -195,14 +195,25 @@ def _compared(service: Service, asked: dict[str, Any]) -> dict[str, Any]:
     cells = [{**cell, "size_text": shown_size(cell["size"])} for cell in told["cells"]]
     device = next((cell["device"] for cell in cells), asked["device"])
     drawn = snippets.chart(cells, asked["by"], list(default_size(text)))
-    return {"parameters": list(parameter_values(text)), "cells": cells, "device": device, "chart": drawn}
+    return {
+        "parameters": list(parameter_values(text)), "cells": cells, "left_out": told["left_out"], "device": device,
+        "chart": drawn,
+    }  # fmt: skip
+
+
+def _is_here(service: Service, study: str) -> bool:
+    try:
+        service.studies.text(study)
+    except AutotuneError:
+        return False
+    return True
 
 
 def _problem(service: Service, number: int) -> listing.Problem:
     found = listing.problem(service.store, number)
     if found is None:
         raise Refused(404, f"no problem {number}", hint="/best lists them")
-    return found
+    return found._replace(key=found.key._replace(size=service.studies.in_order(found.key.study, found.key.size)))
 
 
 def _text(service: Service, key: ProblemKey) -> StudyText | None:

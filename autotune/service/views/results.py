@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
 from autotune.errors import AutotuneError
-from autotune.lookup import Best, asking, best_in, open_records
+from autotune.identity import ProblemKey
+from autotune.lookup import Best, Records, asking, best_alone, best_in, open_records
 from autotune.reports import sides
 from autotune.service.answers import Refused
 from autotune.service.views.queues import Queues
 from autotune.service.views.searches import study_from, submitted
 from autotune.store import OPEN, RUNNING, STOPPING, locate
-from autotune.study import default_size, offered_choices, parameter_values
+from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
 if TYPE_CHECKING:
@@ -59,28 +60,49 @@ def devices(service: Service) -> Json:
 
 
 def latest(service: Service) -> list[Json]:
-    """The problems searched last, each with its best as `best_json` has it, or why there is none in `error`."""
+    """The problems searched last, each with its best as `best_of_problem` tells it, or why there is none in `error`."""
     found, text_of = [], cache(service.studies.of)
     for number, key, ended in service.store.latest_problems(LATEST):
         entry: Json = {
             "problem": number,
             "study": key.study,
             "device": key.device,
-            "size": dict(key.size),
+            "size": service.studies.in_order(key.study, key.size),
             "choices": dict(key.choices),
             "searched": ended or None,
             "best": None,
             "error": "",
         }
         try:
-            text = text_of(key.study, key.kernel_hash, key.study_hash)
             with open_records(locate(service.config.database)) as records:
-                best = best_in(records, "", text, key.size, key.choices, key.device, None, False)
-            entry["best"] = best_json(best)
+                entry["best"], _ = best_of_problem(service, records, number, key, text_of)
+            entry["size"] = entry["best"]["size"]
         except AutotuneError as error:
             entry["error"] = line(error.what)
         found.append(entry)
     return found
+
+
+def best_of_problem(
+    service: Service, records: Records, number: int, key: ProblemKey, text_of: Callable[[str, str, str], StudyText]
+) -> tuple[Json, Best | None]:
+    """A stored problem's best as `best_json` has it, and the answer itself.
+
+    Where no study of that name is here, neither `match` nor `options` are known (None), nor is there an answer that
+    forms could be made of. Raises AutotuneError.
+    """
+    info = service.machine.of_model(key.device)
+    try:
+        text = text_of(key.study, key.kernel_hash, key.study_hash)
+    except Refused as missing:
+        try:
+            alone = best_alone(records, number, key, "" if info is None else info.driver)
+        except AutotuneError as error:
+            raise AutotuneError(f"{missing.what}; {error.what}") from None
+        return {**best_json(alone), "match": None, "options": None}, None
+    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
+    best = best_in(records, "", text, size, key.choices, key.device, info, False)
+    return best_json(best), best
 
 
 def best_json(best: Best) -> Json:
@@ -147,7 +169,10 @@ def compare(
     choice: Sequence[str] = (),
     device: str | None = None,
 ) -> Json:
-    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored: `cells`."""
+    """The best per value of a parameter, per `size` (each entry one) or per `device`, of what is stored.
+
+    `cells` and `left_out` as `reports.sides` tells them.
+    """
     text = service.studies.text(study)
     known = [*parameter_values(text), "size", "device"]
     if by not in known:
@@ -161,8 +186,10 @@ def compare(
     choices = parse_choices(list(choice), offered_choices(text)) if choice else None
     if device:
         device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
-    cells = sides.sides(service.store, text.name, by, sizes=sizes, choices=choices, device=device or "")
-    return {"study": text.name, "by": by, "cells": cells}
+    cells, left_out = sides.sides(
+        service.store, text.name, by, sizes=sizes, choices=choices, device=device or "", order=list(default_size(text))
+    )
+    return {"study": text.name, "by": by, "cells": cells, "left_out": left_out}
 
 
 def tokens(service: Service) -> list[Json]:

@@ -60,7 +60,7 @@ def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
     for one in found:
         submission = submissions.get(one.submission or "")
         if submission is None:
-            rows.append(stored(one))
+            rows.append(stored(service, one))
         elif submission.state not in OPEN:
             mine = [part for part in parts if part.submission == one.submission]
             rows.append(submitted(service, submission, queues, mine))
@@ -80,8 +80,8 @@ def search(service: Service, name: str) -> Json:
     if submission is not None:
         return submitted(service, submission, Queues(service), found)
     if not found:
-        raise Refused(404, f"no search {name[:64]!r}", hint="GET /v1/searches lists them")
-    return stored(found[0])
+        raise Refused(404, f"no search {name[:64]!r}", hint="/searches lists them")
+    return stored(service, found[0])
 
 
 def study_from(one: Uploaded) -> Json:
@@ -110,7 +110,7 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
         "study_from": one.request.get("study_from"),
         "device": one.request["fingerprint"],
         "device_name": one.request["device_name"],
-        "size": _size(one, parts),
+        "size": service.studies.in_order(one.study, _size(one, parts)),
         "choices": one.request.get("choices") or {},
         "budget": one.request["budget"],
         "asked_by": one.asked_by,
@@ -135,7 +135,7 @@ def _size(one: Submission, parts: Sequence[StoredSearch]) -> Json:
     return found or one.request.get("size") or {}
 
 
-def stored(one: StoredSearch) -> Json:
+def stored(service: Service, one: StoredSearch) -> Json:
     """A stored search, in the same words."""
     states = {"lost": STOPPED, "interrupted": STOPPED, "error": FAILED}
     reason = "lost" if one.is_lost else one.reason
@@ -149,7 +149,7 @@ def stored(one: StoredSearch) -> Json:
         "study_from": None,
         "device": one.key.device,
         "device_name": one.device_name,
-        "size": dict(one.key.size),
+        "size": service.studies.in_order(one.key.study, one.key.size),
         "choices": dict(one.key.choices),
         "budget": None,
         "asked_by": one.asked_by,
@@ -207,17 +207,20 @@ def trials(
     found = service.store.page(
         study=study, device=device, outcomes=outcomes, searches_=numbers, before=before, limit=limit
     )
-    return {"trials": [_trial(one) for one in found], "next": found[-1].number if len(found) == limit else None}
+    return {
+        "trials": [_trial(service, one) for one in found],
+        "next": found[-1].number if len(found) == limit else None,
+    }
 
 
 def trial(service: Service, number: int) -> Json:
     """One trial with its samples, its build log, its options and environment."""
     one = service.store.trial(number)
     if one is None:
-        raise Refused(404, f"no trial {number}", hint="GET /v1/trials lists them")
+        raise Refused(404, f"no trial {number}", hint="/trials lists them")
     told, measured = one.trial, one.trial.measurement
     return {
-        **_trial(one),
+        **_trial(service, one),
         "samples_ns": list(measured.samples_ns) if measured else [],
         "warmup_ns": list(measured.warmup_ns) if measured else [],
         "cache": measured.cache if measured else None,
@@ -230,7 +233,7 @@ def trial(service: Service, number: int) -> Json:
     }
 
 
-def _trial(one: StoredTrial) -> Json:
+def _trial(service: Service, one: StoredTrial) -> Json:
     told = one.trial
     measured = told.retimed or told.measurement
     time_ns = told.time_ns
@@ -238,7 +241,7 @@ def _trial(one: StoredTrial) -> Json:
         "number": one.number,
         "search": one.search,
         "study": one.key.study,
-        "size": dict(one.key.size),
+        "size": service.studies.in_order(one.key.study, one.key.size),
         "choices": dict(one.key.choices),
         "device": one.key.device,
         "device_name": one.device_name,
