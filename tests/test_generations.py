@@ -36,7 +36,7 @@ def bests(store: Store) -> list[dict[str, Value] | None]:
     elsewhere = compare.compare(tuned, "device", [size], CHOICES, [OTHER], store, trials=1, search=None)
     covered = cover([Request(PROBLEM, database=store.where)], searching=str, search=False)
     known = learned.sample(store, 1)
-    (side,) = sides.sides(store, tuned.name, "size")
+    (side,) = sides.sides(store, tuned.name, "size").cells
     entry = collect(tuned.text, CHOICES, database=store.where).entries[0]
     return [
         dict(found.configuration),

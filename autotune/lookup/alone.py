@@ -34,14 +34,14 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
     where the fastest did not come of a search here: the next would be told for what it may not be.
     """
     driver = clean(driver)
-    ranked, trials, _ = records.ranking(number, driver)
-    if not ranked:
+    ranking = records.ranking(number, driver)
+    if not ranking.entries:
         raise AutotuneError("no configuration has passed")
-    told = records.told(number, ranked[0])
+    told = records.told(number, ranking.entries[0])
     configuration = table(told.configuration)
     if "space" not in table(told.environment) or not _may_enter(configuration):
         raise AutotuneError("the fastest was not searched here, and only its study could check it")
-    return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranked, trials)
+    return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking, 0)
 
 
 def _may_enter(configuration: Mapping[str, Any]) -> bool:
