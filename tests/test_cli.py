@@ -320,18 +320,20 @@ def descendants(pid: str) -> Iterator[str]:
             yield from descendants(child)
 
 
-def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
+@pytest.mark.parametrize("number", interrupt.ENDINGS)
+def test_what_asks_a_search_to_end_is_told_what_was_found(number: signal.Signals, tmp_path: Path) -> None:
     change("[1, 2, 4]", str(list(range(1, 1000))))
     words = [sys.executable, "-m", "autotune", "search", "./saxpy.toml", "--timeout", "60s"]
     paths = {"PYTHONPATH": str(Path(autotune.__file__).parent.parent)}
     # Whoever runs the tests in the background of a script ignores Ctrl-C, and so would what they start.
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=os.environ | paths, **heard) as search:
+    heard = {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}
+    own = os.environ | paths | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, text=True, stdout=PIPE, stderr=PIPE, env=own, **heard) as search:
         assert search.stderr is not None
         while not re.search("trials?, best", line := search.stderr.readline()):
             assert line, "the search ended by itself"
         children = list(descendants(str(search.pid)))
-        search.send_signal(signal.SIGINT)
+        search.send_signal(number)
         out, errors = search.communicate(timeout=30)
     assert search.returncode == 130, errors
     assert "ended: interrupted" in out
@@ -339,6 +341,7 @@ def test_ctrl_c_ends_in_order_with_what_was_found() -> None:
     assert "Traceback" not in errors
     assert children
     assert all(has_ended(int(child)) for child in children)
+    assert not list(tmp_path.glob("autotune-run-*"))
     assert run("history", "saxpy").stdout.count(" ok ") >= 1
 
 

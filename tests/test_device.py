@@ -135,8 +135,9 @@ def test_errors_have_the_names_of_the_headers(code: int, name: str) -> None:
     assert error_name(code) == name
 
 
-def test_pocl_is_found_where_it_could_write_nothing(tmp_path: Path) -> None:
-    nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "TMPDIR": str(tmp_path)}
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/nobody"])
+def test_pocl_is_found_where_it_could_write_nothing(home: str, tmp_path: Path) -> None:
+    nowhere = {"HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": str(tmp_path)}
     variables = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"} | nowhere
     code = "from autotune import devices; print(len(devices.list_devices()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)

@@ -1,10 +1,10 @@
-"""Ctrl-C: the first asks a search to end in order, the second ends the command at once."""
+"""Ctrl-C, a closed terminal, `timeout`: a search ends in order. A second Ctrl-C ends the command at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,26 +13,33 @@ import typer
 from autotune.cli.output import say
 from autotune.pool import Stopped
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a command to end."""
+
 
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C within the block sets; the second raises KeyboardInterrupt.
+def stopping(endings: Sequence[signal.Signals] = ENDINGS) -> Iterator[threading.Event]:
+    """Yield an event that the first of some signals within the block sets; a second Ctrl-C raises KeyboardInterrupt.
 
-    Where the block ends by Stopped, what was stored is said, and the exit code is 130.
+    Of others a second may well come by itself, from a shell and from the system. Where the block ends by Stopped,
+    what was stored is said, and the exit code is 130.
     """
     stop = threading.Event()
 
-    def first(*_: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    def ask(number: int, _: Any) -> None:
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
         stop.set()
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:  # `nohup`, a script's background job
-        signal.signal(signal.SIGINT, first)
+    before = {number: signal.getsignal(number) for number in endings}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # `nohup`, a script's background job
+            signal.signal(number, ask)
     try:
         yield stop
     except Stopped:
         say("interrupted; what had ended by then is stored")
         raise typer.Exit(130) from None
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

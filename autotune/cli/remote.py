@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import queue
+import signal
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -117,7 +118,7 @@ def _watched(server: Server, name: str) -> tuple[Mapping[str, Any], bool]:
     news: queue.Queue[tuple[str, Mapping[str, Any]] | BaseException] = queue.Queue()
     threading.Thread(target=_listen, args=(server, name, news), daemon=True).start()
     stopped = False
-    with progress.show(stderr(), lambda _: None) as report, interrupt.stopping() as stop:
+    with progress.show(stderr(), lambda _: None) as report, interrupt.stopping([signal.SIGINT]) as stop:
         while True:
             if stop.is_set() and not stopped:
                 _stop(server, name)

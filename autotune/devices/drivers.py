@@ -169,7 +169,11 @@ def _pocl_cache() -> Path:
 def _can_hold(folder: Path) -> bool:
     """Whether a folder can be written to, or be made."""
     there = next((each for each in (folder, *folder.parents) if os.path.exists(each)), Path("/"))
-    return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+    try:
+        with tempfile.TemporaryFile(dir=there):  # root may write anywhere, as it is told, but in /proc
+            return True
+    except OSError:
+        return False
 
 
 def _remove(folder: str, process: int) -> None:
