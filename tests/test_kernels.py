@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.bench.arena import Arena, Guarded
+from autotune.bench.arena import POISON, Arena, Guarded
 from autotune.devices import Kernel, list_devices, open_session
 from autotune.model import Value
 from autotune.study import (
@@ -102,7 +102,7 @@ class Runner:
         buffers = {guarded.buffer.name: guarded for guarded in arena.prepare(plan)}
         for guarded in buffers.values():
             if guarded.buffer.access != "in":
-                arena.poison(guarded)
+                arena.poison(guarded, POISON)
         for launch in plan.launches:
             kernel = self.build(plan.source, plan.options, launch.entry)
             views = {name: guarded.view for name, guarded in buffers.items()}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from autotune.bench import finals
-from autotune.bench.arena import GUARD, POISON, Arena, Guarded, padded
+from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared
 from autotune.bench.reference import ReferenceBench
@@ -394,6 +394,34 @@ kernel void once(global int *seen, global int *out) {
     seen[0] = 7;
 }
 """
+
+
+LAZY = "kernel void lazy(global TYPE *out) { size_t i = get_global_id(0); if (i % 4 != LEFT) out[i] = VALUE; }"
+
+
+@pytest.mark.parametrize("word", POISONS)
+@pytest.mark.parametrize("left", range(4))
+@pytest.mark.parametrize("kind", ["uchar", "char", "ushort", "short", "int", "float"])
+def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: str, left: int, word: int) -> None:
+    """It is where outputs are filled with one and the same word before every run: 255 in pixels, 32767 in samples."""
+    value = np.array([word] * 4, np.uint32).view(numpy_type(kind)[0])[left]
+    out = Buffer("out", kind, (64,), (64,), "out")
+    source = f"#define TYPE {kind}\n#define LEFT {left}\n#define VALUE {0 if np.isnan(value) else value}\n{LAZY}"
+    plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
+    expected = np.where(np.arange(64) % 4 == left, value, 0 if np.isnan(value) else value).astype(value.dtype)
+    report = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None).run(plan, None)
+    assert report.outcome is Outcome.WRONG_RESULT
+    assert "never written?" in report.reason
+
+
+def test_what_a_reference_leaves_unwritten_may_be_left_so(session: Session) -> None:
+    out = Buffer("out", "int", (64,), (64,), "out")
+    source = f"#define TYPE int\n#define LEFT 1\n#define VALUE 7\n{LAZY}"
+    plan = Plan(source, (), (Launch("lazy", (64,), (64,), ("out",)),), {"out": out}, {"out": Tolerance()})
+    expected = np.where(np.arange(64) % 4 == 1, POISON, 7)
+    bench = Bench(session, {}, {"out": expected}, Rules(), Limits(), lambda *_: None, (POISON, POISON))
+    report = bench.run(plan, None)
+    assert report.outcome is Outcome.OK, report.reason
 
 
 def test_a_kernel_that_writes_once_and_never_again_is_wrong(session: Session) -> None:

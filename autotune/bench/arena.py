@@ -12,12 +12,18 @@ from numpy.typing import NDArray
 from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
 
-POISON = 0x7FFFA5A5
-"""Fills unwritten outputs and the guards of inputs: a NaN as half, float and double, and an unlikely integer."""
+POISON, OTHER_POISON = 0x7FFFA5A5, 0x4A5B6C7D
+"""Fill outputs before they are written and, the first, the guards of inputs: a NaN as half, float and double, and an
+unlikely integer; then a number as each of these. They differ in every byte: of small values what is left unwritten may
+well be right on one, and is wrong on the other."""
+
+POISONS = POISON, OTHER_POISON
 
 FENCE = 0x3FD1B54A
 """Fills the guards of what a kernel may write. No NaN: arithmetic on the NaNs beyond an input's end gives those NaNs
 again, so that a kernel that runs over the ends of both would leave such a guard as it was."""
+
+OTHER_FENCE = 0x3E9D4C2B
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
@@ -27,9 +33,10 @@ GUARD = 64 * 1024
 class Guarded:
     """One buffer on the device: `view` (what the kernel sees) starts at byte `start` of `whole`.
 
-    `guard` is the word that fills what lies around it. Where the kernel sees an `image`, the buffer holds its pixels:
-    what is written there is pushed into the image, and pulled from it to be checked. Guards cannot surround an image;
-    the hardware drops what a kernel writes beside one.
+    `guard` is the word that fills what lies around it, `poison` the one that filled it before the last run, 0 where
+    none did. Where the kernel sees an `image`, the buffer holds its pixels: what is written there is pushed into the
+    image, and pulled from it to be checked. Guards cannot surround an image; the hardware drops what a kernel writes
+    beside one.
     """
 
     buffer: Buffer
@@ -39,6 +46,7 @@ class Guarded:
     nbytes: int
     size: int
     guard: int
+    poison: int = 0
     pristine: Memory | None = None
     checksum: int | None = None
     image: Memory | None = None
@@ -67,14 +75,18 @@ class Guarded:
 class Arena:
     """Keeps the buffers of the plans it has seen, so that inputs travel to the device once.
 
-    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero.
+    `inputs` are host arrays of the logical shapes; what is allocated and not in the shape is zero. `poisons` are the
+    words that outputs are filled with: before a first run, and later, to see whether the kernel still writes.
     """
 
-    def __init__(self, session: Session, inputs: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, session: Session, inputs: Mapping[str, NDArray[Any]], poisons: tuple[int, int] = POISONS
+    ) -> None:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
-        self._poison, self._fence = POISON, FENCE
+        self._fence = FENCE
+        self.poisons = poisons
 
     def prepare(self, plan: Plan) -> list[Guarded]:
         """Return the plan's buffers, created and uploaded where they are not here yet."""
@@ -94,11 +106,12 @@ class Arena:
 
     def stain(self, poison: int, fence: int) -> None:
         """Have these words in the place of POISON and FENCE, in buffers that are made from here on: call `clear`."""
-        self._poison, self._fence = poison, fence
+        self.poisons, self._fence = (poison, poison), fence
 
-    def poison(self, guarded: Guarded) -> None:
-        """Fill a buffer with NaNs, so that what a kernel leaves unwritten shows."""
-        self._session.fill(guarded.whole, self._poison, guarded.start, guarded.nbytes)
+    def poison(self, guarded: Guarded, word: int) -> None:
+        """Fill a buffer with a word, so that what a kernel leaves unwritten shows."""
+        guarded.poison = word
+        self._session.fill(guarded.whole, word, guarded.start, guarded.nbytes)
         guarded.push(self._session)
 
     def restore(self, guarded: Guarded) -> None:
@@ -115,7 +128,7 @@ class Arena:
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guard = self._poison if buffer.access == "in" else self._fence
+        guard = self.poisons[0] if buffer.access == "in" else self._fence
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
         name = buffer.filled or buffer.name

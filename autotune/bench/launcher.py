@@ -53,12 +53,14 @@ class Launcher:
         self._announce = announce
         self._watch = watch
         self._busy_ns = 0
+        self._poison = 0  # the place of the word that outputs were poisoned with
         self.restore_s = 0.0  # what it took to put the buffers into their state before the last first run
 
     def once(self, built: Built, limit_s: float) -> int:
         """Run all launches once on poisoned outputs and return their span in ns; on PoCL this compiles them."""
         self._announce("verify", self._limits.first_s)
         began = time.monotonic()
+        self._poison = 0
         self._put_back(built, "out", "scratch")
         self.finish()
         self.restore_s = time.monotonic() - began
@@ -80,9 +82,10 @@ class Launcher:
         """Run all launches `count` times, restored before each, and return the spans in ns.
 
         With `poison`, the last has its outputs poisoned, so that a kernel that no longer writes shows: what lay there
-        was right.
+        was right. It is by another word than in the first run.
         """
         self._allow(count, longest_ns)
+        self._poison = 1 if poison else self._poison
         poisoned = ("out",) if poison else ()
         spans = []
         for left in reversed(range(count)):
@@ -112,7 +115,11 @@ class Launcher:
         return batch
 
     def enqueue(self, built: Built) -> None:
-        """Queue all launches once, on restored buffers and poisoned outputs, and wait for nothing."""
+        """Queue all launches once, on restored buffers and outputs poisoned by another word than the last time.
+
+        Waits for nothing.
+        """
+        self._poison = 1 - self._poison
         self._put_back(built, "out")
         self._run(built)
 
@@ -144,7 +151,7 @@ class Launcher:
         with noticing_loss():
             for guarded in built.buffers:
                 if guarded.buffer.access in poisoned:
-                    self._arena.poison(guarded)
+                    self._arena.poison(guarded, self._arena.poisons[self._poison])
                 self._arena.restore(guarded)
 
     def _await_compilation(self, launch: Launch, event: Event) -> None:

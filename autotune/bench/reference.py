@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import FENCE, POISON, Arena, Guarded
+from autotune.bench.arena import FENCE, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.report import Fault
@@ -25,9 +25,6 @@ from autotune.bench.verify import Checker
 from autotune.devices import Session
 from autotune.model import Outcome
 from autotune.study import Buffer, Plan, leaves, member_of, numpy_type
-
-OTHER_POISON, OTHER_FENCE = 0x4A5B6C7D, 0x3E9D4C2B
-"""The words of the second run: numbers as half, float and double, since sums with a NaN are the same NaN."""
 
 _TWICE_NS, _TWICE_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""

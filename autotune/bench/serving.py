@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import Arena
+from autotune.bench.arena import POISON, POISONS, Arena
 from autotune.bench.messages import Job, Onward, Phase, Probe, Ready, Retime, Setup, Turn
 from autotune.bench.once import once
 from autotune.bench.prepare import binary_hash, compile_plan, launch_ahead
@@ -116,9 +116,10 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
     known = _load(expected)
-    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce)
-    connection.send(Ready(expected))
     unwritten = unverified(setup.reference, known) if setup.reference is not None else ""
+    poisons = (POISON, POISON) if unwritten else POISONS  # what lay there is right where the reference left it
+    bench = Bench(session, inputs, known, setup.rules, setup.limits, announce, poisons)
+    connection.send(Ready(expected))
     note = "; ".join(filter(None, (unwritten, not_numbers(known))))
     session.sense()  # loads a library, while the first configuration is built
     bench.clocks.prepare()

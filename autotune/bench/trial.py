@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from autotune.bench.arena import Arena
+from autotune.bench.arena import POISONS, Arena
 from autotune.bench.clock import Clock, Clocks
 from autotune.bench.holder import can_hold
 from autotune.bench.launcher import Announce, Launcher, Stopwatch, noticing_loss
@@ -46,10 +46,13 @@ class Bench:
         rules: Rules,
         limits: Limits,
         announce: Announce,
+        poisons: tuple[int, int] = POISONS,
     ) -> None:
         self._session = session
-        self._on = partial(Bench, inputs=inputs, expected=expected, rules=rules, limits=limits, announce=announce)
-        self._arena = Arena(session, inputs)
+        self._on = partial(
+            Bench, inputs=inputs, expected=expected, rules=rules, limits=limits, announce=announce, poisons=poisons
+        )
+        self._arena = Arena(session, inputs, poisons)
         self._checker = Checker(session, expected, inputs)
         # Beside other programs a few short runs in a row say nothing.
         stop_s = rules.least_s if session.traits.shares_cores else rules.stop_s

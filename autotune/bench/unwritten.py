@@ -52,10 +52,7 @@ def count_nans(data: NDArray[Any]) -> tuple[int, int]:
 
 
 def not_numbers(expected: Mapping[str, NDArray[Any]]) -> str:
-    """Say for which values a reference gives NaN; empty: none.
-
-    Poison is NaN in every float, so what a configuration leaves unwritten there is right.
-    """
+    """Say for which values a reference gives NaN, where whatever a configuration makes NaN of is right; empty: none."""
     said = []
     for name, data in expected.items():
         count, first = count_nans(data)
@@ -63,7 +60,7 @@ def not_numbers(expected: Mapping[str, NDArray[Any]]) -> str:
             said.append(f"{count:,} of {data.size:,} values of {name}, first {element(name, data, first)}")
     if not said:
         return ""
-    return f"the reference gives NaN for {'; '.join(said)}: what is never written there passes; see to the inputs' data"
+    return f"the reference gives NaN for {'; '.join(said)}: each NaN is right there; see to the inputs' data"
 
 
 def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:

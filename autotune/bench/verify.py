@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import POISON, Guarded
+from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
 from autotune.bench.kernels import CHECKS, COMPARE, common_options
@@ -154,7 +154,7 @@ class Checker:
         first = f"{buffer.name}[{element}]{leaf.label}" + (f"[{inside}]" if inside else "")
         if not leaf.path:
             first = f"{buffer.name}[{', '.join(indices)}]"
-        unwritten = " (never written)" if _is_poison(found) else ""
+        as_before = " (as before the run; never written?)" if _is_left(guarded, offset, found) else ""
         nans = f", {int(words[1])} of them NaN" if words[1] else ""
         if runs > 1:  # the run that was wrong is over
             return (
@@ -163,7 +163,7 @@ class Checker:
             )
         return (
             f"{int(words[0])} of {math.prod(shape)} values of {name} are wrong{nans}; "
-            f"first {first} = {found[0]}{unwritten}, expected {expected.astype(dtype)}"
+            f"first {first} = {found[0]}{as_before}, expected {expected.astype(dtype)}"
         )
 
 
@@ -255,9 +255,10 @@ class OnDevice:
         return self._session.build(COMPARE, [*flags, *common_options(self._session)]).kernel("compare")
 
 
-def _is_poison(found: NDArray[Any]) -> bool:
-    pattern = np.array([POISON, POISON], np.uint32).tobytes()
-    return found.tobytes() in (pattern[: found.nbytes], pattern[2 : 2 + found.nbytes])
+def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
+    """Whether a value is what lay there before the run; a kernel may have computed the same."""
+    filled = np.full(3, guarded.poison, np.uint32).tobytes()
+    return guarded.poison != 0 and found.tobytes() == filled[offset % 4 :][: found.nbytes]
 
 
 @lru_cache(maxsize=1024)
