@@ -271,13 +271,23 @@ def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str
     return size
 
 
+def is_value(text: str, value: Any) -> bool:
+    """Say whether a text is a value of a list: as it is shown, or where that has a point, the same number (`1e-7`)."""
+    if str(value) == text:
+        return True
+    try:
+        return isinstance(value, float) and float(text) == value
+    except ValueError:
+        return False
+
+
 def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the first value of each choice, or what the texts set (`T=int`). Raises UsageError for other values."""
     choices = {name: values[0] for name, values in offered.items()}
     for item, name, value in _items(texts, "--choice"):
         if name not in offered:
             raise UsageError(f"no choice {item!r}", where="--choice", hint=f"choices here: {_listing(offered)}")
-        found = [entry for entry in offered[name] if str(entry) == value]
+        found = [entry for entry in offered[name] if is_value(value, entry)]
         if not found:
             hint = f"it can be {', '.join(map(str, offered[name]))}"
             raise UsageError(f"{name} cannot be {value!r}", where="--choice", hint=hint)

@@ -222,5 +222,5 @@ def test_what_a_whole_type_cannot_hold_is_refused(kind: str, text: str, said: st
 
 def test_an_expression_that_gives_nan_is_not_said_to_read_what_is_unwritten() -> None:
     problem = Problem(study(reference={"numpy": {"y": "log(x - 5)"}}))
-    with pytest.raises(StudyError, match="nothing but NaN for 'y': its expression does for these inputs"):
+    with pytest.raises(StudyError, match="nothing but NaN for 'y': so it does for these inputs"):
         expected_data(problem, input_data(problem))

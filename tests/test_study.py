@@ -40,6 +40,15 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"size_lists": {"a": [{"Q": 1}]}}, "size_lists.a: no size named 'Q'"),
         ({"tolerance": {"absolute": "WG * 1e-6"}}, "tolerance.absolute: names 'WG'"),
         ({"options": [{"flag": "-D{NOPE}"}]}, "options.1.flag: names 'NOPE'"),
+        (
+            {"options": [{"flag": "-cl-mad-enable -DWG=8"}]},
+            r"options.1.flag: sets WG, which \[parameters\] ",
+        ),
+        ({"options": [{"flag": "-cl-mad-enable"}, {"flag": "-U WG"}]}, "options.2.flag: sets WG"),
+        (
+            {"choices": {"T": ["float"]}, "options": [{"flag": "-D T=int"}]},
+            r"options.1.flag: sets T, which \[choices\]",
+        ),
         ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'"),
         ({"reference": {"numpy": {"x": "y"}}}, "reference.numpy: must give every output"),
         (

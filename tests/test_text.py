@@ -132,6 +132,10 @@ def test_what_is_given_twice_is_refused() -> None:
 def test_choices_are_read_over_the_first() -> None:
     assert words.parse_choices("T=int", {"T": ["float", "int"], "U": [1]}) == {"T": "int", "U": 1}
     assert words.parse_choices("U = 2", {"U": [1, 2]}) == {"U": 2}
+    for typed in ("1e-7", "1e-07", "0.0000001"):
+        assert words.parse_choices(f"U={typed}", {"U": [0.5, 1e-7]}) == {"U": 1e-7}
+    with pytest.raises(UsageError, match=r"U cannot be '1\.0'"):
+        words.parse_choices("U=1.0", {"U": [1, "1e0"]})
 
 
 @pytest.mark.parametrize("choice", ["T=half", "U=1", "T", "=float", "T=int,T=float"])

@@ -18,7 +18,7 @@ from autotune.pool import Settings
 from autotune.samplers import SAMPLERS
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
-from autotune.text import parse_duration, parse_size, require_known, split_items
+from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
@@ -170,7 +170,7 @@ def parameter(study: Study, name: str, option: str) -> Parameter:
 
 def _value(of: Parameter, text: str, option: str) -> Value:
     for value in of.values:
-        if str(value) == text:
+        if is_value(text, value):
             return value
     raise UsageError(f"{of.name} cannot be {text!r}", where=option, hint=f"it can be {', '.join(map(str, of.values))}")
 

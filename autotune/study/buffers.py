@@ -161,6 +161,9 @@ class Sampler(Argument):
 
 def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned: Scope) -> None:
     """Raise StudyError where a parameter shapes data that every configuration has in common."""
+    cure = "pad with allocate, which may use parameters"
+    if table.access == "out":  # nothing is brought there from the host
+        cure += ", or let [check] stand for the output"
     for text in table.shape or ():  # what is known nowhere is told with the names that may stand in a shape
         named = Expression.parse(text, where=f"{where}.shape").names
         for name in sorted(named - tuned.known - tuned.definitions.keys()):
@@ -173,7 +176,5 @@ def _require_no_parameter(table: ArgumentTable, where: str, given: Scope, tuned:
             raise StudyError(
                 f"{name} is a parameter, which cannot shape data that every configuration has in common",
                 where=f"{where}.{key}",
-                hint="pad with allocate, which may use parameters, or let [check] stand for the output"
-                if key == "shape"
-                else "make it a choice, or cast in the kernel",
+                hint=cure if key == "shape" else "make it a choice, or cast in the kernel",
             )

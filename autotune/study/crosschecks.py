@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,19 @@ def check_macros(study: Study) -> None:
                 what = "the kernel defines it itself, whatever the study gives"
                 hint = f"write #ifndef {name} before that #define, and #endif after it"
                 raise StudyError(what, where=f"{table}.{name}", hint=hint)
+
+
+_SETS = re.compile(r"-[DU]\s*(\w+)")
+
+
+def check_flags(study: Study) -> None:
+    """Raise StudyError where a build option sets what a parameter, a choice or a define of the study is to set."""
+    for number, entry in enumerate(study.text.table.get("options", ()), 1):
+        for name in _SETS.findall(entry["flag"]):
+            for table in ("parameters", "choices", "defines"):
+                if name in study.text.table.get(table, {}):
+                    what, hint = f"sets {name}, which [{table}] sets already", "leave one of them out"
+                    raise StudyError(what, where=f"options.{number}.flag", hint=hint)
 
 
 def check_values(study: Study) -> None:

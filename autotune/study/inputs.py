@@ -118,13 +118,13 @@ def fitted(buffer: Buffer, found: NDArray[Any], where: str) -> NDArray[Any]:
     if found.dtype.kind not in "biuf":
         raise StudyError(f"holds {found.dtype}, not numbers", where=where)
     require_shape(buffer.data_shape, found.shape, where)
-    if found.dtype.kind == "f" and dtype.kind != "f":
-        hint = "make it whole: numpy = \"astype(..., 'int64')\""
-        raise StudyError(f"holds {found.dtype}, the argument is {buffer.type}", where=where, hint=hint)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         typed = found.astype(dtype)
     if dtype.kind == "f":
         lost = np.isinf(typed) & np.isfinite(found)
+    elif found.dtype.kind == "f":
+        lost = typed.astype(found.dtype) != found  # NaN too, which is not itself
+        lost |= (found < float(np.iinfo(dtype).min)) | (found >= float(np.iinfo(dtype).max) + 1)
     else:
         lost = (typed.astype(found.dtype) != found) | ((typed < 0) != (found < 0))
     if lost.any():

@@ -52,7 +52,7 @@ def expected_data(
         return None
     try:
         found = _expected(problem, inputs, python, room)
-        require_numbers(found, inputs, "its expression does for these inputs: see to the low and high of their data")
+        require_numbers(found, inputs, "so it does for these inputs: see to the low and high of their data")
     except StudyError as error:
         raise error.at(problem.study.path) from None
     return found

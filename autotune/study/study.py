@@ -16,7 +16,15 @@ from autotune.space import Constraint
 from autotune.study import library, schema
 from autotune.study.arguments import KINDS, Argument, Buffer, Data, Scalar
 from autotune.study.arrays import names_of
-from autotune.study.crosschecks import check_checks, check_macros, check_names, check_outputs, check_steps, check_values
+from autotune.study.crosschecks import (
+    check_checks,
+    check_flags,
+    check_macros,
+    check_names,
+    check_outputs,
+    check_steps,
+    check_values,
+)
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, lines_with, without_comments
 from autotune.study.library import StudyText, default_size
@@ -183,6 +191,7 @@ class Study:
             check_values(self)
             self._build_rules(table, function)
             check_macros(self)
+            check_flags(self)
             check_outputs(self)
         except UsageError as error:  # an expression's error too
             raise error.at(self.path) from None
