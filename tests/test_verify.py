@@ -400,8 +400,9 @@ LAZY = "kernel void lazy(global TYPE *out) { size_t i = get_global_id(0); if (i 
 
 
 @pytest.mark.parametrize("word", POISONS)
-@pytest.mark.parametrize("left", range(4))
-@pytest.mark.parametrize("kind", ["uchar", "char", "ushort", "short", "int", "float"])
+@pytest.mark.parametrize(
+    ("kind", "left"), [*(("uchar", left) for left in range(4)), ("char", 3), ("short", 0), ("short", 1), ("float", 2)]
+)
 def test_what_is_never_written_is_not_right_by_chance(session: Session, kind: str, left: int, word: int) -> None:
     """It is where outputs are filled with one and the same word before every run: 255 in pixels, 32767 in samples."""
     value = np.array([word] * 4, np.uint32).view(numpy_type(kind)[0])[left]
