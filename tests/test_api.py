@@ -56,6 +56,7 @@ def test_bad_input_is_one_error(tmp_path: Path, arguments: dict[str, object]) ->
         ({"size": {"N": 20000.0}}, "N: 20000.0 is no whole number of at least 1; write N=1024"),
         ({"size": {"N": np.float64(2)}}, "N: np.float64(2.0) is no whole number"),
         ({"size": {"N": True}}, "N: True is no whole number"),
+        ({"size": {"T": "int"}}, "write T=1024; a choice is choices={\"T\": 'int'}"),
         ({"size": {"N": np.array([[1], [2]])}}, "is no whole number"),
         ({"choices": "T=float"}, "choices: 'T=float' is no mapping of names to values"),
         ({"choices": {1: 2}}, 'choices: 1 is no name of a choice; write choices={"T": "float"}'),

@@ -517,7 +517,10 @@ def test_one_file_is_of_one_problem(folder: Path) -> None:
     assert json.loads(typed("export", "--format", "t4", *HERE, "--size", "64").stdout)["results"]
     assert len(typed("export", "--format", "csv", "--study", "./saxpy.toml").stdout.splitlines()) == 17
     missing = typed("export", "--format", "csv", *HERE, "--size", "9").stderr
-    assert f"nothing is stored of saxpy at N=9 on {FINGERPRINT};" in missing
+    assert f"nothing is stored of saxpy at N=9 on {FINGERPRINT}; autotune search ./saxpy.toml -d " in missing
+    Path("saxpy.toml").write_text(Path("saxpy.toml").read_text() + "\n[tolerance]\nabsolute = 1\n")
+    changed = typed("export", "--format", "csv", "--study", "./saxpy.toml").stderr
+    assert "nothing is stored of saxpy as it is now: 16 trials of another text of it or its kernel" in changed
     assert "say --study STUDY" in typed("export", "--format", "csv").stderr
     assert "no format named 'cvs' (did you mean 'csv'?)" in typed("export", "--format", "cvs").stderr
     assert (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import threading
 import time
@@ -324,6 +325,20 @@ def test_a_kernel_stays_in_its_process_and_says_so(taken: Callable[[object], obj
     saxpy = quiet(study())
     with pytest.raises(UsageError, match=r"a tuned kernel stays in its process; call autotune.tuned\('saxpy', ...\)"):
         taken(saxpy)
+
+
+def test_a_call_in_a_forked_child_is_one_line_and_no_wait(queue: cl.CommandQueue) -> None:
+    saxpy = quiet(study())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of what this is about
+        child = os.fork()
+    if not child:
+        try:
+            saxpy(queue)
+        except DeviceError as error:
+            os._exit("was made before this process was forked" in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_nothing_given_is_not_the_array_that_is_gone(queue: cl.CommandQueue) -> None:

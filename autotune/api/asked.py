@@ -161,5 +161,6 @@ def _whole(name: str, value: object) -> int:
         found = 0
     if found < 1:
         what = line(f"{value!r:.40} is no whole number of at least 1")
-        raise UsageError(what, where=name, hint=f"write {name}=1024")
+        choice = f'; a choice is choices={{"{name}": {value!r:.40}}}' if isinstance(value, str) else ""
+        raise UsageError(what, where=name, hint=line(f"write {name}=1024{choice}"))
     return found

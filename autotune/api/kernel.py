@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
@@ -48,6 +49,7 @@ class TunedKernel:
         self.study = study
         self._size, self._choices, self._database = size, choices, database
         self._only = only  # that device was asked for: no other will do
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._bound: dict[Any, Bound] = {}
         self._tuning: Tuning | None = None
@@ -111,8 +113,12 @@ class TunedKernel:
         are the kernel's own matter. `wait_for`: the events that come first, in a list or as they are made.
 
         The first call on a queue builds, or loads what an earlier process built. Raises UsageError for an argument
-        that is missing, unknown, of another type or too small, DeviceError for a device that it was not made for.
+        that is missing, unknown, of another type or too small, DeviceError for a device that it was not made for, and
+        in a forked child, where drivers wait for threads that are not there.
         """
+        if os.getpid() != self._process:
+            hint = 'start such processes with multiprocessing.get_context("spawn"), and call autotune.tuned there'
+            raise DeviceError("was made before this process was forked", where=self.study.name, hint=hint)
         try:
             bound = self._bound[queue]
         except (KeyError, TypeError):

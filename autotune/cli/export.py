@@ -17,7 +17,7 @@ from autotune.cli.output import say
 from autotune.errors import UsageError
 from autotune.exchange import WRITERS, gather, one
 from autotune.lookup import ARTEFACTS, collect, device_meant
-from autotune.store import Store
+from autotune.store import Store, shown
 from autotune.study import offered_choices, watched
 from autotune.text import in_quotes, parse_choices, parse_size, require_known
 
@@ -149,7 +149,10 @@ def _export(
         choices = parse_choices(choice, offered_choices(study.text)) if choice else None
         model = None if selector is None else device_meant(selector, database).fingerprint
         with Store.to_read(database) as store:
-            recordings, changed = gather(store, study, device=model, size=size, choices=choices)
+            recordings, changed = gather(
+                store, study, device=model, size=size, choices=choices, named=study_name,
+                database=None if database is None else shown(database),
+            )  # fmt: skip
     if writer.single:
         one(recordings, format)
     count = sum(len(recording.own) + len(recording.imported) for recording in recordings)

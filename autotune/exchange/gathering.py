@@ -27,11 +27,14 @@ def gather(
     device: str | None = None,
     size: Mapping[str, int] | None = None,
     choices: Mapping[str, Any] | None = None,
+    named: str = "",
+    database: str | None = None,
 ) -> tuple[list[Recording], int]:
     """Return the recordings of a study as it is now, of all devices, sizes and choices or those given.
 
     `device` is a fingerprint. Also the number of trials left out: of another text of the study or its kernel, or
-    configurations that are none of the study's. Raises UsageError where nothing is stored.
+    configurations that are none of the study's. Raises UsageError where nothing is stored, with the command that makes
+    some: `named` is what the user calls the study, `database` what that command is to name.
     """
     found, left_out = [], 0
     values = {name: parameter.values for name, parameter in study.parameters.items()}
@@ -50,8 +53,12 @@ def gather(
         left_out += len(own) + len(imported) - len(ours) - len(theirs)
         found.append(_recording(study, key, info, ours, theirs, [told for told, _ in imports]))
     if not found:
-        asked = study.name + text.placed(size or {}, device or "")
-        raise UsageError(f"nothing is stored of {asked}", hint=f"autotune search {study.name} makes some")
+        what = f"nothing is stored of {study.name}{text.placed(size or {}, device or '')}"
+        if left_out:
+            what += f" as it is now: {text.count(left_out, 'trial')} of another text of it or its kernel"
+        typed = named or study.name
+        search = text.command("search", typed, device=device, size=size, choices=choices, database=database)
+        raise UsageError(what, hint=f"{search} makes some")
     return found, left_out
 
 

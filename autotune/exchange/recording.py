@@ -70,7 +70,9 @@ def settled(recording: Recording) -> tuple[list[Trial], Counter[str]]:
             found[name] = before if wrong and before is not None else trial
     stopped = sum(trial.outcome is Outcome.STOPPED for trial in found.values())
     told = [trial for trial in found.values() if trial.outcome is not Outcome.STOPPED]
-    return told, Counter({"stopped early, which gives no time": stopped})
+    again = len(recording.imported) + len(recording.own) - len(found)
+    left_out = {"stopped early, which gives no time": stopped, "of a configuration that another one tells": again}
+    return told, Counter(left_out)
 
 
 def verbatim(trial: Trial, format: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
