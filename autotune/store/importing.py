@@ -59,10 +59,10 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Changed:
-    """What is new of one problem: of which configurations, and how many trials have finished."""
+    """What is new of one problem: of which configurations, and how many trials of each search have finished."""
 
     configurations: set[str] = field(default_factory=set)
-    finished: int = 0
+    finished: Counter[int] = field(default_factory=Counter)
 
 
 def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Search]:
@@ -220,7 +220,7 @@ def _store_page(
             changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
     for columns in ended:
         if problem := problem_of.get(columns["uuid"]):
-            changed[problem].finished += columns["outcome"] not in UNFINISHED
+            changed[problem].finished[columns["search_id"]] += columns["outcome"] not in UNFINISHED
     return len(new)
 
 
@@ -266,7 +266,7 @@ def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapp
 
 def _store_search(connection: Connection, uuid: str, search: Search) -> _Place:
     """Return where a search and its devices are stored, now where they are new."""
-    joined = select(searches, *(column for column in problems.c if column.name != "id")).join(problems)
+    joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:
         _require_one_problem(search.problem, known, search.where, "the same search in the database")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
