@@ -110,7 +110,11 @@ def test_what_another_tool_made_is_not_counted(store: Store) -> None:
     store.adopt(PROBLEM.key, DEVICE, [replace(ok(FIRST, 5), origin=entry)], told)
     search(store, ok(SECOND, 50))
     assert [one.number for one in listing.answering(store, 1)] == [2]
-    assert learned.sample(store, 1).trials == survey.outcomes(store, 1).total() == len(store.answering(PROBLEM.key)) == 1
+    cells = compare.compare(PROBLEM.study, "device", [PROBLEM.size], CHOICES, [OTHER], store, trials=1, search=None)
+    assert [cell.best.configuration for cell in cells if cell.best is not None] == [SECOND], "nor is it a best"
+    assert (
+        learned.sample(store, 1).trials == survey.outcomes(store, 1).total() == len(store.answering(PROBLEM.key)) == 1
+    )
 
 
 def test_why_a_side_has_no_best_is_told_of_the_trials_that_it_counts(store: Store) -> None:

@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     """What is known of a problem: verified configurations, fastest first, and those without a time.
 
     `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
-    `trials` counts the finished ones from the generation that answers on, `stride` above 1 says that not all were looked at.
+    `trials` counts the finished ones from the generation that answers on; `stride` above 1: not all were looked at.
     """
 
     measured: list[Measured]

@@ -1,7 +1,8 @@
 """The tables as they are now, for queries; how they came to be is in migrations.py, and a test holds the two together.
 
 Mappings and lists are JSON text, instants ISO 8601 in UTC with microseconds, so that text order is time order.
-`time_ns` is derived (the median of the samples), and so are the table `standings` and the counts of trials (standings.py).
+`time_ns` is derived (the median of the samples), and so are the table `standings` and all `trials` that are counted
+(standings.py).
 """
 
 from __future__ import annotations
