@@ -29,7 +29,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os.path import exists
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Select, Table, Update, and_, func, select, text, update
@@ -39,7 +38,7 @@ from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, open_as_it_is, open_engine, open_in_memory
+from autotune.store.database import clear_values, holds_nothing, open_as_it_is, open_engine, open_in_memory
 from autotune.store.fields import trial_of
 from autotune.store.location import (
     IMPORTED,
@@ -92,14 +91,15 @@ class Store(Attempts, Moving):
 
     @classmethod
     def to_read(cls, database: str | None = None) -> Self:
-        """Open what is only read: also a file that may not be written, as it is, and one that is not there, as empty.
+        """Open what is only read: also a file that may not be written, as it is. One that is not there, or has no byte,
+        is empty, and stays so.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
         location = locate(database)
         if not location.url:
             require_place(location)
-            if not exists(location.path):
+            if holds_nothing(location.path):
                 return cls._empty(location)
         try:
             return cls.open(database)
