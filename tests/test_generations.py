@@ -9,6 +9,7 @@ import pytest
 from autotune import lookup
 from autotune.identity import Value
 from autotune.lookup import asking, collect, records
+from autotune.lookup.answer import LEFT_ASIDE
 from autotune.model import Outcome, Trial
 from autotune.reports import compare, learned, sides
 from autotune.reports.cover import cover
@@ -143,5 +144,5 @@ def test_best_says_that_it_answers_of_what_was_left_aside(store: Store, capsys: 
     put(store, [], key=key, device=DEVICE, fresh=True)
     assert asking.run(asked) == 0
     command = f"autotune search matmul -d {DEVICE.fingerprint} --db {store.where}"
-    said = f"note: from before --fresh: nothing has passed with this driver since; {command} goes on\n"
+    said = f"note: {LEFT_ASIDE}; {command} goes on\n"
     assert said in capsys.readouterr().err

@@ -23,7 +23,7 @@ _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
 
-LEFT_ASIDE = "from before --fresh: nothing has passed with this driver since"
+LEFT_ASIDE = "from before a search, here or imported, started over (--fresh): nothing has passed with this driver since"
 """The note on an answer of an older generation than the newest."""
 
 
