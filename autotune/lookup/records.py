@@ -22,6 +22,7 @@ from autotune.store import (
     CAME_IN,
     SCHEMA,
     SCHEMA_VERSION,
+    TIMED_ELSEWHERE,
     UNSOUND,
     Location,
     as_it_is,
@@ -71,7 +72,7 @@ class Told(NamedTuple):
     taken: str
     configuration: str
     made: str
-    environment: str  # of its search, where that was here
+    environment: str  # of its search, where that was here and took the time
 
 
 class Records(Protocol):
@@ -133,7 +134,7 @@ WHERE t.id = :trial AND t.configuration_hash = :configuration AND t.outcome = 'o
 AND s.problem_id = :problem AND s.generation = :generation
 """
 TOLD_AGAIN = """
-SELECT samples_ns, taken FROM retimings WHERE id = :retiming AND trial_id = :trial AND driver = :driver
+SELECT samples_ns, taken, uuid FROM retimings WHERE id = :retiming AND trial_id = :trial AND driver = :driver
 """
 
 ALL = 2**62
@@ -203,14 +204,19 @@ class Database:
         if not found or (entry.kind == RETIMED and not again):
             raise ValueError("a time is of no trial of its problem")
         configuration, samples, taken, made, environment, facts = found[0]
+        name = ""
         if again:
-            samples, taken = again[0]
+            samples, taken, name = again[0]
         taken_ns = list(map(int, json.loads(samples)))
         if median(taken_ns) != entry.time_ns:
             raise ValueError("a time is not the median of its samples")
-        if CAME_IN in json.loads(facts):
-            environment = "{}"  # what it says of the rules, anybody may have written
+        if _came_in(json.loads(facts), name):
+            environment = "{}"  # what it says of the rules or of the time, anybody may have written
         return Told(taken_ns, taken or "", configuration, made or "", environment)
+
+
+def _came_in(facts: Mapping[str, Any], retiming: str) -> bool:
+    return CAME_IN in facts or retiming in json.loads(facts.get(TIMED_ELSEWHERE, "[]"))
 
 
 @contextmanager
