@@ -234,4 +234,5 @@ def test_a_server_keeps_it_alike(postgres_url: str, tmp_path_factory: pytest.Tem
         with open_records(locate(postgres_url)) as records:
             for driver in ("", "1", "2"):
                 assert records.ranking(1, driver).entries == slowly(store, 1, driver)
+            assert records.trials(1, 0) == store.rows(FINISHED, {"problem": 1, "generation": 0})[0][0]
     assert DEVICE.fingerprint
