@@ -168,6 +168,7 @@ class Trial:
     could explain the result (driver, clocks, versions, registers, spills); `made` is what it was built and launched as
     and the work it does (study.planning.made_of), plain data; None where nobody told. `origin` tells of a trial that
     another tool made: its `format`, the `file` it was in and its `entry` there, JSON text; None for one made here.
+    `generation` counts how often a search has started over since the first of what was read of its problem.
     """
 
     configuration: Configuration
@@ -188,6 +189,7 @@ class Trial:
     environment: Environment = field(default_factory=dict, repr=False)
     made: Mapping[str, Any] | None = field(default=None, repr=False)
     origin: Mapping[str, str] | None = field(default=None, repr=False)
+    generation: int = field(default=0, repr=False, compare=False)
 
     @property
     def time_ns(self) -> float:

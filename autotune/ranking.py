@@ -85,7 +85,7 @@ def answering(found: Sequence[Standing], driver: str = "") -> tuple[str, int] | 
 
     The driver asked for where it has any times, else the one that arrived last; of that the newest generation in which
     a configuration is verified: who starts over wants the earlier ones forgotten, once there is something instead. What
-    lists trials as well has those from that generation on or, where nothing is verified, of the newest.
+    lists or counts trials has those from that generation on or, where nothing is verified, of the newest.
     """
     if not any(one.event.driver == driver for one in found):
         driver = max(found, key=_latest).event.driver if found else ""

@@ -118,7 +118,9 @@ def imported_trial() -> Trial:
 def make_recording() -> Recording:
     key = ProblemKey("saxpy", "k" * 32, "s" * 32, FINGERPRINT, {"N": 1000}, {"T": "float"})
     headers = [("kernel-tuner", {"device_name": "H", "made_up": 7})]
-    return Recording(key, DEVICE, PARAMETERS, "saxpy", "float", own_trials(), [imported_trial()], headers)
+    return Recording(
+        key, DEVICE, DEVICE.driver, PARAMETERS, "saxpy", "float", own_trials(), [imported_trial()], headers
+    )
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import pytest
 
 from autotune import lookup
 from autotune.identity import Value
-from autotune.lookup import asking, collect
+from autotune.lookup import asking, collect, records
+from autotune.lookup.answer import LEFT_ASIDE
 from autotune.model import Outcome, Trial
 from autotune.reports import compare, learned, sides
 from autotune.reports.cover import cover
-from autotune.store import Store, listing
+from autotune.store import Store, listing, survey
 from autotune.study import Problem, default_choices, default_configuration, default_size, find_study, problem_key
 from autotune.tuner import Request
 from tests.stored import DEVICE, newer_driver, ok, put
@@ -79,18 +80,58 @@ def test_each_driver_has_its_generation(store: Store) -> None:
     assert told == {"1": [FIRST, SECOND], "2": [SECOND], "3": [SECOND], "": [SECOND]}
 
 
-def test_trials_are_counted_of_the_generation_that_answers(store: Store) -> None:
+def test_trials_are_counted_from_the_generation_that_answers_on(store: Store) -> None:
     def trials() -> int:
+        """Return what all say, whoever counts."""
         asked = (PROBLEM.study.text, PROBLEM.size, CHOICES, DEVICE.fingerprint)
-        return lookup.best(*asked, database=store.where).trials
+        (side,) = sides.sides(store, PROBLEM.study.name, "size").cells
+        told = {
+            lookup.best(*asked, database=store.where).trials,
+            len(store.answering(PROBLEM.key)),
+            learned.sample(store, 1).trials,
+            survey.total(survey.tally(store, [one.number for one in listing.answering(store, 1)])),
+            survey.outcomes(store, 1).total(),
+            side["trials"],
+        }
+        assert len(told) == 1, told
+        return told.pop()
 
     search(store, ok(FIRST, 50), Trial(SECOND, Outcome.CRASH))
     search(store, Trial(THIRD, Outcome.CRASH), fresh=True)
-    assert trials() == 2
+    assert trials() == 3, "nothing has passed since: what came before answers, with all that came after it"
     search(store, ok(FIRST, 50))
     assert trials() == 2
     search(store, ok(SECOND, 50))
     assert trials() == 3
+
+
+def test_what_another_tool_made_is_not_counted(store: Store) -> None:
+    told = {"format": "t4", "file": "a.json", "device": "", "kernel": ""}
+    entry = {"format": "t4", "file": "a.json", "entry": "{}"}
+    store.adopt(PROBLEM.key, DEVICE, [replace(ok(FIRST, 5), origin=entry)], told)
+    search(store, ok(SECOND, 50))
+    assert [one.number for one in listing.answering(store, 1)] == [2]
+    cells = compare.compare(PROBLEM.study, "device", [PROBLEM.size], CHOICES, [OTHER], store, trials=1, search=None)
+    assert [cell.best.configuration for cell in cells if cell.best is not None] == [SECOND], "nor is it a best"
+    assert (
+        learned.sample(store, 1).trials == survey.outcomes(store, 1).total() == len(store.answering(PROBLEM.key)) == 1
+    )
+
+
+def test_why_a_side_has_no_best_is_told_of_the_trials_that_it_counts(store: Store) -> None:
+    search(store, Trial(FIRST, Outcome.CRASH), Trial(SECOND, Outcome.CRASH))
+    search(store, Trial(THIRD, Outcome.COMPILE_ERROR), fresh=True)
+    (side,) = sides.sides(store, PROBLEM.study.name, "size").cells
+    assert (side["trials"], side["reason"]) == (1, "1 trial failed: 1 compile_error")
+
+
+def test_a_look_up_counts_no_trials(store: Store) -> None:
+    """Whatever it counts is kept by the search: a problem may have a million since somebody started over."""
+    search(store, ok(FIRST, 50))
+    search(store, ok(FIRST, 50), fresh=True)
+    assert [row[3] for row in store.rows(f"EXPLAIN QUERY PLAN {records.TRIALS}", {"problem": 1, "generation": 1})] == [
+        "SEARCH searches USING INDEX searches_by_problem (problem_id=?)"
+    ]
 
 
 def test_best_says_that_it_answers_of_what_was_left_aside(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,5 +144,5 @@ def test_best_says_that_it_answers_of_what_was_left_aside(store: Store, capsys: 
     put(store, [], key=key, device=DEVICE, fresh=True)
     assert asking.run(asked) == 0
     command = f"autotune search matmul -d {DEVICE.fingerprint} --db {store.where}"
-    said = f"note: from before --fresh: nothing has passed with this driver since; {command} goes on\n"
+    said = f"note: {LEFT_ASIDE}; {command} goes on\n"
     assert said in capsys.readouterr().err

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from autotune.errors import AutotuneError
+from autotune.lookup import best_alone
 from autotune.lookup.formats import FORMATS
+from autotune.lookup.records import of_store
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
@@ -202,8 +205,60 @@ def test_a_best_is_told_where_its_study_is_not_here(tmp_path: Path, path: str, r
         assert (told["best"]["configuration"], told["best"]["time_ns"]) == ({"WPT": 1}, 5000)
         assert (told["best"]["match"], told["best"]["options"], told["error"]) == (None, None, "")
         assert "5.000 µs" in page
-        assert "no study here" in page
+        assert "without its study" in page
         assert "Take it along" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
+@pytest.mark.parametrize("how", ["broken", "without the choice"])
+def test_a_best_is_told_where_its_study_can_say_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = find_study("matmul")
+    choices = {"T": "quad"} if how == "without the choice" else default_choices(study)
+    key = problem_key(study, dict.fromkeys("KMN", 64), choices, DEVICE.fingerprint)
+    configuration = {name: listed[0] for name, listed in parameter_values(study).items()}
+    if how == "broken":
+        (tmp_path / "studies").mkdir()
+        (tmp_path / "studies" / "matmul.toml").write_text("x = ")
+    with serving(tmp_path) as client:
+        put(client.service.store, [ok(configuration, 5000)], key=key, environment=RULES)
+        page, told = told_of(client, path)
+        assert (told["error"], told["best"]["time_ns"], told["best"]["match"]) == ("", 5000, None)
+        assert "5.000 µs" in page
+        assert told["best"]["notes"][-1].startswith("told without its study: ")
+
+
+def test_sizes_of_an_uploaded_study_are_in_its_order_everywhere(tmp_path: Path) -> None:
+    upload = {**UPLOAD, "study": OWN.replace("N = 1000\n", "N = 1000\nA = 5\n")}
+    with serving(tmp_path) as client:
+        store = client.service.store
+        request = {"fingerprint": SMALL.fingerprint, "device_name": SMALL.name, "budget": {}}
+        store.submit("here", "u0", "blur", request, "ann", upload=upload)
+        text = client.service.studies.text("blur")
+        key = problem_key(text, {"N": 64, "A": 5}, {}, DEVICE.fingerprint)
+        put(store, [ok({"WG": 32}, 5)], key=key, environment={"space": space_hash(text)})
+        for path in ("/", "/best", "/problems/1", "/trials"):
+            page = get(client, path)
+            assert "N=64 A=5" in page, path
+            assert "A=5 N=64" not in page, path
+
+
+def test_a_study_that_is_not_here_is_looked_for_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with serving(tmp_path, best_age_s=1e6) as client:
+        studies = client.service.studies
+        monkeypatch.setattr(studies, "own", asked.append)
+        assert [studies.in_order("away", {"A": 5, "N": 64}) for _ in range(3)] == [{"A": 5, "N": 64}] * 3
+    assert asked == ["away"]
+
+
+def test_a_page_of_many_says_what_is_in_order(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        for n in range(1, 22):
+            put(client.service.store, [ok({"WPT": 1}, n)], key=KEY._replace(size={"N": n}), environment=RULES)
+            assert ("sizes are in order within a page" in get(client, "/best")) == (n > 20 - 1)
 
 
 @pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
@@ -221,9 +276,27 @@ def test_what_only_a_study_could_check_is_not_told_without_it(tmp_path: Path, pa
             client.service.store.import_lines(other.export_lines())
         page, told = told_of(client, path)
         assert told["best"] is None
-        said = "no configuration has passed" if how == "failed" else "was not searched here, and only its study could"
+        said = "no configuration has passed" if how == "failed" else "was not searched and timed here"
         assert said in told["error"]
         assert said in page
+
+
+def test_a_time_that_an_import_brought_to_a_trial_of_here_is_not_told_without_the_study(store: Store) -> None:
+    search = put(store, [ok({"WPT": 1}, 5000)], environment=RULES)
+    told = json.loads(next(store.export_lines()))
+    again = {"driver": DEVICE.driver, "warmup_ns": [], "cache": "warm", "taken": "2026-01-01T00:00:00.000000+00:00"}
+    told["retimings"] = [{**again, "uuid": f"of {time}", "samples_ns": [time] * 3} for time in (2, 1)]
+    store.import_lines([json.dumps(told)])
+    store.import_lines([json.dumps(told)])
+
+    def alone() -> float | None:
+        return best_alone(of_store(store), 1, KEY, "").time_ns
+
+    with pytest.raises(AutotuneError, match="was not searched and timed here"):
+        alone()
+    assert "elsewhere" not in next(store.export_lines())
+    store.retime(search, [({"WPT": 1}, Measurement((4000,)))])
+    assert alone() == 4000
 
 
 def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:

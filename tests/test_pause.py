@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -18,7 +20,7 @@ from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
 from autotune.pool import forkserver
-from autotune.pool.forkserver import Forkserver, prepare
+from autotune.pool.forkserver import Forkserver, prepare, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 from tests.processes import has_ended
@@ -147,6 +149,20 @@ def test_a_prepared_process_that_is_not_waited_for_ends_with_its_workers(tmp_pat
     server._server.join()
 
 
+def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_alone() -> None:
+    def comes_to_nothing() -> None:
+        with suppress(LookupError), prepared():
+            raise LookupError("no such study")
+
+    with prepared():
+        mine = list(forkserver._prepared)
+        other = Thread(target=comes_to_nothing)
+        other.start()
+        other.join()
+        assert forkserver._prepared == mine != []
+    assert not forkserver._prepared
+
+
 def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyopencl.py").write_text("raise ImportError('no driver of this kind')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -159,6 +175,7 @@ def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypat
 SEARCH = """
 import os, sys, threading
 from pathlib import Path
+from threading import Thread
 from queue import SimpleQueue
 from autotune.devices.select import list_devices
 from autotune.pool.keeper import Keeper

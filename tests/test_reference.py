@@ -165,7 +165,7 @@ def fails(**_: Any) -> Any:
         (lambda **_: {}, "returned nothing for it"),
         (
             lambda x, y, **_: {"y": y, "x": x, "norm": 1},
-            "reference: the function returned x, norm, with which nothing is compared; return y alone, or give x",
+            "reference: the reference gives x, norm, with which nothing is compared; leave them out, or give x access",
         ),
     ],
 )

@@ -28,8 +28,10 @@ KINDS = {"ok": MEASURED, "wrong_result": WRONG}
 NUMBERS = itertools.count(1)
 FINISHED = """
 SELECT COUNT(*) FROM trials t JOIN searches s ON s.id = t.search_id
-WHERE s.problem_id = :problem AND s.generation = :generation AND t.outcome NOT IN ('pending', 'lost')
+WHERE s.problem_id = :problem AND s.generation >= :generation AND t.outcome NOT IN ('pending', 'lost')
 """
+
+SUMMARY = ("SELECT * FROM standings", "SELECT * FROM problems", "SELECT id, trials FROM searches")
 
 
 def slowly(store: Store, problem: int, driver: str) -> list[Event]:
@@ -67,7 +69,8 @@ def require_the_slow_rule(store: Store, key: ProblemKey) -> None:
             )
             assert few.newest == whole.newest == newest[0][0]
             asked = {"problem": problem, "generation": expected[0].generation if expected else few.newest}
-            assert few.trials == whole.trials == store.rows(FINISHED, asked)[0][0]
+            assert few.generation == whole.generation == asked["generation"]
+            assert records.trials(problem, few.generation) == store.rows(FINISHED, asked)[0][0]
 
 
 TIME = st.integers(1, 6)
@@ -163,13 +166,14 @@ def test_an_old_database_gets_the_summary_that_a_new_one_has(stores: tuple[Store
 
     store = stores[0]
     with closing(sqlite3.connect(store.where)) as connection:
-        before = [sorted(connection.execute(query)) for query in ("SELECT * FROM standings", "SELECT * FROM problems")]
+        before = [sorted(connection.execute(query)) for query in SUMMARY]
     with store._writing() as connection:
-        for statement in ("DELETE FROM standings", "UPDATE problems SET trials = 0"):
+        for statement in ("DELETE FROM standings", "UPDATE problems SET trials = 0", "UPDATE searches SET trials = 0"):
             connection.exec_driver_sql(statement)
         standings.build(connection)
+        standings.count_each(connection)
     with closing(sqlite3.connect(store.where)) as connection:
-        after = [sorted(connection.execute(query)) for query in ("SELECT * FROM standings", "SELECT * FROM problems")]
+        after = [sorted(connection.execute(query)) for query in SUMMARY]
     assert after == before
 
 
@@ -230,4 +234,5 @@ def test_a_server_keeps_it_alike(postgres_url: str, tmp_path_factory: pytest.Tem
         with open_records(locate(postgres_url)) as records:
             for driver in ("", "1", "2"):
                 assert records.ranking(1, driver).entries == slowly(store, 1, driver)
+            assert records.trials(1, 0) == store.rows(FINISHED, {"problem": 1, "generation": 0})[0][0]
     assert DEVICE.fingerprint

@@ -596,6 +596,15 @@ def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
         assert store.counts() == {}
 
 
+def test_who_reads_leaves_an_empty_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.touch()
+    with Store.to_read(str(path)) as store:
+        assert store.history() == []
+    assert path.stat().st_size == 0
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_tables_of_another_program(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "x.db") as connection:
         connection.execute("CREATE TABLE songs (title TEXT)")

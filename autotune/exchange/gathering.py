@@ -42,7 +42,8 @@ def gather(
     for key, info in store.problems(study.name):
         if any(asked is not None and getattr(key, name) != asked for name, asked in wanted.items()):
             continue
-        own, imports = store.answering(key), store.imports(key)
+        driver = store.answering_driver(key, "" if info is None else info.driver)
+        own, imports = store.answering(key, driver), store.imports(key)
         imported = [trial for _, trials in imports for trial in trials]
         if not own and not imported:
             continue
@@ -51,7 +52,7 @@ def gather(
             continue
         ours, theirs = ([one for one in many if not misfit(values, one.configuration)] for many in (own, imported))
         left_out += len(own) + len(imported) - len(ours) - len(theirs)
-        found.append(_recording(study, key, info, ours, theirs, [told for told, _ in imports]))
+        found.append(_recording(study, key, info, driver, ours, theirs, [told for told, _ in imports]))
     if not found:
         what = f"nothing is stored of {study.name}{text.placed(size or {}, device or '')}"
         if left_out:
@@ -66,6 +67,7 @@ def _recording(
     study: Study,
     key: ProblemKey,
     info: DeviceInfo | None,
+    driver: str,
     own: Sequence[Trial],
     imported: Sequence[Trial],
     environments: Sequence[Mapping[str, Any]],
@@ -82,6 +84,7 @@ def _recording(
     return Recording(
         key,
         info,
+        driver,
         {name: parameter.values for name, parameter in study.parameters.items()},
         entries.pop() if len(entries) == 1 else study.name,
         element_of(study, key.choices),

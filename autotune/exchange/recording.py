@@ -23,10 +23,12 @@ class Recording:
 
     `parameters` are the study's with their values; `entry` is the kernel function's name, the study's where there are
     several; `element` the OpenCL type of the first buffer; `headers` what the imported files said, each of its format.
+    `driver` is the one whose times tell what is best (ranking.answering).
     """
 
     key: ProblemKey
     device: DeviceInfo | None
+    driver: str
     parameters: Mapping[str, Sequence[Value]]
     entry: str
     element: str
@@ -42,7 +44,7 @@ class Recording:
     @cached_property
     def best(self) -> Trial | None:
         """The fastest of our own trials by the one rule; None where nothing passed."""
-        return fastest(self.own, "" if self.device is None else self.device.driver)
+        return fastest(self.own, self.driver)
 
     def under(self, own: Mapping[str, Any], format: str) -> dict[str, Any]:
         """Return the head of a file: `own` fields, and those that imported files of this format had besides.

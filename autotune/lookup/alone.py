@@ -1,7 +1,7 @@
 """The best of a stored problem from its records alone, where its study is not at hand.
 
-What was searched here was valid by the study when it was tried, and needs no study to be told. What came by an import
-does: anybody may have written it.
+What was searched and timed here was valid by the study when it was tried, and needs no study to be told. What came by
+an import does, a trial or the re-timing of one: anybody may have written it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
 
     `driver` is that of the device; "" where it was not looked at. Its match is exact as far as the problem itself is
     asked for: whether the study has changed since is not known. Raises AutotuneError where nothing has passed, and
-    where the fastest did not come of a search here: the next would be told for what it may not be.
+    where the fastest, or the time that ranks it, did not come of a search here: the next would be told for what it may
+    not be.
     """
     driver = clean(driver)
     ranking = records.ranking(number, driver)
@@ -40,7 +41,7 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
     told = records.told(number, ranking.entries[0])
     configuration = table(told.configuration)
     if "space" not in table(told.environment) or not _may_enter(configuration):
-        raise AutotuneError("the fastest was not searched here, and only its study could check it")
+        raise AutotuneError("the fastest was not searched and timed here, and is told only with its study")
     return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking, 0)
 
 

@@ -23,7 +23,7 @@ _CLOSEST = 20
 """How many of the next in rank are looked at for ties."""
 
 
-LEFT_ASIDE = "from before --fresh: nothing has passed with this driver since"
+LEFT_ASIDE = "from before a search, here or imported, started over (--fresh): nothing has passed with this driver since"
 """The note on an answer of an older generation than the newest."""
 
 
@@ -55,7 +55,7 @@ class Best(NamedTuple):
     (an ISO instant) tell of the measurement. Times are nanoseconds per run: the median of `runs` samples and its
     interval, which holds in `ranking.confidence(runs)` per cent of cases.
     `ties` counts others that cannot be told from it, `trials` the finished trials that it is the best of: those of its
-    problem since a search last started over, but for one that has verified nothing.
+    problem from its generation on, that of the last `--fresh` since which something has passed.
     `options` are the build options: a `-D` for each choice, parameter and computed define, then the study's flags.
     `flops` (operations per run) is filled where it is stored or was asked for. `launches` tells entry, global and local
     size (None: the driver's choice) of each kernel launch of a run in order, where it was asked for.
@@ -280,7 +280,7 @@ def found(
         driver=entry.driver,
         measured=told.taken,
         ties=ties,
-        trials=ranking.trials,
+        trials=asked.records.trials(problem, ranking.generation),
         database=asked.database,
     )
 

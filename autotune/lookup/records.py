@@ -20,9 +20,9 @@ from autotune.ranking import ANSWERING, MEASURED, NEWEST, RETIMED, Event, median
 from autotune.store import (
     BUSY_S,
     CAME_IN,
-    IMPORTED,
     SCHEMA,
     SCHEMA_VERSION,
+    TIMED_ELSEWHERE,
     UNSOUND,
     Location,
     as_it_is,
@@ -51,14 +51,18 @@ class Alike(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What is stored for one problem: its fastest configurations, best first, and how many trials of their generation
-    have finished. Not `whole`: more configurations follow. `newest` is the newest generation.
+    """What is stored for one problem: its fastest configurations, best first. Not `whole`: more configurations follow.
+    `newest` is the newest generation.
     """
 
     entries: list[Event]
-    trials: int
     whole: bool
     newest: int = 0
+
+    @property
+    def generation(self) -> int:
+        """The generation that answers (ranking.answering): the newest where nothing is verified."""
+        return self.entries[0].generation if self.entries else self.newest
 
 
 class Told(NamedTuple):
@@ -68,11 +72,11 @@ class Told(NamedTuple):
     taken: str
     configuration: str
     made: str
-    environment: str  # of its search, where that was here
+    environment: str  # of its search, where that was here and took the time
 
 
 class Records(Protocol):
-    """The six questions of a look-up. Whatever keeps results can answer them."""
+    """The seven questions of a look-up. Whatever keeps results can answer them."""
 
     def devices(self) -> Sequence[tuple[str, str, str]]:
         """Return fingerprint, name and facts (JSON text) of every device, oldest first."""
@@ -85,6 +89,9 @@ class Records(Protocol):
 
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
         """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
+
+    def trials(self, problem: int, generation: int) -> int:
+        """Return how many trials of a problem have finished from a generation on, those of other tools apart."""
 
     def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
         """Return the time that counts of a configuration beside a ranked one of a problem; None where it has none."""
@@ -102,11 +109,8 @@ SELECT id, kernel_hash, study_hash, device, size FROM problems
 WHERE study = :study AND choices = :choices ORDER BY id DESC
 """
 DEVICES = "SELECT fingerprint, name, facts FROM devices ORDER BY id"
-TRIALS = "SELECT trials FROM problems WHERE id = :problem"
-TRIALS_OF = f"""
-SELECT COUNT(*) AS trials FROM searches s JOIN trials t ON t.search_id = s.id
-WHERE s.problem_id = :problem AND s.generation = :generation AND s.sampler <> '{IMPORTED}'
-AND t.outcome NOT IN ('pending', 'lost')
+TRIALS = """
+SELECT COALESCE(SUM(trials), 0) AS trials FROM searches WHERE problem_id = :problem AND generation >= :generation
 """
 ONCE = """
 SELECT configuration_hash, trial_id, retiming_id, time_ns FROM standings
@@ -130,14 +134,14 @@ WHERE t.id = :trial AND t.configuration_hash = :configuration AND t.outcome = 'o
 AND s.problem_id = :problem AND s.generation = :generation
 """
 TOLD_AGAIN = """
-SELECT samples_ns, taken FROM retimings WHERE id = :retiming AND trial_id = :trial AND driver = :driver
+SELECT samples_ns, taken, uuid FROM retimings WHERE id = :retiming AND trial_id = :trial AND driver = :driver
 """
 
 ALL = 2**62
 
 
 class Database:
-    """The six questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
+    """The seven questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
 
     def __init__(self, rows: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
         self._rows = rows
@@ -161,14 +165,9 @@ class Database:
         """Return the verified configurations of a problem, best first: the first few where that is exact, or all."""
         ((newest,),) = self._rows(NEWEST, {"problem": problem})
         found = self._rows(ANSWERING, {"problem": problem, "driver": driver})
-        driver, generation = found[0] if found else (driver, newest)
-        # Nobody has started over: what is kept of the problem counts.
-        counted = (
-            (TRIALS_OF, {"problem": problem, "generation": generation}) if newest else (TRIALS, {"problem": problem})
-        )
-        ((trials,),) = self._rows(*counted)
         if not found:
-            return Ranking([], trials, whole=True, newest=newest)
+            return Ranking([], whole=True, newest=newest)
+        driver, generation = found[0]
         group = {"problem": problem, "driver": driver, "generation": generation, "most": ALL if whole else FEW + 1}
         once, again = (
             [
@@ -179,7 +178,12 @@ class Database:
         )
         bar = self._rows(FIRST, group)[0][0] if again else inf
         ranked = merged(once, again, bar)
-        return Ranking(ranked if whole else ranked[:FEW], trials, whole or len(ranked) <= FEW, newest)
+        return Ranking(ranked if whole else ranked[:FEW], whole or len(ranked) <= FEW, newest)
+
+    def trials(self, problem: int, generation: int) -> int:
+        """Return how many trials of a problem have finished from a generation on, those of other tools apart."""
+        ((trials,),) = self._rows(TRIALS, {"problem": problem, "generation": generation})
+        return int(trials)
 
     def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
         """Return the time that counts of a configuration under the driver and in the generation of a ranked one."""
@@ -200,14 +204,19 @@ class Database:
         if not found or (entry.kind == RETIMED and not again):
             raise ValueError("a time is of no trial of its problem")
         configuration, samples, taken, made, environment, facts = found[0]
+        name = ""
         if again:
-            samples, taken = again[0]
+            samples, taken, name = again[0]
         taken_ns = list(map(int, json.loads(samples)))
         if median(taken_ns) != entry.time_ns:
             raise ValueError("a time is not the median of its samples")
-        if CAME_IN in json.loads(facts):
-            environment = "{}"  # what it says of the rules, anybody may have written
+        if _came_in(json.loads(facts), name):
+            environment = "{}"  # what it says of the rules or of the time, anybody may have written
         return Told(taken_ns, taken or "", configuration, made or "", environment)
+
+
+def _came_in(facts: Mapping[str, Any], retiming: str) -> bool:
+    return CAME_IN in facts or retiming in json.loads(facts.get(TIMED_ELSEWHERE, "[]"))
 
 
 @contextmanager
@@ -253,7 +262,7 @@ def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any])
 
 
 def of_store(store: Store) -> Database:
-    """Return the six questions put to an open store. They raise ValueError for what no column can hold."""
+    """Return the seven questions put to an open store. They raise ValueError for what no column can hold."""
 
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         found: Sequence[Any] = store.rows(query, values)

@@ -77,21 +77,29 @@ _prepared: list[_Server] = []
 """A process that is prepared before it is known what for."""
 
 
-def prepare() -> None:
-    """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports."""
-    if can_hold() and not _prepared:
-        _prepared.append(_Server())
+def prepare() -> _Server | None:
+    """Begin to prepare a process for the next `Forkserver`, while this one goes on with its own imports.
+
+    Return it; None where one waits already, or none can be.
+    """
+    if _prepared or not can_hold():
+        return None
+    server = _Server()
+    _prepared.append(server)
+    return server
 
 
 @contextmanager
 def prepared() -> Iterator[None]:
     """Have a process prepared for a `Forkserver` of this block; where it comes to none, the process ends with it."""
-    prepare()
+    server = prepare()
     try:
         yield
     finally:
-        while _prepared:
-            _prepared.pop().end()
+        if server is not None:  # else it is another thread's, whose search will want it
+            with suppress(ValueError):  # a search has taken it
+                _prepared.remove(server)
+                server.end()
 
 
 def prepare_and_list() -> None:

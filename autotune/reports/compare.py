@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from autotune import text
 from autotune.errors import DeviceError, SpaceError, UsageError
 from autotune.model import Choices, DeviceInfo, Outcome, Size, Trial, Value, identity
-from autotune.store import Store
+from autotune.store import Store, listing
 from autotune.study import Problem, Study
 from autotune.text import did_you_mean
 from autotune.tuner import fastest, ours, recall
@@ -123,12 +123,16 @@ def _elsewhere(
     """Cells of devices that are not here, from what is stored of exactly this study and size."""
     problem = Problem(study, size, choices)
     here = {device.fingerprint for device in devices}
-    for key, trials in store.related(problem.key):
-        if key.device in here or key.size != problem.key.size or key.study_hash != problem.key.study_hash:
+    for _, key in reversed(listing.problems(store, study=study.name)):
+        if key.device in here or key != problem.key._replace(device=key.device):
             continue
-        best = fastest(trials)
-        reason = "" if best is not None else _why_none(trials)
-        yield Cell(key.device, size, key.device, problem, best, _count(trials), 0, reason)
+        driver = store.answering_driver(key)
+        stored = store.answering(key, driver)
+        own = [trial for trial in stored if trial.driver == driver] or stored
+        best = fastest(own, driver)
+        reason = "" if best is not None else _why_none(own)
+        if own:
+            yield Cell(key.device, size, key.device, problem, best, _count(own), 0, reason)
 
 
 def _count(trials: Iterable[Trial]) -> int:

@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     """What is known of a problem: verified configurations, fastest first, and those without a time.
 
     `ranked` are the first of the ranking, whole or not; `others` are configurations without a time, with their outcome.
-    `trials` counts the finished ones of the generation that answers, `stride` above 1 says that not all were looked at.
+    `trials` counts the finished ones from the generation that answers on; `stride` above 1: not all were looked at.
     """
 
     measured: list[Measured]
@@ -87,7 +87,8 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
     others = [row for name, row in untimed.items() if name not in named]
     shown = [entry.order[0] for entry in ranking.entries]
-    return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, ranking.trials, found.stride, driver)
+    trials = database.trials(problem, ranking.generation)
+    return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, trials, found.stride, driver)
 
 
 def _is_time(ns: float | None) -> TypeGuard[float]:

@@ -67,7 +67,7 @@ def sides(
         if not any(cell["size"] == size for cell in cells):
             known = next((problem for problem in fitting if problem.key.size == size), None)
             told = Counter[Outcome]() if known is None else survey.outcomes(store, known.number)
-            cells.append(_cell(known, size, device, text.size(size), None, 0, told))
+            cells.append(_cell(known, size, device, text.size(size), None, _ended(told), told))
     return Sides(cells, 0 if sizes else len(stored_sizes) - len(wanted))
 
 
@@ -92,11 +92,13 @@ def _cells(store: Store, problem: listing.Problem, by: str) -> list[dict[str, An
     key = problem.key
     if by in (BY_SIZE, BY_DEVICE):
         with listing.sound(store):
-            ranking = records.of_store(store).ranking(problem.number, "")
+            database = records.of_store(store)
+            ranking = database.ranking(problem.number, "")
+            trials = database.trials(problem.number, ranking.generation)
         best = learned.summary(store, ranking.entries[0].order[0] if ranking.entries else None)
         label = text.size(key.size) if by == BY_SIZE else key.device
         told = Counter[Outcome]() if best is not None else survey.outcomes(store, problem.number)
-        return [_cell(problem, key.size, key.device, label, best, ranking.trials, told)]
+        return [_cell(problem, key.size, key.device, label, best, trials, told)]
     known = learned.sample(store, problem.number, most=MOST)
     parameters = learned.parameters_of(known)
     if by not in parameters:
@@ -127,6 +129,10 @@ def _cell(
         "reason": "" if best is not None else _why_none(told),
         "best": best,
     }
+
+
+def _ended(told: Counter[Outcome]) -> int:
+    return sum(count for outcome, count in told.items() if outcome.ended)
 
 
 def _why_none(told: Counter[Outcome]) -> str:

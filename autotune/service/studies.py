@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,13 @@ class _Own(NamedTuple):
     until: float
 
 
+class _Order(NamedTuple):
+    """The names of a study's size in its order, none where it is not known, looked at until an instant."""
+
+    names: Sequence[str]
+    until: float
+
+
 class Studies:
     """Finds studies by name. A name never reads as a path; the server's own come before those of others."""
 
@@ -38,6 +45,7 @@ class Studies:
         self._folder = RunFolder()
         self._read: OrderedDict[str, StudyText] = OrderedDict()
         self._own: dict[str, _Own] = {}
+        self._orders: dict[str, _Order] = {}
 
     def close(self) -> None:
         """Remove what was unpacked."""
@@ -115,12 +123,18 @@ class Studies:
         return known.text
 
     def in_order(self, name: str, size: Mapping[str, int]) -> dict[str, int]:
-        """Return a stored size as the server's own study of that name orders it; as it is where there is none."""
+        """Return a stored size as the study of that name orders it; as it is where there is none."""
+        known = self._orders.get(name)
+        if known is None or time.monotonic() >= known.until:
+            known = _Order(self._order_of(name), time.monotonic() + self._config.best_age_s)
+            self._orders[name] = known
+        return in_order(size, known.names)
+
+    def _order_of(self, name: str) -> Sequence[str]:
         try:
-            own = self.own(name)
-            return dict(size) if own is None else in_order(size, default_size(own))
-        except AutotuneError:  # the study's file is wrong
-            return dict(size)
+            return list(default_size(self.text(name)))
+        except AutotuneError:  # none is here, or its file is wrong
+            return ()
 
     def _text(self, upload: Mapping[str, Any]) -> StudyText | None:
         """Return an uploaded study, unpacked once; None for one that this server would not take (any more)."""

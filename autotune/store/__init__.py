@@ -12,6 +12,7 @@ from autotune.store.location import (
     IMPORTED,
     SCHEMA,
     SCHEMA_VERSION,
+    TIMED_ELSEWHERE,
     UNSOUND,
     Location,
     as_it_is,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
-    "SCHEMA_VERSION", "STOPPED", "STOPPING", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location", "Row",
-    "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is",
+    "SCHEMA_VERSION", "STOPPED", "STOPPING", "TIMED_ELSEWHERE", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location",
+    "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is",
     "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate", "log_of",
     "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
     "version_in",

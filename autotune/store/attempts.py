@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -68,10 +68,12 @@ class Attempts(Access):
                 raise NoSuchTrialError(f"trial {min(missing)} was not begun or has been finished before")
             used = queries.devices_used(connection, {row.search_id for row in begun.values()})
             moved: dict[int, list[str]] = defaultdict(list)
+            finished: dict[int, Counter[int]] = defaultdict(Counter)
             for number, trial in due.items():
                 device_id, driver = queries.device_used(used.get(begun[number].search_id, []), trial.device_index)
                 rows[number] |= {"device_id": device_id, "driver": rows[number]["driver"] or driver}
                 moved[begun[number].problem_id].append(begun[number].configuration_hash)
+                finished[begun[number].problem_id][begun[number].search_id] += 1
             queries.finish(connection, {number: rows[number] for number in due})
             for number, trial in due.items():
                 if trial.retimed is not None and trial.retimed.samples_ns:
@@ -79,7 +81,7 @@ class Attempts(Access):
                     known = {"uuid": names[number], "taken": trial.retimed.taken or instant}
                     queries.retime(connection, number, driver, trial.retimed, **known)
             for problem, configurations in moved.items():
-                standings.follow(connection, problem, configurations, finished=len(configurations))
+                standings.follow(connection, problem, configurations, finished[problem])
 
         def again(connection: Connection) -> None:
             due = {

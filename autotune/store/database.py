@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from autotune.store.location import (
     database_error,
     is_ambiguous,
     is_our_file,
+    log_of,
     require_place,
 )
 from autotune.text import installing
@@ -72,6 +74,11 @@ def open_as_it_is(location: Location) -> Engine:
     event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def holds_nothing(path: str) -> bool:
+    """Say whether no file is there, or one without a byte that nobody is about to fill."""
+    return not os.path.exists(path) or not (Path(path).stat().st_size or os.path.exists(log_of(path)))
 
 
 def open_in_memory() -> Engine:

@@ -240,7 +240,7 @@ def measurement_columns(measurement: Measurement) -> dict[str, Any]:
     return {field.name: field.stored(measurement) for field in MEASUREMENT}
 
 
-def trial_of(row: Columns, retimed: Columns | None) -> Trial:
+def trial_of(row: Columns, retimed: Columns | None, generation: int = 0) -> Trial:
     """Return the trial that a row of `trials` holds, with the latest row of its `retimings`.
 
     Raises ValueError for values that no trial has.
@@ -248,13 +248,13 @@ def trial_of(row: Columns, retimed: Columns | None) -> Trial:
     again = None if retimed is None else _measurement(told(retimed, MEASUREMENT))
     if again is not None and retimed is not None:
         again = replace(again, taken=text(retimed["taken"]))
-    return trial_from(told(row, FIELDS), again)
+    return trial_from(told(row, FIELDS), again, generation)
 
 
-def trial_from(values: Mapping[str, Any], retimed: Measurement | None = None) -> Trial:
+def trial_from(values: Mapping[str, Any], retimed: Measurement | None = None, generation: int = 0) -> Trial:
     """Return the trial of these values of FIELDS."""
     own = {field.name: values[field.name] for field in FIELDS if not field.part and field.derived is None}
-    return Trial(**own, measurement=_measurement(values), retimed=retimed)
+    return Trial(**own, measurement=_measurement(values), retimed=retimed, generation=generation)
 
 
 def told(row: Columns, fields: Iterable[TrialField]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from autotune.model import DeviceInfo, Measurement, Outcome, Trial, with_most_ru
 from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
-from autotune.store.location import CAME_IN, IMPORTED
+from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
 from autotune.store.records import UNFINISHED, Columns, device_of, mapping, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
 
@@ -59,10 +59,10 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Changed:
-    """What is new of one problem: of which configurations, and how many trials have finished."""
+    """What is new of one problem: of which configurations, and how many trials of each search have finished."""
 
     configurations: set[str] = field(default_factory=set)
-    finished: int = 0
+    finished: Counter[int] = field(default_factory=Counter)
 
 
 def check(lines: Iterable[str], waiting: IO[str], source: str = "") -> dict[str, Search]:
@@ -214,13 +214,15 @@ def _store_page(
         connection.execute(insert(trials), list(new.values()))
     ids = {row["uuid"]: row["id"] for row in queries.of_uuids(connection, trials, uuids)}
     again = _store_retimings(connection, page, ids)
+    for uuid, names in again.items():
+        _mark(connection, here[uuid], names)
     ended = [*new.values(), *later]
     for columns in [*ended, *(here[uuid] for uuid in again)]:
         if problem := problem_of.get(columns["uuid"]):
             changed.setdefault(problem, _Changed()).configurations.add(columns["configuration_hash"])
     for columns in ended:
         if problem := problem_of.get(columns["uuid"]):
-            changed[problem].finished += columns["outcome"] not in UNFINISHED
+            changed[problem].finished[columns["search_id"]] += columns["outcome"] not in UNFINISHED
     return len(new)
 
 
@@ -245,8 +247,8 @@ def _news(before: Any, columns: dict[str, Any], where: str) -> dict[str, Any]:
     return {} if told_more is environment else {"environment": ordered(told_more)}
 
 
-def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> set[str]:
-    """Store the re-timings of a page that are new; return the uuids of their trials."""
+def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapping[str, int]) -> dict[str, list[str]]:
+    """Store the re-timings of a page that are new; return their uuids by those of their trials."""
     wanted: dict[str, dict[str, Any]] = {}
     places: dict[str, str] = {}
     for entry in page:
@@ -261,12 +263,24 @@ def _store_retimings(connection: Connection, page: Sequence[_Waiting], ids: Mapp
     if wanted:
         connection.execute(insert(retimings), list(wanted.values()))
     names = {number: uuid for uuid, number in ids.items()}
-    return {names[row["trial_id"]] for row in wanted.values()}
+    found: dict[str, list[str]] = {}
+    for name, row in wanted.items():
+        found.setdefault(names[row["trial_id"]], []).append(name)
+    return found
+
+
+def _mark(connection: Connection, trial: Any, retimings: Sequence[str]) -> None:
+    """Note on a trial that was made here which of its re-timings were not."""
+    environment = mapping(trial["environment"])
+    if CAME_IN not in environment:
+        known = json.loads(str(environment.get(TIMED_ELSEWHERE, "[]")))
+        marked = ordered({**environment, TIMED_ELSEWHERE: ordered([*known, *retimings])})
+        connection.execute(update(trials).where(trials.c.uuid == trial["uuid"]).values(environment=marked))
 
 
 def _store_search(connection: Connection, uuid: str, search: Search) -> _Place:
     """Return where a search and its devices are stored, now where they are new."""
-    joined = select(searches, *(column for column in problems.c if column.name != "id")).join(problems)
+    joined = select(searches, *(column for column in problems.c if column.name not in ("id", "trials"))).join(problems)
     known = connection.execute(joined.where(searches.c.uuid == uuid)).mappings().first()
     if known is not None:
         _require_one_problem(search.problem, known, search.where, "the same search in the database")

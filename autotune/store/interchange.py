@@ -28,7 +28,7 @@ from autotune.store.fields import (
     entries,
     trial_from,
 )
-from autotune.store.location import CAME_IN, IMPORTED
+from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
 from autotune.store.records import PAGE, Columns, ordered
 from autotune.store.schema import devices, search_devices, searches, trials
 
@@ -121,7 +121,8 @@ def _lines(connection: Connection, page: Sequence[Columns], belongings: _Belongi
         search, numbers = belongings[search_id]
         line = {name: _loaded(name, row[name]) for name in Line.model_fields if name in row}
         line |= {field.name: field.shown(row) for field in FIELDS if field.derived is None}
-        line["environment"].pop(CAME_IN, None)
+        for mark in (CAME_IN, TIMED_ELSEWHERE):
+            line["environment"].pop(mark, None)
         line["format"] = FORMAT
         line["device_number"] = numbers.index(row["device_id"]) if row["device_id"] in numbers else None
         line["retimings"] = [_retiming(entry) for entry in retimed.get(row["id"], [])]

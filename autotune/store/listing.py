@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo
 from autotune.ranking import ANSWERING, NEWEST
-from autotune.store.location import UNSOUND, damaged_database
+from autotune.store.location import IMPORTED, UNSOUND, damaged_database
 from autotune.store.records import device_of, key_of, mapping, pages, text
 from autotune.store.store import Store
 
@@ -60,8 +60,8 @@ def answering(store: Store, problem: int) -> list[Search]:
     """Return the searches that tell what is best of a problem, as `Store.answering` does, in the order they began."""
     asked = {"problem": problem, "driver": ""}
     first = store.rows(ANSWERING, asked) or store.rows(NEWEST, {"problem": problem})
-    wanted = "WHERE s.problem_id = :problem AND s.generation >= :first ORDER BY s.id"
-    return _searches(store, wanted, {"problem": problem, "first": first[0].generation})
+    wanted = "WHERE s.problem_id = :problem AND s.generation >= :first AND s.sampler <> :imported ORDER BY s.id"
+    return _searches(store, wanted, {"problem": problem, "first": first[0].generation, "imported": IMPORTED})
 
 
 def _searches(store: Store, ending: str, values: Mapping[str, Any]) -> list[Search]:

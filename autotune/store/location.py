@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The version this program writes: the number of migrations in migrations.py."""
 
 TABLES = ("devices", "problems", "searches", "search_devices", "trials", "retimings")
@@ -31,8 +31,9 @@ UNSOUND = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, 
 IMPORTED = "import"
 """The sampler of a search that another tool made: its trials tell where to look, and are no results of ours."""
 
-CAME_IN = "came_in"
-"""The key in the environment of a trial that an import brought: who serves it checks its configuration by the study."""
+CAME_IN, TIMED_ELSEWHERE = "came_in", "timed_elsewhere"
+"""Keys in a trial's environment. An import brought it: who serves it checks its configuration by the study; or brought
+these of its re-timings: a JSON list of their uuids."""
 
 NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",

@@ -266,4 +266,18 @@ def _counted(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _made, _origin, _standings, _service, _counted)
+def _counted_by_search(connection: Connection) -> None:
+    """How many trials of each search have finished: for look-ups after somebody has started over."""
+    _run(connection, "ALTER TABLE searches ADD COLUMN trials INTEGER NOT NULL DEFAULT 0")
+    standings.count_each(connection)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _first,
+    _made,
+    _origin,
+    _standings,
+    _service,
+    _counted,
+    _counted_by_search,
+)

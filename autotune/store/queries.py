@@ -195,12 +195,15 @@ def drivers(search_id: int) -> Select[Any]:
     return query.where(search_devices.c.search_id == search_id)
 
 
-def finished(connection: Connection, wanted: ColumnElement[bool]) -> list[Trial]:
-    """Return the finished trials of the searches wanted in the order they began, each with its latest re-timing."""
-    query = select(trials).join(searches).where(wanted, ~unfinished()).order_by(trials.c.id)
+def finished(connection: Connection, wanted: ColumnElement[bool], first: int = 0) -> list[Trial]:
+    """Return the finished trials of the searches wanted in the order they began, each with its latest re-timing.
+
+    Their generations are counted from the `first`.
+    """
+    query = select(trials, searches.c.generation).join(searches).where(wanted, ~unfinished()).order_by(trials.c.id)
     rows = connection.execute(query).mappings().all()
     retimed = latest_retimings(connection, rows)
-    return [trial_of(row, retimed.get(row["id"])) for row in rows]
+    return [trial_of(row, retimed.get(row["id"]), row["generation"] - first) for row in rows]
 
 
 def latest(connection: Connection, problem_id: int) -> list[Trial]:
@@ -210,14 +213,19 @@ def latest(connection: Connection, problem_id: int) -> list[Trial]:
 
 def answering(connection: Connection, problem_id: int, driver: str = "") -> list[Trial]:
     """Return the same from the generation on that tells what is best under a driver ("": the last)."""
+    found = group(connection, problem_id, driver)
+    return _since(connection, problem_id, generation(connection, problem_id) if found is None else found[1])
+
+
+def group(connection: Connection, problem_id: int, driver: str) -> tuple[str, int] | None:
+    """Return what `ranking.answering` says of a problem."""
     found = connection.execute(text(ANSWERING), {"problem": problem_id, "driver": driver}).first()
-    first = generation(connection, problem_id) if found is None else int(found.generation)
-    return _since(connection, problem_id, first)
+    return None if found is None else (str(found.driver), int(found.generation))
 
 
 def _since(connection: Connection, problem_id: int, first: int) -> list[Trial]:
-    wanted = searches.c.generation >= first
-    return finished(connection, and_(searches.c.problem_id == problem_id, wanted, searches.c.sampler != IMPORTED))
+    wanted = and_(searches.c.problem_id == problem_id, searches.c.generation >= first, searches.c.sampler != IMPORTED)
+    return finished(connection, wanted, first)
 
 
 def imported(connection: Connection, problem_id: int) -> list[Trial]:

@@ -1,7 +1,8 @@
 """The tables as they are now, for queries; how they came to be is in migrations.py, and a test holds the two together.
 
 Mappings and lists are JSON text, instants ISO 8601 in UTC with microseconds, so that text order is time order.
-`time_ns` is derived (the median of the samples), and so are the table `standings` and `problems.trials` (standings.py).
+`time_ns` is derived (the median of the samples), and so are the table `standings` and all `trials` that are counted
+(standings.py).
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ searches = Table(
     _text("ended", empty=True),
     _text("reason"),
     _text("submission", empty=True),
+    Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished; of another tool's, 0
     Index("searches_by_problem", "problem_id"),
     Index("searches_by_submission", "submission"),
 )

@@ -1,4 +1,5 @@
-"""The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are.
+"""The summary that look-ups read instead of all trials: what counts of each configuration, how many trials there are,
+of a problem and of each search.
 
 It follows from the trials and their re-timings by `ranking.standings` and is brought up to date in the transaction
 that changes them. What counts of a configuration depends on its own trials alone, so only those are read again. What
@@ -7,7 +8,7 @@ another tool made (of the sampler IMPORTED) is nobody's best and not counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -44,11 +45,18 @@ _REACHED = text(
 _FINISHED = text("SELECT trials FROM problems WHERE id = :problem")
 # Also locks the problem, where two searches could otherwise read without each other's trials.
 _COUNT = text("UPDATE problems SET trials = trials + :finished WHERE id = :problem")
+_COUNT_OF = text("UPDATE searches SET trials = trials + :finished WHERE id = :search")
 _COUNT_ALL = text(f"""
 UPDATE problems SET trials = (
     SELECT COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
     WHERE s.problem_id = problems.id AND s.sampler <> '{IMPORTED}' AND t.outcome NOT IN ({_UNFINISHED})
 )
+""")
+_COUNT_EACH = text(f"""
+UPDATE searches SET trials = (
+    SELECT COUNT(*) FROM trials t WHERE t.search_id = searches.id AND t.outcome NOT IN ({_UNFINISHED})
+)
+WHERE sampler <> '{IMPORTED}'
 """)
 # By the whole key: by a part of it, SQLite would walk through the summary of the problem.
 _FORGET = text("""
@@ -64,9 +72,16 @@ VALUES (:problem, :driver, :generation, :configuration, :latest, :trial, :retimi
 _KINDS = {"ok": MEASURED, "retimed": RETIMED, "wrong_result": WRONG}  # all other outcomes are failures
 
 
-def follow(connection: Connection, problem: int, configurations: Collection[str], finished: int = 0) -> None:
-    """Take into the summary of a problem what became of some configurations, and that so many trials have finished."""
-    connection.execute(_COUNT, {"problem": problem, "finished": finished})
+def follow(
+    connection: Connection, problem: int, configurations: Collection[str], finished: Mapping[int, int] | None = None
+) -> None:
+    """Take into the summary of a problem what became of some configurations, and how many trials of each search have
+    finished.
+    """
+    finished = finished or {}
+    connection.execute(_COUNT, {"problem": problem, "finished": sum(finished.values())})
+    for search, count in sorted(finished.items()):
+        connection.execute(_COUNT_OF, {"search": search, "finished": count})
     asked = {"problem": problem}
     if _whole_is_less(connection, problem, configurations):
         whole = _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked)
@@ -98,6 +113,11 @@ def build(connection: Connection) -> None:
     for problem in connection.execute(text("SELECT id FROM problems")).scalars().all():
         asked = {"problem": problem}
         _add(connection, problem, _events(connection, _ALL_TRIALS, _ALL_RETIMINGS, asked))
+
+
+def count_each(connection: Connection) -> None:
+    """Count the trials of each search."""
+    connection.execute(_COUNT_EACH)
 
 
 def _replace(connection: Connection, problem: int, configurations: Iterable[str], found: list[Any]) -> None:

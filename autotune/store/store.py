@@ -29,17 +29,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os.path import exists
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Table, Update, and_, func, select, text, update
+from sqlalchemy import Connection, Select, Table, Update, and_, func, select, text, update
 
 from autotune.errors import StoreError
 from autotune.identity import key_columns
 from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
-from autotune.store.database import clear_values, open_as_it_is, open_engine, open_in_memory
+from autotune.store.database import clear_values, holds_nothing, open_as_it_is, open_engine, open_in_memory
 from autotune.store.fields import trial_of
 from autotune.store.location import (
     IMPORTED,
@@ -92,14 +91,15 @@ class Store(Attempts, Moving):
 
     @classmethod
     def to_read(cls, database: str | None = None) -> Self:
-        """Open what is only read: also a file that may not be written, as it is, and one that is not there, as empty.
+        """Open what is only read: also a file that may not be written, as it is. One that is not there, or has no byte,
+        is empty, and stays so.
 
         Raises StoreError as `open` does, and for such a file of another version.
         """
         location = locate(database)
         if not location.url:
             require_place(location)
-            if not exists(location.path):
+            if holds_nothing(location.path):
                 return cls._empty(location)
         try:
             return cls.open(database)
@@ -189,6 +189,14 @@ class Store(Attempts, Moving):
         """Return the same from the generation of `ranking.answering` on: the trials that tell what is best."""
         return self._of_problem(key, partial(queries.answering, driver=clean(driver)))
 
+    def answering_driver(self, key: ProblemKey, driver: str = "") -> str:
+        """Return the driver of `ranking.answering` for a problem; the one asked for where nothing is verified."""
+        driver = clean(driver)
+        with self._reading() as connection:
+            problem_id = connection.execute(_numbered(key)).scalar()
+            found = None if problem_id is None else queries.group(connection, problem_id, driver)
+        return driver if found is None else found[0]
+
     def imported(self, key: ProblemKey) -> list[Trial]:
         """Return the trials of exactly this problem that other tools made, in the order they were stored."""
         return self._of_problem(key, queries.imported)
@@ -209,9 +217,7 @@ class Store(Attempts, Moving):
 
     def _of_problem(self, key: ProblemKey, query: Callable[[Connection, int], list[_Found]]) -> list[_Found]:
         with self._reading() as connection:
-            problem_id = connection.execute(
-                select(problems.c.id).where(queries.same(problems, key_columns(key)))
-            ).scalar()
+            problem_id = connection.execute(_numbered(key)).scalar()
             return [] if problem_id is None else query(connection, problem_id)
 
     def related(self, key: ProblemKey) -> list[tuple[ProblemKey, list[Trial]]]:
@@ -278,6 +284,10 @@ class Store(Attempts, Moving):
         """
         with self._reading() as connection:
             return list(connection.execute(text(query), dict(values)))
+
+
+def _numbered(key: ProblemKey) -> Select[Any]:
+    return select(problems.c.id).where(queries.same(problems, key_columns(key)))
 
 
 def _one(table: Table, number: int) -> Update:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from autotune.model import Measurement, Outcome
 from autotune.store.fields import FIELDS
-from autotune.store.listing import placeholders, rows_of, sound
-from autotune.store.location import IMPORTED
+from autotune.store.listing import answering, placeholders, rows_of, sound
 from autotune.store.records import mapping, number, pages, text
 from autotune.store.store import Store
 
@@ -72,14 +71,12 @@ def total(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> int:
 
 
 def outcomes(store: Store, problem: int) -> Counter[Outcome]:
-    """Return how many trials of a problem ended in which way, those of other tools apart."""
-    query = """
-    SELECT t.outcome, COUNT(*) FROM searches s JOIN trials t ON t.search_id = s.id
-    WHERE s.problem_id = :problem AND s.sampler <> :imported GROUP BY t.outcome
-    """
-    rows = store.rows(query, {"problem": problem, "imported": IMPORTED})
-    with sound(store):
-        return Counter({Outcome(row[0]): int(row[1]) for row in rows})
+    """Return how many trials of a problem ended in which way, of those that tell what is best of it."""
+    found = Counter[Outcome]()
+    for counts in tally(store, [one.number for one in answering(store, problem)]).values():
+        for (outcome, _), count in counts.items():
+            found[outcome] += count
+    return found
 
 
 _FASTEST = """

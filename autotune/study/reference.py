@@ -111,8 +111,8 @@ def _require_wanted(found: Mapping[str, Any], wanted: Sequence[str]) -> None:
     """Raise StudyError for what nothing is compared with: its author takes it for verified."""
     more = [str(name) for name in found if name not in wanted and name != ALONE]
     if more:
-        what = f"the function returned {', '.join(more)}, with which nothing is compared"
-        hint = f'return {" and ".join(wanted)} alone, or give {more[0]} access = "out" in [arguments]'
+        what = f"the reference gives {', '.join(more)}, with which nothing is compared"
+        hint = f'leave {"it" if len(more) == 1 else "them"} out, or give {more[0]} access = "out" in [arguments]'
         raise StudyError(what, where="reference", hint=hint)
 
 

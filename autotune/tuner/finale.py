@@ -120,7 +120,8 @@ def ranked(trials: Sequence[Trial], driver: str = "") -> list[Trial]:
     """Return the verified trials by the rule of `ranking.rank`, best first, one per configuration.
 
     `trials` are all that is known of a problem from a generation on, every attempt in the order of arrival; one that
-    does not tell its driver has run under `driver`.
+    does not tell its driver has run under `driver`. Where an earlier one may decide which driver was last, that is told
+    (Store.answering_driver).
     """
     driver = clean(driver)
     events = [event for place, trial in enumerate(trials) for event in _events(place, trial, driver)]
@@ -136,12 +137,12 @@ def _events(place: int, trial: Trial, driver: str) -> list[Event]:
     name, driver = digest(trial.configuration), clean(trial.driver) or driver
     if trial.outcome.failed:
         kind = WRONG if trial.outcome is Outcome.WRONG_RESULT else FAILED
-        return [Event(kind, name, driver, 0, (place, 0))]
+        return [Event(kind, name, driver, trial.generation, (place, 0))]
     if trial.outcome is not Outcome.OK:
         return []
     taken = [(MEASURED, trial.measurement), (RETIMED, trial.retimed)]
     return [
-        Event(kind, name, driver, 0, (place, number), measurement.median_ns)
+        Event(kind, name, driver, trial.generation, (place, number), measurement.median_ns)
         for number, (kind, measurement) in enumerate(taken)
         if measurement is not None
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -47,11 +46,11 @@ def now(request: Request, service: Opened, caller: Reader) -> Response:
 def best(
     request: Request, service: Opened, caller: Reader, study: Word = "", device: Word = "", before: Before = None
 ) -> Response:
-    """The best configuration of every stored problem: study, device, size, match, time, ties, age, driver."""
+    """The best configuration of every stored problem, the newest of them, by size: match, time, ties, age, driver."""
     problems = listing.problems(service.store, study=study, device=device, before=before, limit=4 * PAGE)
     rows: list[dict[str, Any]] = []
     seen: set[str] = set()
-    text_of = cache(service.studies.of)
+    text_of = views.asked_once(service.studies.of)
     last = None
     with open_records(locate(service.config.database)) as records:
         for problem in problems:
@@ -66,6 +65,7 @@ def best(
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
     data = {"rows": rows, "study": study, "device": device, "studies": studies, "devices": devices, "next": more}
+    data["paged"] = more is not None or before is not None
     return show(request, "best.html", data)
 
 

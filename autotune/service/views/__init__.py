@@ -12,6 +12,7 @@ All may take a while (they ask the database): call them in a thread. They raise 
 
 from autotune.service.views.results import LATEST as LATEST
 from autotune.service.views.results import Json as Json
+from autotune.service.views.results import asked_once as asked_once
 from autotune.service.views.results import best_json as best_json
 from autotune.service.views.results import best_of_problem as best_of_problem
 from autotune.service.views.results import compare as compare

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotune import __version__
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, StoreError
 from autotune.identity import ProblemKey
 from autotune.lookup import Best, Records, asking, best_alone, best_in, open_records
 from autotune.reports import sides
@@ -61,7 +60,7 @@ def devices(service: Service) -> Json:
 
 def latest(service: Service) -> list[Json]:
     """The problems searched last, each with its best as `best_of_problem` tells it, or why there is none in `error`."""
-    found, text_of = [], cache(service.studies.of)
+    found, text_of = [], asked_once(service.studies.of)
     for number, key, ended in service.store.latest_problems(LATEST):
         entry: Json = {
             "problem": number,
@@ -83,25 +82,48 @@ def latest(service: Service) -> list[Json]:
     return found
 
 
+def asked_once(text_of: Callable[[str, str, str], StudyText]) -> Callable[[str, str, str], StudyText]:
+    """Return the same for many problems: each study is looked for once, also one that is not here or cannot be read."""
+    found: dict[tuple[str, str, str], StudyText | AutotuneError] = {}
+
+    def ask(*wanted: str) -> StudyText:
+        study, kernel_hash, study_hash = wanted
+        if (study, kernel_hash, study_hash) not in found:
+            try:
+                found[study, kernel_hash, study_hash] = text_of(study, kernel_hash, study_hash)
+            except AutotuneError as error:
+                found[study, kernel_hash, study_hash] = error
+        known = found[study, kernel_hash, study_hash]
+        if isinstance(known, AutotuneError):
+            raise known
+        return known
+
+    return ask
+
+
 def best_of_problem(
     service: Service, records: Records, number: int, key: ProblemKey, text_of: Callable[[str, str, str], StudyText]
 ) -> tuple[Json, Best | None]:
     """A stored problem's best as `best_json` has it, and the answer itself.
 
-    Where no study of that name is here, neither `match` nor `options` are known (None), nor is there an answer that
-    forms could be made of. Raises AutotuneError.
+    Where no study of that name is here, or it can say nothing of this problem, neither `match` nor `options` are known
+    (None), nor is there an answer that forms could be made of. Raises AutotuneError.
     """
     info = service.machine.of_model(key.device)
     try:
         text = text_of(key.study, key.kernel_hash, key.study_hash)
-    except Refused as missing:
+        size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
+        best = best_in(records, "", text, size, key.choices, key.device, info, False)
+    except StoreError:
+        raise
+    except AutotuneError as without:
         try:
             alone = best_alone(records, number, key, "" if info is None else info.driver)
         except AutotuneError as error:
-            raise AutotuneError(f"{missing.what}; {error.what}") from None
-        return {**best_json(alone), "match": None, "options": None}, None
-    size = {name: key.size[name] for name in default_size(text) if name in key.size}  # in the study's order
-    best = best_in(records, "", text, size, key.choices, key.device, info, False)
+            raise AutotuneError(f"{without.what}; {error.what}") from None
+        size = service.studies.in_order(key.study, key.size)
+        notes = [*alone.notes, f"told without its study: {line(without.what)}"]
+        return {**best_json(alone), "size": size, "notes": notes, "match": None, "options": None}, None
     return best_json(best), best
 
 
