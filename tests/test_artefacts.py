@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 from autotune import devices
 from autotune.cli import app
 from autotune.errors import AutotuneError, ExpressionError, UsageError
-from autotune.expression import Expression
+from autotune.expression import Expression, put_in
 from autotune.lookup import artefacts, best, collect
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
@@ -442,6 +443,7 @@ LARGE = [
         "X", "X + X", "1 - X", "X * 3", "X // 3", "7 % X", "-(X)", "not X", "abs(X)", "max(X, 1)", "min(1, X)", "X < 5",
         "5 > N or X", "N > 5 and X", "X if N > 5 else 1", "1 if X else 2", "1 < N < X", "N < 5 < X", "1 in (N, X)",
         "X in (1, 2)", "ceil_div(X, 3)", "round_up(X, 5 - N)", "is_power_of_two(X)", "(X) ** 2",
+        "(X) ** 0", "1 ** (X)",
     )
 ]  # fmt: skip
 
@@ -476,21 +478,34 @@ def test_expressions_mean_in_c_what_they_mean_here(
 
 @pytest.mark.parametrize(
     "form",
-    ["({} % 7)", "round_up({}, 7)", "abs({} - 1)", "is_power_of_two({} + 1)", "(0 < {} + 1 < 9)", "({} in (1, 3))"],
-)
+    [
+        "({} % 7)", "round_up({}, 7)", "abs({} - 1)", "is_power_of_two({} + 1)", "(0 < {} + 1 < 9)", "({} in (1, 3))",
+        "(WG == 1 or (WG == 32 and {}))", "(WG == 32 and (WG == 1 or {} % 7))",
+    ],
+)  # fmt: skip
 def test_an_operand_is_written_once_in_c(form: str) -> None:
     deep = "M"
     for _ in range(20):
         deep = form.format(deep)
-    c = whole(Expression.parse(deep).tree, {"M": "M_"}, "P")
+    c = whole(put_in(Expression.parse(deep).tree, {"WG": 32}), {"M": "M_"}, "P")
     assert c.count("M_") == 1
     assert len(c) < 2000
 
 
 def test_c_of_any_length_is_not_written() -> None:
     tree = Expression.parse("+".join(["N"] * 90)).tree
-    with pytest.raises(NoCError, match=r"an expression of .* characters"):
+    with pytest.raises(NoCError, match=r"an expression of more than 32,768 characters"):
         whole(tree, {"N": "N" * 400}, "P")
+
+
+def test_c_that_grows_too_long_is_left_at_once() -> None:
+    tree = Expression.parse("max(" + ", ".join(["N"] * 90) + ")").tree
+    tracemalloc.start()
+    with pytest.raises(NoCError, match="an expression"):
+        whole(tree, {"N": "N" * 2**15}, "P")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
 
 
 # Host programs --------------------------------------------------------------------------------------------
