@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import tracemalloc
 from collections.abc import Sequence
@@ -23,11 +24,14 @@ from autotune import devices
 from autotune.cli import app
 from autotune.errors import AutotuneError, ExpressionError, UsageError
 from autotune.expression import Expression, put_in
-from autotune.lookup import artefacts, best, collect
+from autotune.identity import Size
+from autotune.lookup import artefacts, best, collect, losses
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
 from autotune.lookup.artefacts.ctext import NoCError, arithmetic, lines, prefix_of, string, whole
-from autotune.model import DeviceInfo, Value
+from autotune.lookup.losses import Known
+from autotune.lookup.records import Records
+from autotune.model import DeviceInfo, Outcome, Trial, Value
 from autotune.store import Store
 from autotune.study import Problem, Scalar, StudyText, find_study, problem_key
 from tests import pocl
@@ -223,6 +227,70 @@ def test_at_a_size_never_tuned_a_header_chooses_as_best_does(tmp_path: Path) -> 
         for n, told in zip(asked, found, strict=True):
             meant = best(text(), {"N": n}, CHOICES, DEVICE.fingerprint, database=str(folder / "a.db"), device=DEVICE)
             assert (told[0], told[1:6]) == ("2", list(meant.options)), (turn, n)
+
+
+GRID = r"""
+#include <stdlib.h>
+#include "saxpy_tuned.h"
+int main(int count, char **words) {
+    int i;
+    for (i = 1; i + 2 < count; i += 3) {
+        const SAXPY_selection s = SAXPY_select("NVIDIA H200", atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]));
+        printf("%d %s\n", (int)s.match, s.entry->options);
+    }
+    return 0;
+}
+"""
+
+
+@needs_compilers
+def test_among_sizes_of_several_dimensions_a_header_chooses_as_best_does(tmp_path: Path) -> None:
+    """Many as near, many that lose as much, sizes in another order than the alphabet's, some without a best."""
+    study, chance = text(sizes={"M": 64, "K": 64, "N": 64}), random.Random(5)
+    for turn in range(8):
+        folder, sizes = tmp_path / str(turn), dict[tuple[int, ...], None]()
+        folder.mkdir()
+        with Store.open(str(folder / "a.db")) as store:
+            for _ in range(chance.randrange(5, 16)):
+                sizes.setdefault(tuple(chance.choice([16, 32, 48, 64, 96, 128]) for _ in "MKN"))
+            for size in sizes:
+                key = problem_key(study, dict(zip("MKN", size, strict=True)), CHOICES, DEVICE.fingerprint)
+                took = [ok(at(w, g), chance.choice([100, 100, 150, 200])) for w in (1, 2, 4) for g in (32, 64, 128)]
+                few = chance.sample(took, chance.randrange(1, 9))
+                put(store, few if chance.random() < 0.7 else [Trial(at(1), Outcome.CRASH)], key=key, device=DEVICE)
+        catalogue = collect(study, CHOICES, database=str(folder / "a.db"))
+        (folder / "saxpy_tuned.h").write_text(header(catalogue).text)
+        asked = [
+            one for _ in range(40) if (one := tuple(chance.choice([8, 24, 32, 96, 100]) for _ in "MKN")) not in sizes
+        ]
+        found = printed(compiled(folder, GRID), *(str(extent) for one in asked for extent in one))
+        for one, told in zip(asked, found, strict=True):
+            meant = best(study, dict(zip("MKN", one, strict=True)), CHOICES, DEVICE.fingerprint,
+                         database=str(folder / "a.db"), device=DEVICE)  # fmt: skip
+            assert told.split() == ["2", *meant.options], (turn, one)
+
+
+@needs_compilers
+def test_what_a_database_cannot_mean_stays_out(tmp_path: Path) -> None:
+    """A time without end; a size that has no best any more once its losses are looked at."""
+    place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)), (DEVICE, 256, at(4)))
+    with Store.open(str(place)) as store:
+        put(store, [ok(at(2), 70)], key=problem_key(text(), {"N": 64}, CHOICES, DEVICE.fingerprint), device=DEVICE)
+    with sqlite3.connect(place) as connection:
+        connection.execute("UPDATE standings SET time_ns = 9e999 WHERE time_ns = 70")
+    assert chosen(tmp_path, collect(text(), CHOICES, database=str(place)), (DEVICE.name, 64))[0][0] == "1"
+
+
+def test_a_size_found_wrong_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)))
+
+    def known_sizes(records: Records, numbers: Sequence[tuple[int, Size]], driver: str) -> list[Known]:
+        return losses.known_sizes(records, numbers[1:], driver)
+
+    monkeypatch.setattr("autotune.lookup.artefacts.catalogue.known_sizes", known_sizes)
+    found = collect(text(), CHOICES, database=str(place))
+    assert [(entry.problem.size["N"], entry.lost) for entry in found.entries] == [(128, (0,))]
+    assert found.without == 1
 
 
 LIMITS = r"""

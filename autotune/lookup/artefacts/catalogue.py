@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
-from autotune.identity import Choices, ProblemKey, Size, size_order
+from autotune.identity import Choices, ProblemKey, Size, in_order, size_order
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.losses import known_sizes
@@ -27,8 +27,8 @@ class Entry:
     problem: Problem
     plan: Plan
     architecture: str
-    lost: tuple[float, ...] = (0.0,)
-    """The log loss of its best at the size of each entry of its device, in their order."""
+    lost: tuple[int, ...] = (0,)
+    """The loss of its best at the size of each entry of its device, in their order (lookup/losses.py)."""
 
     @property
     def device(self) -> str:
@@ -108,22 +108,25 @@ def collect(
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
-    """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored."""
-    numbers = [records.problem(one.problem.key._replace(device=one.device)) for one in entries]
-    stored = [(number, one.best.size) for number, one in zip(numbers, entries, strict=True) if number is not None]
-    known = known_sizes(records, stored, "")
-    for entry, own in zip(entries, known, strict=True):
-        yield replace(entry, lost=tuple(at.lost(own.best) for at in known))
+    """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored.
+
+    Those apart that have none any more: a search may have found them wrong meanwhile.
+    """
+    numbers = ((records.problem(one.problem.key._replace(device=one.device)), one) for one in entries)
+    stored = {number: entry for number, entry in numbers if number is not None}
+    known = known_sizes(records, [(number, entry.best.size) for number, entry in stored.items()], "")
+    for own in known:
+        yield replace(stored[own.number], lost=tuple(at.lost(own.best) for at in known))
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:
     """Return the stored problems of exactly this study."""
     asked = problem_key(text, {}, choices, "")
-    found = []
+    found, sizes = [], text.table.get("sizes", {})
     for problem in records.alike(asked):
-        size = table(problem.size)
+        size = in_order(table(problem.size), sizes)
         same = (problem.kernel_hash, problem.study_hash) == (asked.kernel_hash, asked.study_hash)
-        if same and set(size) == set(text.table.get("sizes", {})) and _are_sizes(size):
+        if same and set(size) == set(sizes) and _are_sizes(size):
             found.append(problem_key(text, size, choices, problem.device))
     return found
 

@@ -51,7 +51,7 @@ class ArgumentText(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What depends on the sizes; equal for configurations that are launched alike. `valid` is C: whether it may run."""
+    """What depends on the sizes; equal for configurations that are launched alike. `valid` is C: whether it may run at sizes that are such."""
 
     valid: str
     launches: tuple[LaunchText, ...]
@@ -81,8 +81,6 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         return whole(put_in(expression.tree, known), names, prefix)
 
     needs = _Needs(prefix, names)
-    for name in names.values():
-        needs.add(f"{name} >= 1LL && {name} <= {LARGEST_SIZE}LL")
     for constraint in problem.constraints:
         needs.add(f"{prefix}_holds_({c(constraint.require)})")
     for name in problem.study.fixed:

@@ -38,6 +38,11 @@ class _Header:
         self.found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
         self.variants: list[Geometry] = list(dict.fromkeys(self.found))
         self.variant_of = [self.variants.index(one) for one in self.found]
+        self.losses, count = dict[tuple[int, ...], int](), 0  # each once, with its place
+        for entry in catalogue.all:
+            if entry.lost not in self.losses:
+                self.losses[entry.lost] = count
+                count += len(entry.lost)
 
     def text(self, embed: bool) -> str:
         p = self.p
@@ -99,7 +104,7 @@ typedef struct {{
     double time_ns;            /* the median of one run; 0: never measured */
     unsigned variant;
     int first, last;           /* the entries of its device: up to `last` */
-    const double *lost;        /* the logarithm of what it loses at the size of each of these */
+    const int *lost;           /* what it loses at the size of each of these: 1e4 times the logarithm */
 }} {p}_entry;
 
 typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
@@ -114,9 +119,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             for word in words_of(name)
         ]
         p, count = self.p, len(self.catalogue.entries)
-        lost = [f"    {', '.join(map(repr, entry.lost))}," for entry in self.catalogue.all]
+        lost = [",".join(map(str, row)) + "," for row in self.losses]
         return "\n".join([
-            f"static const double {p}_lost_[] = {{", *lost, "};",
+            f"static const int {p}_lost_[] = {{", *lost, "};",
             f"static const {p}_entry {p}_entries[] = {{", *rows, "};",
             f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_ENTRY {default}\n",
             "/* Words in the names of devices: # is a digit, * some, % a hexadecimal one. */",
@@ -126,11 +131,10 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     def _entry(self, place: int) -> str:
         entry, variant, count = self.catalogue.all[place], self.variant_of[place], len(self.catalogue.entries)
         own = [at for at in range(count) if self.catalogue.entries[at].device == entry.device] or [place]
-        before = sum(len(one.lost) for one in self.catalogue.all[:place])
         size = ", ".join(f"{entry.problem.size[name]}LL" for name in self.sizes) or "0"
         told = ", ".join(map(string, (entry.best.device_name, entry.device, entry.architecture)))
         options, time = string(self.variants[variant].options), entry.best.time_ns or 0.0
-        group = f"{own[0]}, {own[-1] + 1}, {self.p}_lost_ + {before}"
+        group = f"{own[0]}, {own[-1] + 1}, {self.p}_lost_ + {self.losses[entry.lost]}"
         return f"    {{ {told}, {{ {size} }},\n      {options}, {time!r}, {variant}u, {group} }},"
 
     # What depends on the variant --------------------------------------------------------------------------
@@ -238,7 +242,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         given = ", ".join(["const char *device_name", *(f"long long {name}" for name in self.names.values())])
         passed = f", {self.passed}" if self.passed else ""
         words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given}
-        words |= {"@MOST": str(MOST_SIZES), "@P": self.p}  # @P last
+        words |= {"@MOST": str(MOST_SIZES), "@LARGEST": str(text.LARGEST_SIZE), "@P": self.p}  # @P last
         found = "\n" + Path(__file__).with_name("select.c.in").read_text()
         for word, meant in words.items():
             found = found.replace(word, meant)
