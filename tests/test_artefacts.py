@@ -40,7 +40,7 @@ from tests.studies import SOURCE, table
 
 HOST = Path(__file__).parent / "host.c"
 CHOICES = {"T": "float"}
-STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-overlength-strings"]
+STRICT = ["-Wall", "-Wextra", "-Werror", "-Wconversion", "-pedantic", "-Wno-overlength-strings"]
 COMPILERS = {"c": ["gcc", "-std=c99", *STRICT], "c++": ["g++", "-std=c++11", "-x", "c++", *STRICT]}
 SANITIZED = ["gcc", "-std=c99", *STRICT, "-fsanitize=undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
 
@@ -319,28 +319,34 @@ int main(int count, char **words) {
 @needs_compilers
 def test_sizes_whose_products_leave_62_bits_are_refused_as_best_refuses_them(tmp_path: Path) -> None:
     """Nothing overflows, and whatever is served has the geometry that a search would launch."""
-    first = {"entry": "saxpy", "global": ["round_up(M * N, WG)"], "local": ["WG"], "arguments": ["M", "area", "x", "y"]}
-    second = first | {"global": ["round_up(M * N * K, WG)"], "offset": ["M * N * K - 1"], "when": "K % 5 > 0"}
+    first = {"entry": "saxpy", "global": ["round_up(M * N, WG)"], "local": ["WG"],
+             "arguments": ["part", "area", "x", "y"]}  # fmt: skip
+    second = {"entry": "saxpy", "global": ["M * N * K"], "offset": ["M * N * K - 7"], "arguments": first["arguments"],
+              "when": "K % 5 > 0 and M ** 4 > 0"}  # fmt: skip
     study = text(
         sizes={"M": 64, "N": 64, "K": 64}, launch=[first, second], defines={"VOLUME": "M * K // (N - 1) * K"},
-        constraints=[{"require": "K < 7 or M * M * K > 1"}],
+        constraints=[{"require": "K < 7 or M * M * K > 1"}], work={"flops": "N ** 3 * M + K - 8", "bytes": "M / 2"},
         arguments={
             "area": {"type": "int", "value": "M * N"}, "y": {"type": "float", "shape": ["M"], "access": "out"},
-            "x": {"type": "float", "shape": ["M", "K"], "allocate": ["M", "K + N"], "access": "in"},
+            "part": {"type": "half", "value": "K % 70000"},
+            "x": {"type": "float", "shape": ["M", "K"], "allocate": ["M", "K // 2 + N"], "access": "in"},
         },
     )  # fmt: skip
+    device = replace(DEVICE, extensions=("cl_khr_fp16",))
     key = problem_key(study, {"M": 64, "N": 64, "K": 64}, CHOICES, DEVICE.fingerprint)
     with Store.open(str(tmp_path / "a.db")) as store:
-        put(store, [ok(at(2), 50, 51)], key=key, device=DEVICE)
+        put(store, [ok(at(2), 50, 51)], key=key, device=device)
     catalogue = collect(study, CHOICES, database=str(tmp_path / "a.db"))
     written = header(catalogue)
     assert written.notes == ()
     (tmp_path / "saxpy_tuned.h").write_text(written.text)
-    most = [1, 2, 6, 8, 46340, 46341, 2**20, 2**30, 2**31 - 1]
+    most = [1, 2, 6, 8, 46340, 46341, 2**20, 2**30, 2**31 - 1]  # half holds no 2**20 % 70000
     asked, expected = list(itertools.product(most, most, most)), []
     for m, n, k in asked:
         try:
-            plan = Problem(study.study, {"M": m, "N": n, "K": k}, CHOICES, DEVICE).plan(at(2))
+            problem = Problem(study.study, {"M": m, "N": n, "K": k}, CHOICES, device)
+            plan = problem.plan(at(2))
+            problem.flops(at(2))
         except AutotuneError:
             expected.append("refused")
             continue
@@ -353,6 +359,48 @@ def test_sizes_whose_products_leave_62_bits_are_refused_as_best_refuses_them(tmp
     found = printed(compiled(tmp_path, LIMITS, "sanitized"), *(str(part) for one in asked for part in one))
     assert found == expected
     assert 50 < expected.count("refused") < len(expected) - 50
+
+
+NARROW = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#define size_t uint32_t
+#include "saxpy_tuned.h"
+int main(void) {
+    const long long asked[] = { 1000, (1LL << 30) - 1, 1LL << 30 };
+    int i;
+    for (i = 0; i < 3; ++i) printf("%d\n", SAXPY_select("NVIDIA H200", asked[i]).entry != 0);
+    return 0;
+}
+"""
+
+
+@needs_compilers
+@pytest.mark.parametrize(
+    ("launched", "shaped", "served"),
+    [
+        ({}, {}, "110"),
+        ({}, {"shape": ["N", "8"]}, "100"),
+        ({}, {"allocate": ["2 ** 30"]}, "000"),
+        ({"repeat": "2"}, {}, "100"),  # its own size alone
+        ({"repeat": "2"}, {"allocate": ["2 ** 30"]}, "000"),
+        ({"offset": ["N * 8"]}, {}, "100"),
+        ({"offset": ["2 ** 32"]}, {}, "000"),
+        ({"global": ["round_up(N, WG) * 8"]}, {}, "100"),
+    ],
+)
+def test_what_32_bits_of_size_t_cannot_hold_is_not_served(
+    tmp_path: Path, launched: dict[str, object], shaped: dict[str, object], served: str
+) -> None:
+    usual = table()
+    usual["launch"][0] |= launched
+    usual["arguments"]["x"] |= shaped
+    study = text(launch=usual["launch"], arguments=usual["arguments"])
+    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(2)), study=study)
+    (tmp_path / "saxpy_tuned.h").write_text(header(collect(study, CHOICES, database=str(place))).text)
+    assert "".join(printed(compiled(tmp_path, NARROW))) == served
 
 
 @needs_compilers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -101,8 +102,17 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
     raise NoCError(f"`{node.sign}`")
 
 
+def number_in(c: str) -> int | None:
+    """Return the number of at least 0 that is all of an expression in C."""
+    return int(c[:-2]) if c[:-2].isdecimal() else None
+
+
 def product(parts: Iterable[str], prefix: str) -> str:
     """Return C of type long long for the product of such: no number where it is beyond 2**62."""
+    parts = list(parts)
+    fixed = [number for part in parts if (number := number_in(part)) is not None]
+    if len(fixed) > 1 and math.prod(fixed) <= MOST:
+        parts = [*(part for part in parts if number_in(part) is None), f"{math.prod(fixed)}LL"]
     return reduce(lambda left, right: f"{prefix}_multiply_({left}, {right})", parts)
 
 

@@ -48,7 +48,7 @@ class _Header:
         p = self.p
         functions = list(self._functions())
         parts = [
-            "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
+            "#include <stdio.h>\n#include <string.h>\n",
             arithmetic(p),
             self._types(),
             self._entries(),
