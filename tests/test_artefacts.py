@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from autotune import devices
 from autotune.cli import app
-from autotune.errors import AutotuneError, ExpressionError, UsageError
+from autotune.errors import AutotuneError, ExpressionError, StudyError, UsageError
 from autotune.expression import Expression, put_in
 from autotune.identity import Size
 from autotune.lookup import artefacts, best, collect, losses
@@ -235,7 +235,8 @@ GRID = r"""
 int main(int count, char **words) {
     int i;
     for (i = 1; i + 2 < count; i += 3) {
-        const SAXPY_selection s = SAXPY_select("NVIDIA H200", atoll(words[i]), atoll(words[i + 1]), atoll(words[i + 2]));
+        const long long m = atoll(words[i]), k = atoll(words[i + 1]), n = atoll(words[i + 2]);
+        const SAXPY_selection s = SAXPY_select("NVIDIA H200", m, k, n);
         printf("%d %s\n", (int)s.match, s.entry->options);
     }
     return 0;
@@ -622,6 +623,94 @@ def test_c_that_grows_too_long_is_left_at_once() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**20
+
+
+# Buffers that change places --------------------------------------------------------------------------------
+
+
+def swapping(turns: int, groups: Sequence[str], **access: str) -> StudyText:
+    """A loop whose kernel takes all of the groups' buffers, which change places after each turn."""
+    every = "".join(groups)
+    buffers = {name: {"type": "float", "shape": ["N"], "access": access.get(name, "inout")} for name in every}
+    loop = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"], "arguments": list(every), "repeat": turns}
+    numpy = {name: name for name in every if name not in access}
+    return text(
+        launch=[loop | {"swap": [list(group) for group in groups]}], arguments=buffers, reference={"numpy": numpy},
+        constraints=[], work={},
+    )  # fmt: skip
+
+
+def launched(turns: int, groups: Sequence[str]) -> tuple[list[list[str]], dict[str, str]]:
+    """What a program passes turn by turn, as pointers in C that are exchanged, and what they point at in the end."""
+    points = {name: name for group in groups for name in group}
+    passed = []
+    for _ in range(turns):
+        passed.append(list(points.values()))
+        for group in groups:
+            there = [points[name] for name in group]
+            points |= dict(zip(group, [*there[1:], there[0]], strict=True))
+    return passed, points
+
+
+GROUPS = [["ab"], ["abc"], ["ab", "cd"], ["abc", "de"], ["abc", "def"]]
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+@pytest.mark.parametrize("turns", [4, 5, 6])
+def test_a_table_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str], turns: int) -> None:
+    study = swapping(turns, groups)
+    place = stored(tmp_path / "a.db", (DEVICE, 1024, at(2)), study=study)
+    told = json.loads(document(collect(study, CHOICES, database=str(place))).text)
+    jsonschema.validate(told, json.loads((Path(artefacts.__file__).parent / "schema.json").read_text()))
+    for entry in (told["entries"][0], told["default"]):
+        passed = [entry["launches"][place]["arguments"] for place in entry["order"]]
+        assert (passed, entry["ends"]) == launched(turns, groups)
+        assert {one["access"] for one in entry["arguments"].values()} == {"inout"}
+
+
+@needs_compilers
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+def test_a_header_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str]) -> None:
+    every = "".join(groups)
+    for turns in (5, 6):
+        study = swapping(turns, groups)
+        place = stored(tmp_path / f"{turns}.db", (DEVICE, 1024, at(2)), study=study)
+        (tmp_path / "saxpy_tuned.h").write_text(header(collect(study, CHOICES, database=str(place))).text)
+        told = "".join(f"    puts(SAXPY_ENDS_{name}(s));\n" for name in every)
+        program = f"""
+#include "saxpy_tuned.h"
+int main(void) {{
+    const SAXPY_selection s = SAXPY_select("{DEVICE.name}", 1024);
+    unsigned launch, argument;
+    for (launch = 0; launch < SAXPY_LAUNCHES(s); ++launch)
+        for (argument = 0; argument < {len(every)}; ++argument) puts(SAXPY_ARGUMENT(s, launch, argument));
+{told}    return 0;
+}}
+"""
+        passed, points = launched(turns, groups)
+        assert printed(compiled(tmp_path, program)) == [*itertools.chain(*passed), *points.values()]
+
+
+def test_access_is_what_a_program_gives_and_a_result_in_scratch_is_refused(tmp_path: Path) -> None:
+    for turns, access in ((6, {"b": "scratch"}), (7, {"b": "in"}), (7, {"b": "scratch"})):
+        study = swapping(turns, ["ab"], **access)
+        place = str(stored(tmp_path / f"{turns}{access['b']}.db", (DEVICE, 1024, at(2)), study=study))
+        if (turns, access) == (7, {"b": "scratch"}):
+            said = "arguments.a: after as many turns as this size takes its result lies in b, which is scratch; nobody"
+            with pytest.raises(StudyError, match=said):
+                collect(study, CHOICES, database=place)
+            continue
+        (entry,) = json.loads(document(collect(study, CHOICES, database=place)).text)["entries"]
+        assert {name: one["access"] for name, one in entry["arguments"].items()} == {
+            "a": "inout", "b": "inout" if access["b"] == "in" else "scratch",
+        }  # fmt: skip
+        assert entry["ends"] == {"a": "b" if turns == 7 else "a"}
+
+
+def test_where_nothing_changes_places_outputs_lie_where_they_began(tmp_path: Path) -> None:
+    catalogue = collect(text(), CHOICES, database=str(stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))))
+    assert json.loads(document(catalogue).text)["entries"][0]["ends"] == {"y": "y"}
+    assert "ENDS" not in header(catalogue).text
 
 
 # Host programs --------------------------------------------------------------------------------------------

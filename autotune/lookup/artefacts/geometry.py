@@ -51,7 +51,11 @@ class ArgumentText(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What depends on the sizes; equal for configurations that are launched alike. `valid` is C: whether it may run at sizes that are such."""
+    """What depends on the sizes; equal for configurations that are launched alike.
+
+    `valid` is C: whether it may run, at sizes that may be such. `ends`: which buffer holds each output when a run ends,
+    where that may be another.
+    """
 
     valid: str
     launches: tuple[LaunchText, ...]
@@ -59,6 +63,7 @@ class Geometry(NamedTuple):
     unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
     options: str  # those that no size enters, for clBuildProgram
     computed: tuple[Computed, ...]  # the others
+    ends: tuple[tuple[str, str], ...] = ()
     unsayable: str = ""  # what has no form in C, so that its own size alone is valid
 
 
@@ -221,7 +226,7 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         needs.fit(0, (argument.total(prefix),) if argument.extents else ())
     return Geometry(
         needs.text, launches, tuple(arguments), tuple(unsaid),
-        joined(plan.options, entry.problem.study.name), (),
+        joined(plan.options, entry.problem.study.name), (), tuple(entry.ends.items()),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ class _Header:
         self.found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
         self.variants: list[Geometry] = list(dict.fromkeys(self.found))
         self.variant_of = [self.variants.index(one) for one in self.found]
+        swapped = study.swapped
+        self.moved = [one.name for one in study.outputs if one.name in swapped]
         self.losses, count = dict[tuple[int, ...], int](), 0  # each once, with its place
         for entry in catalogue.all:
             if entry.lost not in self.losses:
@@ -78,6 +80,9 @@ class _Header:
         named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()
         yield f"/* {c_comment(named)}: written by autotune export --format header"
         yield f" *   {self.p}_selection s = {self.p}_select({', '.join(['device_name', *self.sizes])});"
+        if self.moved:
+            yield " *   Buffers change places. Each argument has the name with which it begins a run, and"
+            yield f" *   {self.p}_ENDS_{self.moved[0]}(s) is the name of the one that holds {self.moved[0]} in the end."
         unsaid = list(dict.fromkeys(name for one in self.variants for name in one.unsaid))
         if unsaid:
             yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
@@ -172,6 +177,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
                     name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
                 )
                 yield self._per_argument(name, "bytes", lambda one: f"return (size_t){one.total(self.p)};", "")
+        for name in self.moved:
+            yield self._ends(name)
         yield self._build_options()
 
     def _arguments(self) -> dict[str, set[str]]:
@@ -228,6 +235,12 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
         return self._switch(f"{kind} {{p}}_scalar_{name}_", "", found, "0")
 
+    def _ends(self, name: str) -> str:
+        def found(one: Geometry) -> str:
+            return f"return {string(dict(one.ends).get(name, name))};"
+
+        return self._switch(f"const char *{{p}}_ends_{name}_", None, found, "0")
+
     def _build_options(self) -> str:
         def body(one: Geometry) -> str:
             form = string("%s" + "".join(each.form for each in one.computed))
@@ -270,6 +283,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             else:
                 yield _macro(f"{p}_BYTES_{name}", f"{p}_bytes_{name}_", "", sizes, values)
                 yield _macro(f"{p}_EXTENT_{name}", f"{p}_extent_{name}_", "dimension", sizes, values)
+
+        for name in self.moved:
+            yield _macro(f"{p}_ENDS_{name}", f"{p}_ends_{name}_", "", "", "")
 
     def _source(self) -> str:
         pieces = lines(self.catalogue.study.source)
