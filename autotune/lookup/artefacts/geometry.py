@@ -53,11 +53,11 @@ class ArgumentText(NamedTuple):
 class Geometry(NamedTuple):
     """What depends on the sizes; equal for configurations that are launched alike.
 
-    `valid` is C: whether it may run, at sizes that may be such. `ends`: which buffer holds each output when a run ends,
-    where that may be another.
+    `valid` is C: the conditions on which it may run, at sizes that may be such. `ends`: which buffer holds each output
+    when a run ends, where that may be another.
     """
 
-    valid: str
+    valid: tuple[str, ...]
     launches: tuple[LaunchText, ...]
     arguments: tuple[ArgumentText, ...]
     unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
@@ -133,7 +133,7 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     fixed, computed = options(entry, known, names, prefix)
     for value in (value for each in computed for value in each.of):
         needs.known(value)
-    return Geometry(needs.text, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
+    return Geometry(needs.found, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
 
 
 class _Needs:
@@ -145,8 +145,8 @@ class _Needs:
         self._found: dict[str, None] = {}
 
     @property
-    def text(self) -> str:
-        return " && ".join(self._found) or "1"
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._found)
 
     def add(self, condition: str) -> None:
         if self._is_sized(condition):
@@ -225,7 +225,7 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     for argument in arguments:
         needs.fit(0, (argument.total(prefix),) if argument.extents else ())
     return Geometry(
-        needs.text, launches, tuple(arguments), tuple(unsaid),
+        needs.found, launches, tuple(arguments), tuple(unsaid),
         joined(plan.options, entry.problem.study.name), (), tuple(entry.ends.items()),
     )  # fmt: skip
 

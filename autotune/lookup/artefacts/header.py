@@ -145,7 +145,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     # What depends on the variant --------------------------------------------------------------------------
 
     def _functions(self) -> Iterator[str]:
-        yield self._switch("int {p}_valid_", "", lambda one: f"return {one.valid};", "0")
+        yield self._valid()
         yield self._switch("unsigned {p}_launches_", None, lambda one: f"return {len(one.launches)}u;", "0u")
         yield self._per_launch("int {p}_active_", "", lambda launch: f"return {launch.active} != 0;", "0")
         yield self._per_launch(
@@ -181,6 +181,17 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             yield self._ends(name)
         yield self._build_options()
 
+    def _valid(self) -> str:
+        """Whether a variant may run; what all of them need, which is most of it, stands there once."""
+        first, *others = (one.valid for one in self.variants)
+        common = [condition for condition in first if all(condition in other for other in others)]
+
+        def found(one: Geometry) -> str:
+            return f"return {' && '.join(each for each in one.valid if each not in common) or '1'};"
+
+        needs = f"    if (!({' && '.join(common)})) return 0;" if common else ""
+        return self._switch("int {p}_valid_", "", found, "0", first=needs)
+
     def _arguments(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for one in self.variants:
@@ -189,25 +200,24 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return found
 
     def _switch(
-        self, head: str, more: str | None, body: Callable[[Geometry], str], none: str, *, extra: str = ""
+        self,
+        head: str,
+        more: str | None,
+        body: Callable[[Geometry], str],
+        none: str,
+        *,
+        extra: str = "",
+        first: str = "",
     ) -> str:
-        """A function over the variants; `more` None: the sizes have no part in it."""
+        """A function over the variants; `more` None: the sizes have no part in it; `first`: what stands before all."""
         sizes = "" if more is None or not self.sizes else f", {self.parameters}"
         unused = "" if more is None else "".join(f" (void){name};" for name in self.names.values())
         cases = [f"    case {place}: {body(one)}" for place, one in enumerate(self.variants)]
         given = f"unsigned variant{extra}{more or ''}{sizes}"
         opening = f"static inline {head.format(p=self.p)}({given}) {{"
-        return "\n".join(
-            [
-                opening,
-                f"   {unused}" if unused else "",
-                "    switch (variant) {",
-                *cases,
-                f"    default: return {none};",
-                "    }",
-                "}",
-            ]
-        ).replace("\n\n", "\n")
+        unused = f"   {unused}" if unused else ""
+        ends = [f"    default: return {none};", "    }", "}"]
+        return "\n".join(line for line in (opening, unused, first, "    switch (variant) {", *cases, *ends) if line)
 
     def _per_launch(
         self, head: str, more: str | None, body: Callable[[LaunchText], str], none: str, *, index: str = ""
