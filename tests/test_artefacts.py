@@ -7,7 +7,9 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +22,16 @@ from typer.testing import CliRunner
 
 from autotune import devices
 from autotune.cli import app
-from autotune.errors import AutotuneError, ExpressionError, UsageError
-from autotune.expression import Expression
-from autotune.lookup import artefacts, best, collect
+from autotune.errors import AutotuneError, ExpressionError, StudyError, UsageError
+from autotune.expression import Expression, put_in
+from autotune.identity import Size
+from autotune.lookup import artefacts, best, collect, losses
 from autotune.lookup.architecture import architecture
 from autotune.lookup.artefacts import Catalogue, document, header
 from autotune.lookup.artefacts.ctext import NoCError, arithmetic, lines, prefix_of, string, whole
-from autotune.model import DeviceInfo, Value
+from autotune.lookup.losses import Known
+from autotune.lookup.records import Records
+from autotune.model import DeviceInfo, Outcome, Trial, Value
 from autotune.store import Store
 from autotune.study import Problem, Scalar, StudyText, find_study, problem_key
 from tests import pocl
@@ -35,7 +40,7 @@ from tests.studies import SOURCE, table
 
 HOST = Path(__file__).parent / "host.c"
 CHOICES = {"T": "float"}
-STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-overlength-strings"]
+STRICT = ["-Wall", "-Wextra", "-Werror", "-Wconversion", "-pedantic", "-Wno-overlength-strings"]
 COMPILERS = {"c": ["gcc", "-std=c99", *STRICT], "c++": ["g++", "-std=c++11", "-x", "c++", *STRICT]}
 SANITIZED = ["gcc", "-std=c99", *STRICT, "-fsanitize=undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
 
@@ -224,6 +229,71 @@ def test_at_a_size_never_tuned_a_header_chooses_as_best_does(tmp_path: Path) -> 
             assert (told[0], told[1:6]) == ("2", list(meant.options)), (turn, n)
 
 
+GRID = r"""
+#include <stdlib.h>
+#include "saxpy_tuned.h"
+int main(int count, char **words) {
+    int i;
+    for (i = 1; i + 2 < count; i += 3) {
+        const long long m = atoll(words[i]), k = atoll(words[i + 1]), n = atoll(words[i + 2]);
+        const SAXPY_selection s = SAXPY_select("NVIDIA H200", m, k, n);
+        printf("%d %s\n", (int)s.match, s.entry->options);
+    }
+    return 0;
+}
+"""
+
+
+@needs_compilers
+def test_among_sizes_of_several_dimensions_a_header_chooses_as_best_does(tmp_path: Path) -> None:
+    """Many as near, many that lose as much, sizes in another order than the alphabet's, some without a best."""
+    study, chance = text(sizes={"M": 64, "K": 64, "N": 64}), random.Random(5)
+    for turn in range(8):
+        folder, sizes = tmp_path / str(turn), dict[tuple[int, ...], None]()
+        folder.mkdir()
+        with Store.open(str(folder / "a.db")) as store:
+            for _ in range(chance.randrange(5, 16)):
+                sizes.setdefault(tuple(chance.choice([16, 32, 48, 64, 96, 128]) for _ in "MKN"))
+            for size in sizes:
+                key = problem_key(study, dict(zip("MKN", size, strict=True)), CHOICES, DEVICE.fingerprint)
+                took = [ok(at(w, g), chance.choice([100, 100, 150, 200])) for w in (1, 2, 4) for g in (32, 64, 128)]
+                few = chance.sample(took, chance.randrange(1, 9))
+                put(store, few if chance.random() < 0.7 else [Trial(at(1), Outcome.CRASH)], key=key, device=DEVICE)
+        catalogue = collect(study, CHOICES, database=str(folder / "a.db"))
+        (folder / "saxpy_tuned.h").write_text(header(catalogue).text)
+        asked = [
+            one for _ in range(40) if (one := tuple(chance.choice([8, 24, 32, 96, 100]) for _ in "MKN")) not in sizes
+        ]
+        found = printed(compiled(folder, GRID), *(str(extent) for one in asked for extent in one))
+        for one, told in zip(asked, found, strict=True):
+            meant = best(study, dict(zip("MKN", one, strict=True)), CHOICES, DEVICE.fingerprint,
+                         database=str(folder / "a.db"), device=DEVICE)  # fmt: skip
+            assert told.split() == ["2", *meant.options], (turn, one)
+
+
+@needs_compilers
+def test_what_a_database_cannot_mean_stays_out(tmp_path: Path) -> None:
+    """A time without end; a size that has no best any more once its losses are looked at."""
+    place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)), (DEVICE, 256, at(4)))
+    with Store.open(str(place)) as store:
+        put(store, [ok(at(2), 70)], key=problem_key(text(), {"N": 64}, CHOICES, DEVICE.fingerprint), device=DEVICE)
+    with sqlite3.connect(place) as connection:
+        connection.execute("UPDATE standings SET time_ns = 9e999 WHERE time_ns = 70")
+    assert chosen(tmp_path, collect(text(), CHOICES, database=str(place)), (DEVICE.name, 64))[0][0] == "1"
+
+
+def test_a_size_found_wrong_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)))
+
+    def known_sizes(records: Records, numbers: Sequence[tuple[int, Size]], driver: str) -> list[Known]:
+        return losses.known_sizes(records, numbers[1:], driver)
+
+    monkeypatch.setattr("autotune.lookup.artefacts.catalogue.known_sizes", known_sizes)
+    found = collect(text(), CHOICES, database=str(place))
+    assert [(entry.problem.size["N"], entry.lost) for entry in found.entries] == [(128, (0,))]
+    assert found.without == 1
+
+
 LIMITS = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,28 +320,34 @@ int main(int count, char **words) {
 @needs_compilers
 def test_sizes_whose_products_leave_62_bits_are_refused_as_best_refuses_them(tmp_path: Path) -> None:
     """Nothing overflows, and whatever is served has the geometry that a search would launch."""
-    first = {"entry": "saxpy", "global": ["round_up(M * N, WG)"], "local": ["WG"], "arguments": ["M", "area", "x", "y"]}
-    second = first | {"global": ["round_up(M * N * K, WG)"], "offset": ["M * N * K - 1"], "when": "K % 5 > 0"}
+    first = {"entry": "saxpy", "global": ["round_up(M * N, WG)"], "local": ["WG"],
+             "arguments": ["part", "area", "x", "y"]}  # fmt: skip
+    second = {"entry": "saxpy", "global": ["M * N * K"], "offset": ["M * N * K - 7"], "arguments": first["arguments"],
+              "when": "K % 5 > 0 and M ** 4 > 0"}  # fmt: skip
     study = text(
         sizes={"M": 64, "N": 64, "K": 64}, launch=[first, second], defines={"VOLUME": "M * K // (N - 1) * K"},
-        constraints=[{"require": "K < 7 or M * M * K > 1"}],
+        constraints=[{"require": "K < 7 or M * M * K > 1"}], work={"flops": "N ** 3 * M + K - 8", "bytes": "M / 2"},
         arguments={
             "area": {"type": "int", "value": "M * N"}, "y": {"type": "float", "shape": ["M"], "access": "out"},
-            "x": {"type": "float", "shape": ["M", "K"], "allocate": ["M", "K + N"], "access": "in"},
+            "part": {"type": "half", "value": "K % 70000"},
+            "x": {"type": "float", "shape": ["M", "K"], "allocate": ["M", "K // 2 + N"], "access": "in"},
         },
     )  # fmt: skip
+    device = replace(DEVICE, extensions=("cl_khr_fp16",))
     key = problem_key(study, {"M": 64, "N": 64, "K": 64}, CHOICES, DEVICE.fingerprint)
     with Store.open(str(tmp_path / "a.db")) as store:
-        put(store, [ok(at(2), 50, 51)], key=key, device=DEVICE)
+        put(store, [ok(at(2), 50, 51)], key=key, device=device)
     catalogue = collect(study, CHOICES, database=str(tmp_path / "a.db"))
     written = header(catalogue)
     assert written.notes == ()
     (tmp_path / "saxpy_tuned.h").write_text(written.text)
-    most = [1, 2, 6, 8, 46340, 46341, 2**20, 2**30, 2**31 - 1]
+    most = [1, 2, 6, 8, 46340, 46341, 2**20, 2**30, 2**31 - 1]  # half holds no 2**20 % 70000
     asked, expected = list(itertools.product(most, most, most)), []
     for m, n, k in asked:
         try:
-            plan = Problem(study.study, {"M": m, "N": n, "K": k}, CHOICES, DEVICE).plan(at(2))
+            problem = Problem(study.study, {"M": m, "N": n, "K": k}, CHOICES, device)
+            plan = problem.plan(at(2))
+            problem.flops(at(2))
         except AutotuneError:
             expected.append("refused")
             continue
@@ -284,6 +360,48 @@ def test_sizes_whose_products_leave_62_bits_are_refused_as_best_refuses_them(tmp
     found = printed(compiled(tmp_path, LIMITS, "sanitized"), *(str(part) for one in asked for part in one))
     assert found == expected
     assert 50 < expected.count("refused") < len(expected) - 50
+
+
+NARROW = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#define size_t uint32_t
+#include "saxpy_tuned.h"
+int main(void) {
+    const long long asked[] = { 1000, (1LL << 30) - 1, 1LL << 30 };
+    int i;
+    for (i = 0; i < 3; ++i) printf("%d\n", SAXPY_select("NVIDIA H200", asked[i]).entry != 0);
+    return 0;
+}
+"""
+
+
+@needs_compilers
+@pytest.mark.parametrize(
+    ("launched", "shaped", "served"),
+    [
+        ({}, {}, "110"),
+        ({}, {"shape": ["N", "8"]}, "100"),
+        ({}, {"allocate": ["2 ** 30"]}, "000"),
+        ({"repeat": "2"}, {}, "100"),  # its own size alone
+        ({"repeat": "2"}, {"allocate": ["2 ** 30"]}, "000"),
+        ({"offset": ["N * 8"]}, {}, "100"),
+        ({"offset": ["2 ** 32"]}, {}, "000"),
+        ({"global": ["round_up(N, WG) * 8"]}, {}, "100"),
+    ],
+)
+def test_what_32_bits_of_size_t_cannot_hold_is_not_served(
+    tmp_path: Path, launched: dict[str, object], shaped: dict[str, object], served: str
+) -> None:
+    usual = table()
+    usual["launch"][0] |= launched
+    usual["arguments"]["x"] |= shaped
+    study = text(launch=usual["launch"], arguments=usual["arguments"])
+    place = stored(tmp_path / "a.db", (DEVICE, 1000, at(2)), study=study)
+    (tmp_path / "saxpy_tuned.h").write_text(header(collect(study, CHOICES, database=str(place))).text)
+    assert "".join(printed(compiled(tmp_path, NARROW))) == served
 
 
 @needs_compilers
@@ -442,6 +560,7 @@ LARGE = [
         "X", "X + X", "1 - X", "X * 3", "X // 3", "7 % X", "-(X)", "not X", "abs(X)", "max(X, 1)", "min(1, X)", "X < 5",
         "5 > N or X", "N > 5 and X", "X if N > 5 else 1", "1 if X else 2", "1 < N < X", "N < 5 < X", "1 in (N, X)",
         "X in (1, 2)", "ceil_div(X, 3)", "round_up(X, 5 - N)", "is_power_of_two(X)", "(X) ** 2",
+        "(X) ** 0", "1 ** (X)",
     )
 ]  # fmt: skip
 
@@ -476,21 +595,122 @@ def test_expressions_mean_in_c_what_they_mean_here(
 
 @pytest.mark.parametrize(
     "form",
-    ["({} % 7)", "round_up({}, 7)", "abs({} - 1)", "is_power_of_two({} + 1)", "(0 < {} + 1 < 9)", "({} in (1, 3))"],
-)
+    [
+        "({} % 7)", "round_up({}, 7)", "abs({} - 1)", "is_power_of_two({} + 1)", "(0 < {} + 1 < 9)", "({} in (1, 3))",
+        "(WG == 1 or (WG == 32 and {}))", "(WG == 32 and (WG == 1 or {} % 7))",
+    ],
+)  # fmt: skip
 def test_an_operand_is_written_once_in_c(form: str) -> None:
     deep = "M"
     for _ in range(20):
         deep = form.format(deep)
-    c = whole(Expression.parse(deep).tree, {"M": "M_"}, "P")
+    c = whole(put_in(Expression.parse(deep).tree, {"WG": 32}), {"M": "M_"}, "P")
     assert c.count("M_") == 1
     assert len(c) < 2000
 
 
 def test_c_of_any_length_is_not_written() -> None:
     tree = Expression.parse("+".join(["N"] * 90)).tree
-    with pytest.raises(NoCError, match=r"an expression of .* characters"):
+    with pytest.raises(NoCError, match=r"an expression of more than 32,768 characters"):
         whole(tree, {"N": "N" * 400}, "P")
+
+
+def test_c_that_grows_too_long_is_left_at_once() -> None:
+    tree = Expression.parse("max(" + ", ".join(["N"] * 90) + ")").tree
+    tracemalloc.start()
+    with pytest.raises(NoCError, match="an expression"):
+        whole(tree, {"N": "N" * 2**15}, "P")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+
+
+# Buffers that change places --------------------------------------------------------------------------------
+
+
+def swapping(turns: int, groups: Sequence[str], **access: str) -> StudyText:
+    """A loop whose kernel takes all of the groups' buffers, which change places after each turn."""
+    every = "".join(groups)
+    buffers = {name: {"type": "float", "shape": ["N"], "access": access.get(name, "inout")} for name in every}
+    loop = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"], "arguments": list(every), "repeat": turns}
+    numpy = {name: name for name in every if name not in access}
+    return text(
+        launch=[loop | {"swap": [list(group) for group in groups]}], arguments=buffers, reference={"numpy": numpy},
+        constraints=[], work={},
+    )  # fmt: skip
+
+
+def launched(turns: int, groups: Sequence[str]) -> tuple[list[list[str]], dict[str, str]]:
+    """What a program passes turn by turn, as pointers in C that are exchanged, and what they point at in the end."""
+    points = {name: name for group in groups for name in group}
+    passed = []
+    for _ in range(turns):
+        passed.append(list(points.values()))
+        for group in groups:
+            there = [points[name] for name in group]
+            points |= dict(zip(group, [*there[1:], there[0]], strict=True))
+    return passed, points
+
+
+GROUPS = [["ab"], ["abc"], ["ab", "cd"], ["abc", "de"], ["abc", "def"]]
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+@pytest.mark.parametrize("turns", [4, 5, 6])
+def test_a_table_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str], turns: int) -> None:
+    study = swapping(turns, groups)
+    place = stored(tmp_path / "a.db", (DEVICE, 1024, at(2)), study=study)
+    told = json.loads(document(collect(study, CHOICES, database=str(place))).text)
+    jsonschema.validate(told, json.loads((Path(artefacts.__file__).parent / "schema.json").read_text()))
+    for entry in (told["entries"][0], told["default"]):
+        passed = [entry["launches"][place]["arguments"] for place in entry["order"]]
+        assert (passed, entry["ends"]) == launched(turns, groups)
+        assert {one["access"] for one in entry["arguments"].values()} == {"inout"}
+
+
+@needs_compilers
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+def test_a_header_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str]) -> None:
+    every = "".join(groups)
+    for turns in (5, 6):
+        study = swapping(turns, groups)
+        place = stored(tmp_path / f"{turns}.db", (DEVICE, 1024, at(2)), study=study)
+        (tmp_path / "saxpy_tuned.h").write_text(header(collect(study, CHOICES, database=str(place))).text)
+        told = "".join(f"    puts(SAXPY_ENDS_{name}(s));\n" for name in every)
+        program = f"""
+#include "saxpy_tuned.h"
+int main(void) {{
+    const SAXPY_selection s = SAXPY_select("{DEVICE.name}", 1024);
+    unsigned launch, argument;
+    for (launch = 0; launch < SAXPY_LAUNCHES(s); ++launch)
+        for (argument = 0; argument < {len(every)}; ++argument) puts(SAXPY_ARGUMENT(s, launch, argument));
+{told}    return 0;
+}}
+"""
+        passed, points = launched(turns, groups)
+        assert printed(compiled(tmp_path, program)) == [*itertools.chain(*passed), *points.values()]
+
+
+def test_access_is_what_a_program_gives_and_a_result_in_scratch_is_refused(tmp_path: Path) -> None:
+    for turns, access in ((6, {"b": "scratch"}), (7, {"b": "in"}), (7, {"b": "scratch"})):
+        study = swapping(turns, ["ab"], **access)
+        place = str(stored(tmp_path / f"{turns}{access['b']}.db", (DEVICE, 1024, at(2)), study=study))
+        if (turns, access) == (7, {"b": "scratch"}):
+            said = "arguments.a: after as many turns as this size takes its result lies in b, which is scratch; nobody"
+            with pytest.raises(StudyError, match=said):
+                collect(study, CHOICES, database=place)
+            continue
+        (entry,) = json.loads(document(collect(study, CHOICES, database=place)).text)["entries"]
+        assert {name: one["access"] for name, one in entry["arguments"].items()} == {
+            "a": "inout", "b": "inout" if access["b"] == "in" else "scratch",
+        }  # fmt: skip
+        assert entry["ends"] == {"a": "b" if turns == 7 else "a"}
+
+
+def test_where_nothing_changes_places_outputs_lie_where_they_began(tmp_path: Path) -> None:
+    catalogue = collect(text(), CHOICES, database=str(stored(tmp_path / "a.db", (DEVICE, 1000, at(1)))))
+    assert json.loads(document(catalogue).text)["entries"][0]["ends"] == {"y": "y"}
+    assert "ENDS" not in header(catalogue).text
 
 
 # Host programs --------------------------------------------------------------------------------------------

@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 
 from autotune.errors import StoreError, UsageError
-from autotune.identity import ProblemKey, Value
+from autotune.identity import ProblemKey, Value, apart
 from autotune.lookup import Best, Match, best, stored_devices
 from autotune.lookup import records as sql
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
+from autotune.lookup.losses import Known, by_loss, known_sizes
+from autotune.lookup.records import Ranking, of_store
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store
 from autotune.study import StudyText, problem_key, space_hash
@@ -245,6 +247,52 @@ def test_what_holds_at_several_sizes_stands_before_the_best_of_the_nearest(place
     found = ask(place, n=1900)
     assert (found.match, found.configuration, found.measured_size) == (Match.NEAREST_SIZE, at(2), {"N": 4000})
     assert ask(place, n=1010).configuration == at(2)
+
+
+def test_of_sizes_without_a_best_none_is_among_those_that_count(place: Path) -> None:
+    """Eight say what an answer may lose, however many that are nearer have nothing that passed."""
+    for n in (450, 460, 480, 520, 530, 540, 550, 560, 1001):
+        put_in(place, [Trial(at(1), Outcome.CRASH)], key=key(n=n))
+    for n, times in ((1000, (100, 101)), (4000, (900, 300)), (125, (90, 30))):
+        put_in(place, [ok(at(wpt), time) for wpt, time in zip((1, 2), times, strict=True)], key=key(n=n))
+    assert ask(place, n=900).configuration == at(2)
+
+
+def test_of_sizes_as_near_the_smaller_comes_first(place: Path) -> None:
+    """By the study's order of dimensions, whether they lie there or not."""
+    study = text(sizes={"M": 8, "K": 8, "N": 8})
+    sizes = [{"M": 16, "K": 4, "N": 8}, {"M": 4, "K": 16, "N": 8}, {"M": 32, "K": 8, "N": 8}]
+    for order in (sizes, sizes[::-1]):
+        known = [Known(1, size, Ranking([], 1, whole=True), {"": 1.0}) for size in order]
+        assert [one.size for one in by_loss(known, {"M": 8, "K": 8, "N": 8})] == [sizes[1], sizes[0], sizes[2]]
+    for wpt, size in ((2, sizes[1]), (1, sizes[0])):
+        put_in(place, [ok(at(wpt), 50)], key=problem_key(study, size, CHOICES, GPU))
+    found = best(study, {"M": 8, "K": 8, "N": 8}, CHOICES, "nvidia-h100-pcie-114cu-80g", database=str(place))
+    assert (found.match, found.measured_size) == (Match.SAME_ARCHITECTURE, sizes[1])
+
+
+@pytest.mark.parametrize("many", [3, 40])
+def test_sizes_are_as_near_as_their_products_say(many: int) -> None:
+    """Whatever their order and number: no sum of logarithms decides which of two is nearer."""
+    rest = {f"S{place}": 2**31 - 1 for place in range(many)}
+    sizes = [{"A": a, "B": b, **rest} for a, b in ((48, 7), (7, 48), (1, 3), (96, 14))]
+    asked = {"A": 7, "B": 7, **rest}
+    far = [apart(size, asked) for size in sizes]
+    assert far == pytest.approx([2.778, 2.778, 4.030, 4.778], abs=1e-3)
+    assert far[0] == far[1]
+
+
+def test_a_time_that_is_no_number_says_nothing_of_what_is_lost(place: Path) -> None:
+    for n, times in ((1000, (100, 101)), (4000, (900, 300)), (250, (90, 30))):
+        put_in(place, [ok(at(wpt), time) for wpt, time in zip((1, 2), times, strict=True)], key=key(n=n))
+    for value in (float("inf"), -5.0, 0.0):
+        with Store.open(str(place)) as store:  # the second of a size, which no trial is asked about
+            records = of_store(store)
+            numbers = [(problem.number, json.loads(problem.size)) for problem in records.alike(key())]
+            spoil(place, "UPDATE standings SET time_ns = ? WHERE time_ns = 101 OR time_ns <= 0 OR time_ns > 1e6", value)
+            known = known_sizes(records, numbers, "")
+        lost = [here.lost(own.best) for here in known for own in known]
+        assert sorted(lost) == [0, 0, 0, 0, 0, 5000, 5000, 10986, 10986], value
 
 
 def test_one_other_size_tells_no_loss(place: Path) -> None:

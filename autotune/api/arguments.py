@@ -213,20 +213,6 @@ def slots_of(problem: Problem, arguments: Mapping[str, Argument]) -> dict[str, S
     return found
 
 
-def ends_of(arguments: Mapping[str, Argument], slots: Mapping[str, Slot]) -> dict[str, str]:
-    """Return which given buffer holds an output when a run ends, where buffers change places: output -> name given.
-
-    Raises StudyError where it is one of the kernel's own.
-    """
-    moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
-    for buffer in moved:
-        if buffer.filled not in slots:
-            what = f"after as many turns as this size takes its result lies in {buffer.filled}, which is scratch"
-            hint = f'nobody could read it: write access = "inout" for {buffer.filled} too, with data'
-            raise StudyError(what, where=f"arguments.{buffer.name}", hint=hint)
-    return {buffer.name: buffer.filled for buffer in moved}
-
-
 def mistaken(name: str, problem: Problem, slots: Mapping[str, Slot], given: Mapping[str, object]) -> UsageError:
     """Return what is wrong with the names of the arguments that a caller gives."""
     takes = f"{problem.study.name} takes {', '.join(slots)}"

@@ -9,12 +9,12 @@ from copy import copy
 from typing import Any, cast
 
 from autotune.api import binaries
-from autotune.api.arguments import MemorySlot, ScalarSlot, ends_of, mistaken, slots_of
+from autotune.api.arguments import MemorySlot, ScalarSlot, mistaken, slots_of
 from autotune.bench import Compiled, Fault, compile_plan
 from autotune.devices import ArgumentError, BackendError, Event, Guest, Program, Session, Step
 from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.lookup import Best
-from autotune.study import Buffer, Launch, Plan, Problem
+from autotune.study import Buffer, Launch, Plan, Problem, ends_of
 
 _MOST_PROGRAMS = 64
 """Kept per process, the last ones used: with each stays the program's context."""

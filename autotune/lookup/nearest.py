@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import SpaceError, StoreError, StudyError
-from autotune.identity import ProblemKey, Size, Value, misfit
+from autotune.identity import ProblemKey, Size, Value, in_order, misfit
 from autotune.lookup.answer import Best, Launched, Match, Question, built, found, left_out, table
 from autotune.lookup.architecture import architecture, compute_units, kind, vendor
 from autotune.lookup.losses import MOST_SIZES, by_loss, known_sizes, nearness
@@ -74,12 +74,11 @@ class _Nearest:
         """
         text = (self.key.device, self.key.kernel_hash, self.key.study_hash)
         alike = [one for one in candidates if (one.key.device, one.key.kernel_hash, one.key.study_hash) == text]
-        near = {one.number: one for one in alike[:MOST_SIZES]}
-        known = known_sizes(
-            self.asked.records, [(one.number, one.key.size) for one in near.values()], self.asked.driver
-        )
+        stored = ((one.number, one.key.size) for one in alike)
+        known = known_sizes(self.asked.records, stored, self.asked.driver, MOST_SIZES)
         if len(known) < 2:
             return candidates, ()
+        near = {one.number: one for one in alike}
         first = [near[one.number] for one in by_loss(known, self.key.size)]
         rest = iter(first)
         places = [next(rest) if one in first else one for one in candidates]
@@ -190,13 +189,14 @@ class _Nearest:
         """Return the other problems of this study with these choices that may answer, nearest first."""
         found = []
         for number, kernel, study, device, size in self.asked.records.alike(self.key):
-            key = ProblemKey(self.key.study, kernel, study, device, table(size), self.key.choices)
+            sizes = in_order(table(size), self.asked.text.table.get("sizes", {}))
+            key = ProblemKey(self.key.study, kernel, study, device, sizes, self.key.choices)
             match = self._match(key)
             if key != self.key and match is not None and _is_size(key.size, self.key.size):
                 found.append(_Candidate(number, key, match))
         return sorted(found, key=self._nearness)
 
-    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float, list[tuple[str, int]]]:
+    def _nearness(self, candidate: _Candidate) -> tuple[int, float, bool, float, tuple[int, ...]]:
         key = candidate.key
         changed = (key.kernel_hash, key.study_hash) != (self.key.kernel_hash, self.key.study_hash)
         units = [max(1, compute_units(device)) for device in (key.device, self.key.device)]

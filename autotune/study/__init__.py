@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from autotune.study.problem import GENERIC_DEVICE, Problem
     from autotune.study.reads import Read, reads_of
     from autotune.study.reference import check_reference, expected_data, require_numbers
+    from autotune.study.sequence import as_begun, ends_of
     from autotune.study.structs import Leaf, is_struct, leaves, member_of, offsets, round_up, struct_name, widened
     from autotune.study.study import Study
     from autotune.study.tables import Option, Parameter
@@ -66,8 +67,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Option", "Parameter",
     "Places", "Plan", "Problem", "PythonCaller", "Read", "Sampler", "Scalar", "Sketch", "Study", "StudyText",
-    "Tolerance", "call_file", "candidates", "check_entries", "check_inputs", "check_reference", "confined",
-    "data_place", "default_choices", "default_configuration", "default_size", "draft", "effects", "evaluate",
+    "Tolerance", "as_begun", "call_file", "candidates", "check_entries", "check_inputs", "check_reference", "confined",
+    "data_place", "default_choices", "default_configuration", "default_size", "draft", "effects", "ends_of", "evaluate",
     "expected_data", "files_of", "filled", "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves",
     "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key",
     "python_place", "read_by", "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned",
@@ -95,6 +96,7 @@ __getattr__ = lazily(
         "problem": "GENERIC_DEVICE Problem",
         "reads": "Read reads_of",
         "reference": "check_reference expected_data require_numbers",
+        "sequence": "as_begun ends_of",
         "study": "Study",
         "tables": "Option Parameter",
         "structs": "Leaf is_struct leaves member_of offsets round_up struct_name widened",

@@ -14,7 +14,6 @@ from autotune.study.arrays import check_names as require_names
 from autotune.study.arrays import names_of
 from autotune.study.builtins import is_word
 from autotune.study.includes import defined_anyway
-from autotune.study.loops import loops_of
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES
 from autotune.text import did_you_mean
@@ -118,7 +117,7 @@ def check_outputs(study: Study) -> None:
             where="arguments",
             hint='an output that starts at zero is "inout" with data = { distribution = "constant", value = 0 }',
         )
-    launched = study.launched | {name for loop in loops_of(study.launches) for group in loop.swap for name in group}
+    launched = study.launched | study.swapped
     for name in outputs:
         if name not in launched:
             what, hint = "is an output that no launch takes", "name it in a launch's arguments"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from autotune.errors import StudyError
 from autotune.study.arguments import Argument, Buffer, Scalar, extents
-from autotune.study.plan import Launch, Loop
+from autotune.study.plan import Launch, Loop, Plan
 from autotune.study.structs import struct_name
 
 MOST_LAUNCHES = 100_000
@@ -135,6 +135,38 @@ def exchanged(
             access = "out"
         found[name] = replace(buffer, name=name, access=access, filled=begins if name != begins else "")
     return found
+
+
+def as_begun(plan: Plan) -> Plan:
+    """Return what is launched under the names with which buffers begin, which is how a program gives them.
+
+    Nothing is compared: `outputs` and `checks` go by the names with which they end.
+    """
+    begins = {name: one.filled for name, one in plan.arguments.items() if isinstance(one, Buffer) and one.filled}
+    launches = tuple(
+        replace(one, arguments=tuple(begins.get(name, name) for name in one.arguments)) for one in plan.launches
+    )
+    arguments = {
+        begins.get(name, name): replace(one, name=begins[name], filled="")
+        if isinstance(one, Buffer) and one.filled
+        else one
+        for name, one in plan.arguments.items()
+    }
+    return replace(plan, launches=launches, arguments=arguments, outputs={}, checks={})
+
+
+def ends_of(arguments: Mapping[str, Argument], given: Container[str]) -> dict[str, str]:
+    """Return which given buffer holds an output when a run ends, where buffers change places: output -> name given.
+
+    `arguments` are those of a plan. Raises StudyError where it is one that no caller gives.
+    """
+    moved = [one for one in arguments.values() if isinstance(one, Buffer) and one.filled and one.writes]
+    for buffer in moved:
+        if buffer.filled not in given:
+            what = f"after as many turns as this size takes its result lies in {buffer.filled}, which is scratch"
+            hint = f'nobody could read it: write access = "inout" for {buffer.filled} too, with data'
+            raise StudyError(what, where=f"arguments.{buffer.name}", hint=hint)
+    return {buffer.name: buffer.filled for buffer in moved}
 
 
 def _told(value: Any) -> str:

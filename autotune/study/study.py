@@ -28,7 +28,7 @@ from autotune.study.crosschecks import (
 from autotune.study.imports import digest_of
 from autotune.study.includes import folders_of, inline, lines_with, without_comments
 from autotune.study.library import StudyText, default_size
-from autotune.study.loops import Declared, leaves, steps_of
+from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
 from autotune.study.structs import struct_texts
 from autotune.study.tables import (
@@ -157,6 +157,11 @@ class Study:
     def launched(self) -> set[str]:
         """The names of the arguments and sizes that any launch takes."""
         return {name for _, launch, _ in leaves(self.launches) for name in launch.arguments}
+
+    @property
+    def swapped(self) -> set[str]:
+        """The names of the buffers that change places after the turns of a loop."""
+        return {name for loop in loops_of(self.launches) for group in loop.swap for name in group}
 
     @property
     def unused(self) -> list[str]:

@@ -9,26 +9,30 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from autotune.errors import SpaceError, StudyError, UsageError
-from autotune.identity import Choices, ProblemKey, Size, size_order
+from autotune.identity import Choices, Configuration, ProblemKey, Size, in_order, size_order
 from autotune.lookup.answer import Best, Match, best_in, table
 from autotune.lookup.architecture import architecture
 from autotune.lookup.losses import known_sizes
 from autotune.lookup.records import Records, open_records
 from autotune.store import device_of, locate, shown
-from autotune.study import Plan, Problem, Study, StudyText, problem_key
+from autotune.study import Buffer, Plan, Problem, Study, StudyText, as_begun, ends_of, problem_key
 from autotune.text import LARGEST_SIZE, command, placed
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A best with what it takes to launch it; `device` and `architecture` are empty for the study's default."""
+    """A best with what it takes to launch it; `device` and `architecture` are empty for the study's default.
+
+    `plan` goes by the names with which buffers begin, `ends` says which of them holds each output when a run ends.
+    """
 
     best: Best
     problem: Problem
     plan: Plan
+    ends: dict[str, str]
     architecture: str
-    lost: tuple[float, ...] = (0.0,)
-    """The log loss of its best at the size of each entry of its device, in their order."""
+    lost: tuple[int, ...] = (0,)
+    """The loss of its best at the size of each entry of its device, in their order (lookup/losses.py)."""
 
     @property
     def device(self) -> str:
@@ -98,9 +102,9 @@ def collect(
                 continue
             name, facts = known.get(key.device, ("", {}))
             problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
-            plan = problem.plan(best.configuration)
+            plan, ends = _begun(problem, best.configuration)
             alike = architecture(key.device, str(facts.get("compute_capability", "")))
-            entries.append(Entry(best._replace(device_name=name), problem, plan, alike))
+            entries.append(Entry(best._replace(device_name=name), problem, plan, ends, alike))
         entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
@@ -108,22 +112,25 @@ def collect(
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
-    """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored."""
-    numbers = [records.problem(one.problem.key._replace(device=one.device)) for one in entries]
-    stored = [(number, one.best.size) for number, one in zip(numbers, entries, strict=True) if number is not None]
-    known = known_sizes(records, stored, "")
-    for entry, own in zip(entries, known, strict=True):
-        yield replace(entry, lost=tuple(at.lost(own.best) for at in known))
+    """Yield the entries of one device with what their bests lose at each other's sizes, as far as it is stored.
+
+    Those apart that have none any more: a search may have found them wrong meanwhile.
+    """
+    numbers = ((records.problem(one.problem.key._replace(device=one.device)), one) for one in entries)
+    stored = {number: entry for number, entry in numbers if number is not None}
+    known = known_sizes(records, [(number, entry.best.size) for number, entry in stored.items()], "")
+    for own in known:
+        yield replace(stored[own.number], lost=tuple(at.lost(own.best) for at in known))
 
 
 def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:
     """Return the stored problems of exactly this study."""
     asked = problem_key(text, {}, choices, "")
-    found = []
+    found, sizes = [], text.table.get("sizes", {})
     for problem in records.alike(asked):
-        size = table(problem.size)
+        size = in_order(table(problem.size), sizes)
         same = (problem.kernel_hash, problem.study_hash) == (asked.kernel_hash, asked.study_hash)
-        if same and set(size) == set(text.table.get("sizes", {})) and _are_sizes(size):
+        if same and set(size) == set(sizes) and _are_sizes(size):
             found.append(problem_key(text, size, choices, problem.device))
     return found
 
@@ -149,8 +156,16 @@ def _default(study: Study, choices: Choices) -> Entry | None:
     try:
         problem = Problem(study, None, choices)
         configuration = problem.default
-        plan = problem.plan(configuration)
+        plan, ends = _begun(problem, configuration)
     except (SpaceError, StudyError):
         return None
     best = Best(study.name, configuration, Match.DEFAULT, (), "", problem.size, choices, options=plan.options)
-    return Entry(best, problem, plan, "")
+    return Entry(best, problem, plan, ends, "")
+
+
+def _begun(problem: Problem, configuration: Configuration) -> tuple[Plan, dict[str, str]]:
+    """Return a plan as a program launches it, and its ends. Raises StudyError where nobody could read a result."""
+    plan = problem.plan(configuration)
+    given = {one.name for one in problem.arguments.values() if isinstance(one, Buffer) and (one.reads or one.writes)}
+    moved = ends_of(plan.arguments, given)
+    return as_begun(plan), {one.name: moved.get(one.name, one.name) for one in problem.study.outputs}

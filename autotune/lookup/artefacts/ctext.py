@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -53,6 +54,9 @@ _FUNCTIONS = {
 }  # fmt: skip
 """What stands for a sign in arithmetic.c.in."""
 
+_ALONE = {"and": "1LL", "or": "0LL"}
+"""What stands beside the only part of such that constants left: its truth is the whole's."""
+
 _SIGNS = {"<": "<", ">": ">", "<=": "l", ">=": "g", "==": "=", "!=": "!"}
 """What stands for a comparison in the first argument of `chain`."""
 
@@ -63,16 +67,6 @@ def whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
     It is no number where the expression has no value, which `PREFIX_known_` tells (arithmetic.c.in). Raises
     NoCError for what has no such form: text, `/`, log2, a name that C does not know; and for what is too long.
     """
-    found = _whole(node, names, prefix)
-    if len(found) > _LONGEST:
-        raise NoCError(f"an expression of {len(found):,} characters")
-    return found
-
-
-def _whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
-    def of(part: Node) -> str:
-        return _whole(part, names, prefix)
-
     if node.is_constant:
         value = int(node.value) if isinstance(node.value, bool | int) else None
         if value is None or node.value != value:
@@ -82,16 +76,20 @@ def _whole(node: Node, names: Mapping[str, str], prefix: str) -> str:
         if node.value not in names:
             raise NoCError(f"the name {node.value}")
         return names[node.value]
-    if node.sign == "positive":
-        return of(node.parts[0])
-    return _called(node, [of(part) for part in node.parts], prefix)
+    parts, length = list[str](), 0
+    for part in node.parts:
+        parts.append(whole(part, names, prefix))
+        length += len(parts[-1])
+        if length > _LONGEST:
+            raise NoCError(f"an expression of more than {_LONGEST:,} characters")
+    return parts[0] if node.sign == "positive" else _called(node, parts, prefix)
 
 
 def _called(node: Node, parts: list[str], prefix: str) -> str:
     if node.sign in _FUNCTIONS:
         function = f"{prefix}_{_FUNCTIONS[node.sign]}_"
         if node.sign in ("and", "or", "min", "max"):  # of any number
-            first, *rest = parts if len(parts) > 1 else [*parts, *parts]
+            first, *rest = parts if len(parts) > 1 else [*parts, _ALONE[node.sign]]
             return reduce(lambda left, right: f"{function}({left}, {right})", rest, first)
         return f"{function}({', '.join(parts)})"
     if node.sign in _SIGNS:
@@ -104,8 +102,17 @@ def _called(node: Node, parts: list[str], prefix: str) -> str:
     raise NoCError(f"`{node.sign}`")
 
 
+def number_in(c: str) -> int | None:
+    """Return the number of at least 0 that is all of an expression in C."""
+    return int(c[:-2]) if c[:-2].isdecimal() else None
+
+
 def product(parts: Iterable[str], prefix: str) -> str:
     """Return C of type long long for the product of such: no number where it is beyond 2**62."""
+    parts = list(parts)
+    fixed = [number for part in parts if (number := number_in(part)) is not None]
+    if len(fixed) > 1 and math.prod(fixed) <= MOST:
+        parts = [*(part for part in parts if number_in(part) is None), f"{math.prod(fixed)}LL"]
     return reduce(lambda left, right: f"{prefix}_multiply_({left}, {right})", parts)
 
 

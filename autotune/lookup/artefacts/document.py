@@ -53,6 +53,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         ],
         "order": list(entry.plan.order) or list(range(len(entry.plan.launches))),
         "arguments": {name: _argument(argument) for name, argument in entry.plan.arguments.items()},
+        "ends": entry.ends,
         "time_ns": best.time_ns,
         "interval_ns": None if best.interval_ns is None else list(best.interval_ns),
         "driver": best.driver or None,

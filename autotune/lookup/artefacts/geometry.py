@@ -12,7 +12,7 @@ from numpy import iinfo
 from autotune.errors import StudyError
 from autotune.expression import Expression, put_in
 from autotune.lookup.artefacts.catalogue import Entry
-from autotune.lookup.artefacts.ctext import MOST, NoCError, product, whole
+from autotune.lookup.artefacts.ctext import MOST, NoCError, number_in, product, whole
 from autotune.lookup.artefacts.options import Computed, joined, options
 from autotune.study import Argument, Buffer, Launch, Local, Scalar, is_struct, numpy_type
 from autotune.text import LARGEST_SIZE
@@ -51,14 +51,19 @@ class ArgumentText(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What depends on the sizes; equal for configurations that are launched alike. `valid` is C: whether it may run."""
+    """What depends on the sizes; equal for configurations that are launched alike.
 
-    valid: str
+    `valid` is C: the conditions on which it may run, at sizes that may be such. `ends`: which buffer holds each output
+    when a run ends, where that may be another.
+    """
+
+    valid: tuple[str, ...]
     launches: tuple[LaunchText, ...]
     arguments: tuple[ArgumentText, ...]
     unsaid: tuple[str, ...]  # arguments that the program makes itself: images, samplers, structs
     options: str  # those that no size enters, for clBuildProgram
     computed: tuple[Computed, ...]  # the others
+    ends: tuple[tuple[str, str], ...] = ()
     unsayable: str = ""  # what has no form in C, so that its own size alone is valid
 
 
@@ -70,7 +75,7 @@ def geometry(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     try:
         return _of_any_size(entry, names, prefix)
     except NoCError as error:
-        return _of_its_size(entry, names)._replace(unsayable=str(error))
+        return _of_its_size(entry, names, prefix)._replace(unsayable=str(error))
 
 
 def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
@@ -81,15 +86,13 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         return whole(put_in(expression.tree, known), names, prefix)
 
     needs = _Needs(prefix, names)
-    for name in names.values():
-        needs.add(f"{name} >= 1LL && {name} <= {LARGEST_SIZE}LL")
     for constraint in problem.constraints:
         needs.add(f"{prefix}_holds_({c(constraint.require)})")
     for name in problem.study.fixed:
         needs.add(f"{names[name]} == {problem.size[name]}LL")
     for amount in filter(None, (problem.study.flops, problem.study.bytes)):
         with suppress(NoCError):  # no part of the geometry, and often a fraction
-            needs.at_least(0, [c(amount)])
+            needs.add(f"{c(amount)} >= 0LL")
     launches = []
     for launch in problem.study.launches:
         if not isinstance(launch, Launch):
@@ -99,8 +102,8 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
             local = None if launch.local_size is None else tuple(map(c, launch.local_size))
             extents, offset = tuple(map(c, launch.global_size)), tuple(map(c, launch.offset or ()))
             needs.known(active)
-            needs.at_least(1, (*extents, *(local or ())), active)
-            needs.at_least(0, offset, active)
+            needs.fit(1, (*extents, *(local or ())), active)
+            needs.fit(0, offset, active)
             launches.append(LaunchText(launch.entry, active, extents, local, offset, launch.arguments))
     needs.any([launch.active for launch in launches])
     used = dict.fromkeys(name for launch in launches for name in launch.arguments)
@@ -126,11 +129,11 @@ def _of_any_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
                 needs.held(value, concrete.type)
         arguments.append(_argument(concrete, extents, value))
         if extents:
-            needs.at_least(1, (*extents, arguments[-1].total(prefix)))
+            needs.fit(1, (*extents, arguments[-1].total(prefix)))
     fixed, computed = options(entry, known, names, prefix)
     for value in (value for each in computed for value in each.of):
         needs.known(value)
-    return Geometry(needs.text, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
+    return Geometry(needs.found, tuple(launches), tuple(arguments), tuple(unsaid), fixed, computed)
 
 
 class _Needs:
@@ -142,8 +145,8 @@ class _Needs:
         self._found: dict[str, None] = {}
 
     @property
-    def text(self) -> str:
-        return " && ".join(self._found) or "1"
+    def found(self) -> tuple[str, ...]:
+        return tuple(self._found)
 
     def add(self, condition: str) -> None:
         if self._is_sized(condition):
@@ -154,12 +157,15 @@ class _Needs:
         if value not in self._sizes:
             self.add(f"{self._prefix}_known_({value})")
 
-    def at_least(self, least: int, values: Iterable[str], active: str = "1LL") -> None:
-        """Numbers of at least so much, where their launch takes place."""
+    def fit(self, least: int, values: Iterable[str], active: str = "1LL") -> None:
+        """Numbers of at least so much, which size_t holds, where their launch takes place."""
         absent = f"{active} == 0LL || " if self._is_sized(active) else ""
         for value in values:
-            if value not in self._sizes:
-                self.add(f"{absent}{value} >= {least}LL")
+            number, condition = number_in(value), f"{absent}{self._prefix}_fits_({value}, {least}LL)"
+            if number is not None and not least <= number < 2**32:
+                self._found[f"({condition})"] = None
+            elif number is None and value not in self._sizes:
+                self.add(condition)
 
     def held(self, value: str, kind: str) -> None:
         """A number that a type of OpenCL holds; a float holds any."""
@@ -187,7 +193,7 @@ def _scalar(argument: Scalar, known: dict[str, Any], names: dict[str, str], pref
     return whole(tree, names, prefix)
 
 
-def _of_its_size(entry: Entry, names: dict[str, str]) -> Geometry:
+def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     size, plan = entry.problem.size, entry.plan
     order = [plan.launches[place] for place in plan.order] if plan.order else plan.launches
     if len(order) > MOST_LAUNCHES or any(launch.counted for launch in order):
@@ -195,27 +201,32 @@ def _of_its_size(entry: Entry, names: dict[str, str]) -> Geometry:
         raise StudyError(f"{what}, which no header can say", where=entry.best.study, hint="--format table says it")
     launches = tuple(
         LaunchText(
-            launch.entry, "1LL", _numbers(launch.global_size), _local(launch), _numbers(launch.offset or ()),
-            launch.arguments,
+            one.entry, "1LL", _numbers(one.global_size), _local(one), _numbers(one.offset or ()), one.arguments
         )
-        for launch in order
+        for one in order
     )  # fmt: skip
     arguments, unsaid = [], list[str]()
-    for argument in plan.arguments.values():
-        if not _is_said(argument):
-            unsaid.append(argument.name)
+    for one in plan.arguments.values():
+        if not _is_said(one):
+            unsaid.append(one.name)
             continue
-        match argument:
+        match one:
             case Scalar():
-                arguments.append(_argument(argument, (), repr(argument.value)))
+                arguments.append(_argument(one, (), repr(one.value)))
             case Buffer():
-                arguments.append(_argument(argument, _numbers(argument.allocate), ""))
+                arguments.append(_argument(one, _numbers(one.allocate), ""))
             case Local():
-                arguments.append(_argument(argument, _numbers((argument.count,)), ""))
-    conditions = [f"({c} == {size[name]}LL)" for name, c in names.items()]
+                arguments.append(_argument(one, _numbers((one.count,)), ""))
+    needs = _Needs(prefix, names)
+    for name, c in names.items():
+        needs.add(f"{c} == {size[name]}LL")
+    for launch in launches:
+        needs.fit(0, (*launch.global_size, *(launch.local_size or ()), *launch.offset))
+    for argument in arguments:
+        needs.fit(0, (argument.total(prefix),) if argument.extents else ())
     return Geometry(
-        " && ".join(conditions) or "1", launches, tuple(arguments), tuple(unsaid),
-        joined(plan.options, entry.problem.study.name), (),
+        needs.found, launches, tuple(arguments), tuple(unsaid),
+        joined(plan.options, entry.problem.study.name), (), tuple(entry.ends.items()),
     )  # fmt: skip
 
 

@@ -38,12 +38,19 @@ class _Header:
         self.found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
         self.variants: list[Geometry] = list(dict.fromkeys(self.found))
         self.variant_of = [self.variants.index(one) for one in self.found]
+        swapped = study.swapped
+        self.moved = [one.name for one in study.outputs if one.name in swapped]
+        self.losses, count = dict[tuple[int, ...], int](), 0  # each once, with its place
+        for entry in catalogue.all:
+            if entry.lost not in self.losses:
+                self.losses[entry.lost] = count
+                count += len(entry.lost)
 
     def text(self, embed: bool) -> str:
         p = self.p
         functions = list(self._functions())
         parts = [
-            "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n",
+            "#include <stdio.h>\n#include <string.h>\n",
             arithmetic(p),
             self._types(),
             self._entries(),
@@ -73,6 +80,9 @@ class _Header:
         named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()
         yield f"/* {c_comment(named)}: written by autotune export --format header"
         yield f" *   {self.p}_selection s = {self.p}_select({', '.join(['device_name', *self.sizes])});"
+        if self.moved:
+            yield " *   Buffers change places. Each argument has the name with which it begins a run, and"
+            yield f" *   {self.p}_ENDS_{self.moved[0]}(s) is the name of the one that holds {self.moved[0]} in the end."
         unsaid = list(dict.fromkeys(name for one in self.variants for name in one.unsaid))
         if unsaid:
             yield f" *   The program makes these arguments itself, images, samplers and structs: {', '.join(unsaid)}."
@@ -99,7 +109,7 @@ typedef struct {{
     double time_ns;            /* the median of one run; 0: never measured */
     unsigned variant;
     int first, last;           /* the entries of its device: up to `last` */
-    const double *lost;        /* the logarithm of what it loses at the size of each of these */
+    const int *lost;           /* what it loses at the size of each of these: 1e4 times the logarithm */
 }} {p}_entry;
 
 typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
@@ -114,9 +124,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             for word in words_of(name)
         ]
         p, count = self.p, len(self.catalogue.entries)
-        lost = [f"    {', '.join(map(repr, entry.lost))}," for entry in self.catalogue.all]
+        lost = [",".join(map(str, row)) + "," for row in self.losses]
         return "\n".join([
-            f"static const double {p}_lost_[] = {{", *lost, "};",
+            f"static const int {p}_lost_[] = {{", *lost, "};",
             f"static const {p}_entry {p}_entries[] = {{", *rows, "};",
             f"#define {p}_ENTRY_COUNT {count}\n#define {p}_DEFAULT_ENTRY {default}\n",
             "/* Words in the names of devices: # is a digit, * some, % a hexadecimal one. */",
@@ -126,17 +136,16 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
     def _entry(self, place: int) -> str:
         entry, variant, count = self.catalogue.all[place], self.variant_of[place], len(self.catalogue.entries)
         own = [at for at in range(count) if self.catalogue.entries[at].device == entry.device] or [place]
-        before = sum(len(one.lost) for one in self.catalogue.all[:place])
         size = ", ".join(f"{entry.problem.size[name]}LL" for name in self.sizes) or "0"
         told = ", ".join(map(string, (entry.best.device_name, entry.device, entry.architecture)))
         options, time = string(self.variants[variant].options), entry.best.time_ns or 0.0
-        group = f"{own[0]}, {own[-1] + 1}, {self.p}_lost_ + {before}"
+        group = f"{own[0]}, {own[-1] + 1}, {self.p}_lost_ + {self.losses[entry.lost]}"
         return f"    {{ {told}, {{ {size} }},\n      {options}, {time!r}, {variant}u, {group} }},"
 
     # What depends on the variant --------------------------------------------------------------------------
 
     def _functions(self) -> Iterator[str]:
-        yield self._switch("int {p}_valid_", "", lambda one: f"return {one.valid};", "0")
+        yield self._valid()
         yield self._switch("unsigned {p}_launches_", None, lambda one: f"return {len(one.launches)}u;", "0u")
         yield self._per_launch("int {p}_active_", "", lambda launch: f"return {launch.active} != 0;", "0")
         yield self._per_launch(
@@ -168,7 +177,20 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
                     name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
                 )
                 yield self._per_argument(name, "bytes", lambda one: f"return (size_t){one.total(self.p)};", "")
+        for name in self.moved:
+            yield self._ends(name)
         yield self._build_options()
+
+    def _valid(self) -> str:
+        """Whether a variant may run; what all of them need, which is most of it, stands there once."""
+        first, *others = (one.valid for one in self.variants)
+        common = [condition for condition in first if all(condition in other for other in others)]
+
+        def found(one: Geometry) -> str:
+            return f"return {' && '.join(each for each in one.valid if each not in common) or '1'};"
+
+        needs = f"    if (!({' && '.join(common)})) return 0;" if common else ""
+        return self._switch("int {p}_valid_", "", found, "0", first=needs)
 
     def _arguments(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
@@ -178,25 +200,24 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return found
 
     def _switch(
-        self, head: str, more: str | None, body: Callable[[Geometry], str], none: str, *, extra: str = ""
+        self,
+        head: str,
+        more: str | None,
+        body: Callable[[Geometry], str],
+        none: str,
+        *,
+        extra: str = "",
+        first: str = "",
     ) -> str:
-        """A function over the variants; `more` None: the sizes have no part in it."""
+        """A function over the variants; `more` None: the sizes have no part in it; `first`: what stands before all."""
         sizes = "" if more is None or not self.sizes else f", {self.parameters}"
         unused = "" if more is None else "".join(f" (void){name};" for name in self.names.values())
         cases = [f"    case {place}: {body(one)}" for place, one in enumerate(self.variants)]
         given = f"unsigned variant{extra}{more or ''}{sizes}"
         opening = f"static inline {head.format(p=self.p)}({given}) {{"
-        return "\n".join(
-            [
-                opening,
-                f"   {unused}" if unused else "",
-                "    switch (variant) {",
-                *cases,
-                f"    default: return {none};",
-                "    }",
-                "}",
-            ]
-        ).replace("\n\n", "\n")
+        unused = f"   {unused}" if unused else ""
+        ends = [f"    default: return {none};", "    }", "}"]
+        return "\n".join(line for line in (opening, unused, first, "    switch (variant) {", *cases, *ends) if line)
 
     def _per_launch(
         self, head: str, more: str | None, body: Callable[[LaunchText], str], none: str, *, index: str = ""
@@ -224,6 +245,12 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
         return self._switch(f"{kind} {{p}}_scalar_{name}_", "", found, "0")
 
+    def _ends(self, name: str) -> str:
+        def found(one: Geometry) -> str:
+            return f"return {string(dict(one.ends).get(name, name))};"
+
+        return self._switch(f"const char *{{p}}_ends_{name}_", None, found, "0")
+
     def _build_options(self) -> str:
         def body(one: Geometry) -> str:
             form = string("%s" + "".join(each.form for each in one.computed))
@@ -238,7 +265,7 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         given = ", ".join(["const char *device_name", *(f"long long {name}" for name in self.names.values())])
         passed = f", {self.passed}" if self.passed else ""
         words = {"@PASSED": passed, "@ASKED": self.passed or "0", "@GIVEN": given}
-        words |= {"@MOST": str(MOST_SIZES), "@P": self.p}  # @P last
+        words |= {"@MOST": str(MOST_SIZES), "@LARGEST": str(text.LARGEST_SIZE), "@P": self.p}  # @P last
         found = "\n" + Path(__file__).with_name("select.c.in").read_text()
         for word, meant in words.items():
             found = found.replace(word, meant)
@@ -266,6 +293,9 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             else:
                 yield _macro(f"{p}_BYTES_{name}", f"{p}_bytes_{name}_", "", sizes, values)
                 yield _macro(f"{p}_EXTENT_{name}", f"{p}_extent_{name}_", "dimension", sizes, values)
+
+        for name in self.moved:
+            yield _macro(f"{p}_ENDS_{name}", f"{p}_ends_{name}_", "", "", "")
 
     def _source(self) -> str:
         pieces = lines(self.catalogue.study.source)
