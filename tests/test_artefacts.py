@@ -107,8 +107,12 @@ def test_all_devices_and_sizes_or_those_chosen(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"nothing is stored of saxpy{said}"):
             collect(text(), CHOICES, database=place, **asked)
     changed = text(tolerance={"relative": 0.5})
-    with pytest.raises(UsageError, match="nothing is stored"):
+    with pytest.raises(UsageError, match="nothing is stored of saxpy as it is now, but of another text of it"):
         collect(changed, CHOICES, database=place)
+    stored(Path(place), (DEVICE, 1000, at(1)), study=changed)
+    found = collect(changed, CHOICES, database=place)
+    assert (len(found.entries), found.changed) == (1, 2)
+    assert collect(text(), CHOICES, database=place).changed == 0
 
 
 # The table ------------------------------------------------------------------------------------------------

@@ -263,7 +263,7 @@ def test_of_sizes_as_near_the_smaller_comes_first(place: Path) -> None:
     study = text(sizes={"M": 8, "K": 8, "N": 8})
     sizes = [{"M": 16, "K": 4, "N": 8}, {"M": 4, "K": 16, "N": 8}, {"M": 32, "K": 8, "N": 8}]
     for order in (sizes, sizes[::-1]):
-        known = [Known(1, size, Ranking([], 1, whole=True), {"": 1.0}) for size in order]
+        known = [Known(1, size, Ranking([], whole=True), {"": 1.0}) for size in order]
         assert [one.size for one in by_loss(known, {"M": 8, "K": 8, "N": 8})] == [sizes[1], sizes[0], sizes[2]]
     for wpt, size in ((2, sizes[1]), (1, sizes[0])):
         put_in(place, [ok(at(wpt), 50)], key=problem_key(study, size, CHOICES, GPU))

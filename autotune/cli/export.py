@@ -130,6 +130,8 @@ def _export_bests(
         say(
             f"left out: {catalogue.without} of a device and size where no verified configuration of the study is stored"
         )
+    if catalogue.changed:
+        say(f"left out: {catalogue.changed} of a device and size searched with another text of the study or its kernel")
     say(f"bests of {study.name} written: {len(catalogue.entries)}" + (f", to {file}" if file else ""))
 
 

@@ -59,6 +59,8 @@ class Catalogue:
     entries: tuple[Entry, ...]
     default: Entry | None
     without: int = 0
+    changed: int = 0
+    """Devices and sizes of which only another text of the study, or of its kernel, was searched."""
 
     @property
     def all(self) -> tuple[Entry, ...]:
@@ -83,7 +85,8 @@ def collect(
     study, location = Study.from_text(text), locate(database)
     with open_records(location) as records:
         known = {fingerprint: (name, table(facts)) for fingerprint, name, facts in records.devices()}
-        keys = sorted(_stored(text, choices, records), key=lambda key: (key.device, size_order(key.size)))
+        stored, others = _stored(text, choices, records)
+        keys = sorted(stored, key=lambda key: (key.device, size_order(key.size)))
         wanted = [key for key in keys if (not devices or key.device in devices) and (not sizes or key.size in sizes)]
         missing = [key for key in _named(text, choices, devices, sizes, keys) if key not in keys]
         if missing or not wanted:
@@ -93,8 +96,10 @@ def collect(
             search = command(
                 "search", named or study.name, device=device or None, size=size, choices=typed, database=place
             )
-            hint = f"{search} measures it"
-            raise UsageError(f"nothing is stored of {study.name}{placed(size, device)}", where=str(location), hint=hint)
+            what = f"nothing is stored of {study.name}{placed(size, device)}"
+            if others and not keys:
+                what += " as it is now, but of another text of it or its kernel"
+            raise UsageError(what, where=str(location), hint=f"{search} measures it")
         entries = []
         for key in wanted:
             best = best_in(records, str(location), text, key.size, key.choices, key.device, None, False)
@@ -108,7 +113,8 @@ def collect(
         entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
-    return Catalogue(study, choices, tuple(entries), _default(study, choices), len(wanted) - len(entries))
+    changed = 0 if devices or sizes else others
+    return Catalogue(study, choices, tuple(entries), _default(study, choices), len(wanted) - len(entries), changed)
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
@@ -123,16 +129,16 @@ def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:
         yield replace(stored[own.number], lost=tuple(at.lost(own.best) for at in known))
 
 
-def _stored(text: StudyText, choices: Choices, records: Records) -> list[ProblemKey]:
-    """Return the stored problems of exactly this study."""
+def _stored(text: StudyText, choices: Choices, records: Records) -> tuple[list[ProblemKey], int]:
+    """Return the stored problems of exactly this study, and of how many besides another text of it is stored."""
     asked = problem_key(text, {}, choices, "")
-    found, sizes = [], text.table.get("sizes", {})
+    found, others, sizes = list[ProblemKey](), list[ProblemKey](), text.table.get("sizes", {})
     for problem in records.alike(asked):
         size = in_order(table(problem.size), sizes)
         same = (problem.kernel_hash, problem.study_hash) == (asked.kernel_hash, asked.study_hash)
-        if same and set(size) == set(sizes) and _are_sizes(size):
-            found.append(problem_key(text, size, choices, problem.device))
-    return found
+        if set(size) == set(sizes) and _are_sizes(size):
+            (found if same else others).append(problem_key(text, size, choices, problem.device))
+    return found, len({(key.device, size_order(key.size)) for key in others if key not in found})
 
 
 def _are_sizes(size: Mapping[str, object]) -> bool:
