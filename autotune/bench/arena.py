@@ -24,6 +24,7 @@ FENCE = 0x3FD1B54A
 again, so that a kernel that runs over the ends of both would leave such a guard as it was."""
 
 OTHER_FENCE = 0x3E9D4C2B
+"""The same of a reference's second run: what it gives is not to follow what lies there."""
 
 GUARD = 64 * 1024
 """Bytes of a guard: catches a tile that hangs over the end of a row, and more."""
