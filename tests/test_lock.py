@@ -7,6 +7,7 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -22,23 +23,23 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def test_a_second_search_waits_and_says_for_whom(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[str]:
+    """What is said, whole: what threads write beside a reader of capsys may fall between two of its reads."""
+    said: SimpleQueue[str] = SimpleQueue()
+    monkeypatch.setattr(lock, "say", said.put)
+    return said
+
+
+def test_a_second_search_waits_and_says_for_whom(said: SimpleQueue[str]) -> None:
     first, other = DeviceLock(H200), DeviceLock(RTX)
-    waiting = threading.Event()
     locks: list[DeviceLock] = []
-
-    def search() -> None:
-        waiting.set()
-        locks.append(DeviceLock(H200))
-
-    second = threading.Thread(target=search)
+    second = threading.Thread(target=lambda: locks.append(DeviceLock(H200)), daemon=True)
     second.start()
-    waiting.wait()
-    second.join(0.05)
+    assert f"NVIDIA H200 is in use by another search (process {os.getpid()})" in said.get(timeout=60)
     assert not locks
     first.release()
     second.join()
-    assert f"NVIDIA H200 is in use by another search (process {os.getpid()})" in capsys.readouterr().err
     locks[0].release()
     other.release()
 
@@ -114,17 +115,14 @@ def test_a_link_laid_by_another_is_not_followed(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, said: SimpleQueue[str]) -> None:
     first = DeviceLock(H200)
     lock_file(tmp_path).write_text("\x1b[31mroot")
-    monkeys = threading.Thread(target=lambda: DeviceLock(H200).release())
-    monkeys.start()
-    said = ""
-    while "waiting" not in said:  # in pieces, it may be
-        said += capsys.readouterr().err
+    second = threading.Thread(target=lambda: DeviceLock(H200).release(), daemon=True)
+    second.start()
+    assert "(process unknown)" in said.get(timeout=60)
     first.release()
-    monkeys.join()
-    assert "(process unknown)" in said
+    second.join()
 
 
 def test_a_lock_whose_file_was_removed_while_it_waited_is_taken_anew(tmp_path: Path) -> None:
