@@ -395,10 +395,14 @@ def test_the_rights_of_a_role_are_those_of_the_documents(postgres_url: str) -> N
     sql(
         "UPDATE searches SET started = '2020-01-01T00:00:00+00:00', environment = '{}' WHERE ended IS NULL",
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest",
-        "GRANT UPDATE ON searches, trials TO guest",
     )
     with Store.to_read(postgres_url.replace("tester@", "guest@")) as opened:
         assert opened.counts() == {KEY.study: 12}
+        assert opened.rows("SELECT COUNT(*) FROM searches WHERE ended IS NULL", {}) == [(1,)]
+    with Store.to_read(postgres_url + "&options=-cdefault_transaction_read_only%3Don") as opened:
+        assert opened.counts() == {KEY.study: 12}
+    with Store.to_read(postgres_url) as opened:
+        assert opened.rows("SELECT COUNT(*) FROM searches WHERE ended IS NULL", {}) == [(0,)]
     sql("ALTER TABLE searches DROP COLUMN trials", "UPDATE schema_version SET version = version - 1")
     with pytest.raises(StoreError, match="have the role that made the tables open it once"):
         store("ann")

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
 
 from autotune.model import DeviceInfo, Measurement, Outcome, Trial
 from autotune.ranking import ANSWERING, NEWEST
@@ -22,6 +23,9 @@ PROCESS = "process"
 """The key in the environment of a search that names its process (presence.py)."""
 
 _LOST = "its search ended without a word"
+
+_READS_ONLY = ("42501", "25006")
+"""What PostgreSQL says to a role without the right to write, and in a transaction or on a server that only reads."""
 
 
 def inserted(connection: Connection, table: Table, columns: Mapping[str, Any]) -> int:
@@ -151,14 +155,28 @@ def is_finished(connection: Connection, trial_id: int, columns: Mapping[str, Any
 
 
 def mark_lost(connection: Connection) -> None:
-    """End the searches that were killed, and mark what they left pending as lost."""
+    """End the searches that were killed, and mark what they left pending as lost.
+
+    A role of PostgreSQL that may only read leaves both to who may write.
+    """
     query = select(searches.c.id, searches.c.started, searches.c.environment).where(searches.c.ended.is_(None))
-    for search_id, started, environment in connection.execute(query).all():
-        if has_died(started, environment):
-            ended = {"ended": now(), "reason": Outcome.LOST.value}
-            connection.execute(update(searches).where(searches.c.id == search_id), ended)
-            left = and_(trials.c.search_id == search_id, trials.c.outcome == Outcome.PENDING.value)
-            connection.execute(update(trials).where(left), {"outcome": Outcome.LOST.value, "reason": _LOST})
+    died = [number for number, started, facts in connection.execute(query).all() if has_died(started, facts)]
+    if not died:
+        return
+    try:
+        with connection.begin_nested():
+            _mark_lost(connection, died)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) not in _READS_ONLY:
+            raise
+
+
+def _mark_lost(connection: Connection, died: Sequence[int]) -> None:
+    for number in died:
+        ended = {"ended": now(), "reason": Outcome.LOST.value}
+        connection.execute(update(searches).where(searches.c.id == number), ended)
+        left = and_(trials.c.search_id == number, trials.c.outcome == Outcome.PENDING.value)
+        connection.execute(update(trials).where(left), {"outcome": Outcome.LOST.value, "reason": _LOST})
 
 
 def has_died(started: str, environment: str) -> bool:
