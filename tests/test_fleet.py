@@ -133,6 +133,16 @@ def test_a_device_in_use_is_waited_for(problem: Problem, said: Said) -> None:
     assert said == ["Simulated 0 of simulated is in use by another search (process 7 of other); waiting"]
 
 
+def test_a_free_device_is_taken_where_another_is_in_use(problem: Problem, said: Said) -> None:
+    playing = Playing(4)
+    for number in (0, 1, 2):
+        playing.answers[f"sim://{number}"] = {"busy": "process 7 of other"}
+    with playing.evaluator(problem, said, most=1) as evaluator:
+        run_all(evaluator)
+        assert list(evaluator._fleet.claims.members) == ["sim://3"]
+    assert said == []
+
+
 def test_a_search_does_not_call_itself_another(problem: Problem, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     playing = Playing(1)
     playing.answers["sim://0"] = {"busy": f"process {os.getpid()} of {platform.node()}"}
