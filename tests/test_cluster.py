@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import platform
 import re
 import signal
 import socket
@@ -21,6 +22,7 @@ import pytest
 import autotune
 from autotune.errors import DeviceError, SetupError
 from autotune.model import Configuration, Outcome
+from autotune.pool.lock import DeviceLock
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
 from tests.machines import ROOT, Machines, kill, may_have_networks
@@ -514,6 +516,28 @@ class TestClusterEvaluator(EvaluatorContract):
     @pytest.fixture
     def failing(self) -> Configuration:
         return {"A": 0, "B": 3}
+
+
+def test_who_has_a_device_outside_of_the_cluster_is_told(loopback: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    address, locks, said = cluster.Address.parse(loopback.address), list[DeviceLock](), list[str]()
+    (device,) = cluster.choose(address, "numpy")
+    for machine in (1, 2):
+        monkeypatch.setenv("AUTOTUNE_LOCKS", str(loopback.folder / f"locks-{machine}"))
+        locks.append(DeviceLock(device))
+
+    def free(line: str) -> None:
+        said.append(line)
+        while locks:
+            locks.pop().release()
+
+    problem = Problem(Study.load(str(loopback.folder / "waits.toml")), device=device)
+    with cluster.ClusterEvaluator(problem, address, say=free) as evaluator:
+        evaluator.submit({"A": 7, "B": 3})
+        assert evaluator.collect(100).outcome is Outcome.OK
+    told = (
+        f"NumPy numpy:0 of {platform.node()} is in use by another search (process {os.getpid()} of {platform.node()})"
+    )
+    assert said == [f"{told}; waiting"]
 
 
 def test_a_program_searches_on_a_cluster_too(loopback: Machines, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotune.cluster import tasks
 from autotune.cluster.failures import heard, lost
@@ -30,6 +30,17 @@ _BUSY_S = 1.0
 
 _ENDING_S = 10.0
 """How long a device may take to become free after a search of this process, as each size is one."""
+
+
+class Busy(NamedTuple):
+    """A device that another search has: since when, when it is asked again, and whose it is.
+
+    Nobody is named as the owner while that is a search of this process, which is ending.
+    """
+
+    since: float
+    again: float
+    owner: str
 
 
 @dataclass
@@ -74,12 +85,13 @@ class Claims:
         self._refused: dict[str, AutotuneError] = {}
         self._spent: dict[str, float] = {}  # usage of devices that have left
         self._said: set[str] = set()
-        self._busy: dict[str, float] = {}  # since when devices are seen to be another search's
+        self._found: Mapping[str, Found] = {}
+        self._busy: dict[str, Busy] = {}
 
     @property
     def waits(self) -> bool:
-        """Whether no device serves, and none is asked."""
-        return not self.members and not self._claiming
+        """Whether no device serves, is asked or will be once another search has ended."""
+        return not self.members and not self._claiming and not self._busy
 
     def refusal(self, workers: Iterable[str]) -> AutotuneError | None:
         """Return why one of these workers cannot serve; None where none has said so."""
@@ -97,21 +109,15 @@ class Claims:
         for worker in [worker for worker in self.members if worker not in found]:
             gone = self._dismiss(worker)
             self._say(f"{gone.found.place} has left; {_count(len(self.members))} left")
-        for worker, one in found.items():
-            if worker in self.members or worker in self._claiming or worker in self._refused:
-                continue
-            if self._most is not None and len(self.members) + len(self._claiming) >= self._most:
-                return
-            reason = fits(one, self._device)
-            if reason and reason != OTHER:
-                self._say_once(f"{one.place} is left out: {reason}")
-            if not reason:
-                self._claiming[worker] = asyncio.create_task(self._claim(one))
+        self._found = found
+        self._busy = {worker: busy for worker, busy in self._busy.items() if worker in found}
+        self._claim_more()
 
     def refuse(self, found: Found, error: AutotuneError) -> None:
         """Do without a device whose machine is at fault; what is wrong with the study is so on each."""
         if found.worker in self.members:
             self._dismiss(found.worker)
+        self._busy.pop(found.worker, None)
         self._refused[found.worker] = error
         if isinstance(error, StudyError | SpaceError):
             self._fail(error)
@@ -125,8 +131,34 @@ class Claims:
             self._dismiss(worker)
         for task in self._claiming.values():
             task.cancel()
+        self._found = {}
+        self._busy.clear()
         self._refused.clear()
         return client
+
+    def _claim_more(self) -> None:
+        """Claim who may serve and does not yet; those that were busy last, in turn."""
+        now, again = time.monotonic(), {worker: busy.again for worker, busy in self._busy.items()}
+        for worker in sorted(self._found, key=lambda worker: again.get(worker, 0.0)):
+            if worker in self.members or worker in self._claiming or worker in self._refused:
+                continue
+            if self._most is not None and len(self.members) + len(self._claiming) >= self._most:
+                return
+            one = self._found[worker]
+            reason = fits(one, self._device)
+            if reason and reason != OTHER:
+                self._say_once(f"{one.place} is left out: {reason}")
+            if not reason and again.get(worker, 0.0) <= now:
+                self._claiming[worker] = asyncio.create_task(self._claim(one))
+        if not self.members and not self._claiming:
+            self._tell_busy()
+
+    def _tell_busy(self) -> None:
+        """Say who has the devices that are waited for."""
+        for worker, busy in self._busy.items():
+            if busy.owner:
+                place = self._found[worker].place
+                self._say_once(f"{place} is in use by another search ({busy.owner}); waiting")
 
     async def _claim(self, found: Found) -> None:
         """Have a device open an evaluator for this search; the answer comes once it has."""
@@ -147,7 +179,7 @@ class Claims:
             elif "refused" in answer:
                 self.refuse(found, heard(answer, found.host))
             else:
-                await self._wait(found, answer.get("busy", ""))
+                self._put_off(found.worker, answer.get("busy", ""))
         except (*lost(), _killed()):  # as the next look will tell
             await asyncio.sleep(_AGAIN_S)
         except AutotuneError as error:  # what was to be sent is no longer what it was
@@ -161,6 +193,8 @@ class Claims:
             self._claiming.pop(found.worker, None)
             if held is not None:
                 held.release()
+            if found.worker in self._busy:  # it is none of the `most` then, and another may be free
+                self._claim_more()
 
     def _ask(self, worker: str) -> Any:
         """Have a device asked to serve this search; return Dask's future of its answer."""
@@ -175,15 +209,15 @@ class Claims:
         }
         return self.client.submit(tasks.claim, pickle.dumps(request), key=token, workers=[worker], pure=False)
 
-    async def _wait(self, found: Found, owner: str) -> None:
-        """Pause before a device is asked again, and say who has it: another, or a search of ours that does not end."""
-        began, now = self._busy.setdefault(found.worker, time.monotonic()), time.monotonic()
-        ending = owner == _owner() and now - began < _ENDING_S
-        if owner and not self.members and not ending:
-            self._say_once(f"{found.place} is in use by another search ({owner}); waiting")
-        await asyncio.sleep(_AGAIN_S if ending else _BUSY_S)
+    def _put_off(self, worker: str, owner: str) -> None:
+        """Have a device asked again later that another search has, or a search of ours that does not end."""
+        now = time.monotonic()
+        since = self._busy[worker].since if worker in self._busy else now
+        ending = owner == _owner() and now - since < _ENDING_S
+        self._busy[worker] = Busy(since, now + (_AGAIN_S if ending else _BUSY_S), "" if ending else owner)
 
     def _enlist(self, found: Found, token: Any, slots: int) -> None:
+        self._busy.pop(found.worker, None)
         self.members[found.worker] = Member(found, token, slots)
         self.there.set()
         self._count()

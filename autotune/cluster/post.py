@@ -23,7 +23,15 @@ from autotune.cluster.luggage import Depot
 from autotune.cluster.travel import KEY, difference, facts_of, unpack, versions
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Identity, Trial, identity
-from autotune.pool import DeviceEvaluator, RunFolder, Settings, Stopped, count_builders, count_cores
+from autotune.pool import (
+    DeviceEvaluator,
+    RunFolder,
+    Settings,
+    Stopped,
+    count_builders,
+    count_cores,
+    find_holder,
+)
 from autotune.text import clean
 
 AHEAD = 2
@@ -82,6 +90,11 @@ class Post(WorkerPlugin):  # type: ignore[misc]
             return refused(SetupError(f"the search has other versions: {wrong}"))
         if self._hold is not None:
             return {"busy": self._hold.owner}
+        try:
+            if (outside := find_holder(self.device)) is not None:
+                return {"busy": f"process {outside} of {platform.node()}"}
+        except SetupError as error:
+            return refused(error)
         if lacks := self.depot.lacks(luggage):
             return {"lacks": lacks}
         self._forget()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from autotune.pool.forkserver import prepare_and_list as prepare_and_list
     from autotune.pool.forkserver import prepared as prepared
     from autotune.pool.lock import Stopped as Stopped
+    from autotune.pool.lock import find_holder as find_holder
     from autotune.pool.lock import lock_folder as lock_folder
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
@@ -50,7 +51,7 @@ __getattr__ = lazily(
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
         "forkserver": "prepare_and_list prepared",
-        "lock": "Stopped lock_folder lock_key",
+        "lock": "Stopped find_holder lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders count_cores require_room",
         "turns": "quick_turns",

@@ -38,7 +38,7 @@ class DeviceLock:
         stop: threading.Event | None = None,
         before_waiting: Callable[[], object] | None = None,
     ) -> None:
-        path = lock_folder() / f"autotune-device-{re.sub(r'[^A-Za-z0-9.-]', '-', lock_key(device))}.lock"
+        path = _path(device)
         while True:
             self._descriptor = _open_shared(path)
             if not try_lock(self._descriptor):
@@ -91,6 +91,18 @@ def lock_devices(
     return locks
 
 
+def find_holder(device: DeviceInfo) -> str | None:
+    """Return the number of the process that uses a device, `unknown` where it does not tell; None where none does.
+
+    Raises SetupError where the lock cannot be opened.
+    """
+    descriptor = _open_shared(_path(device))
+    try:
+        return None if try_lock(descriptor) else _holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def lock_key(device: DeviceInfo) -> str:
     """Return what names the hardware: all CPU devices are one, whatever driver shows them."""
     if traits(device).shares_cores:
@@ -124,6 +136,10 @@ def lock_folder() -> Path:
         "another user's search on this device would not be seen"
     )
     return temporary_folder()
+
+
+def _path(device: DeviceInfo) -> Path:
+    return lock_folder() / f"autotune-device-{re.sub(r'[^A-Za-z0-9.-]', '-', lock_key(device))}.lock"
 
 
 def _is_shared(folder: Path) -> bool:
