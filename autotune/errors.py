@@ -28,7 +28,9 @@ class AutotuneError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        line = f"{self.where}: {self.what}" if self.where else self.what
+        # A path may hold anything: what does not show in it, such as a line break, is spelt out.
+        where = self.where if self.where.isprintable() else repr(self.where)
+        line = f"{where}: {self.what}" if where else self.what
         return f"{line}; {self.hint}" if self.hint else line
 
     def at(self, where: str) -> "AutotuneError":

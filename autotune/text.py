@@ -226,8 +226,6 @@ def command(
 
     `database` is shown as it is: a URL without its passwords.
     """
-    import shlex  # a look-up that is answered needs none
-
     words = ["autotune", name, study]
     if device is not None:
         words += ["-d", device]
@@ -239,7 +237,25 @@ def command(
         words += ["--db", database]
     if server is not None:
         words += ["--server", server]
-    return shlex.join(words)
+    return typed(words)
+
+
+def typed(words: Iterable[str]) -> str:
+    """Return words as one line to type: quoted for a shell, characters that would not show as `$'\\x0a'`."""
+    import shlex  # a look-up that is answered needs none
+
+    return " ".join(shlex.quote(word) if word.isprintable() else _spelt(word) for word in words)
+
+
+def _spelt(word: str) -> str:
+    """Return a word in the quotes of bash and zsh that spell bytes out; file names may hold some that are no UTF-8."""
+    shown = (char if char.isprintable() else _bytes(char) for char in re.sub(r"(['\\])", r"\\\1", word))
+    return f"$'{''.join(shown)}'"
+
+
+def _bytes(char: str) -> str:
+    undecoded = "\udc80" <= char <= "\udcff"
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape" if undecoded else "replace"))
 
 
 def installing(extra: str) -> str:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from autotune.cli import app
 from autotune.errors import StoreError
+from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, listing
+from autotune.store import Location, Store, listing
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key
 from tests.stored import DEVICE, ok, put
 
@@ -91,6 +92,17 @@ def test_bytes_that_changed(whole: Path, tmp_path: Path, seed: int) -> None:
         data[drawn.randrange(len(data))] = drawn.randrange(256)
     (tmp_path / "x.db").write_bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(len(data))))])
     assert answers(tmp_path / "x.db") == []
+
+
+def test_who_looks_up_in_a_damaged_database_leaves_no_file_beside_it(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(whole.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    path.write_bytes(path.read_bytes()[:4096])
+    with pytest.raises(StoreError, match="is damaged") as kept, open_records(Location(str(path))):
+        pass
+    assert list(tmp_path.iterdir()) == [path], kept.value
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -34,7 +34,7 @@ def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) 
     output.say(f"{NASTY}\nerror: forged")
     output.warn(f"{NASTY}\nerror: forged")
     output.announce(f"{NASTY}\nerror: forged")
-    output.report(UsageError(NASTY, where="a\nb", hint="c", detail=f"one\ntwo {NASTY}\r"))
+    output.report(UsageError(NASTY, where="a\nb", hint="c  d", detail=f"one\ntwo {NASTY}\r"))
     output.write(f"{NASTY}\nline 2")
     output.table([NASTY], [[f"{NASTY}\nrow"]])
     output.facts([(NASTY, f"{NASTY}\nline 2")])
@@ -43,7 +43,7 @@ def test_nothing_printed_acts_on_a_terminal(capsys: pytest.CaptureFixture[str]) 
         f"{SHOWN} error: forged",
         f"warning: {SHOWN} error: forged",
         f"{SHOWN} error: forged",
-        f"error: a b: {SHOWN}; c",
+        f"error: 'a\\nb': {SHOWN}; c  d",
         "  one",
         f"  two {SHOWN}",
     ]

@@ -575,6 +575,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert f"mkdir -p {tmp_path / 'no'}" in refusal(tmp_path / "no" / "x.db")
+    assert f"; mkdir -p '{tmp_path / 'no  such'}'" in refusal(tmp_path / "no  such" / "x.db")
 
 
 def test_no_database(tmp_path: Path) -> None:

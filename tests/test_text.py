@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
 import tomllib
 import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autotune import text as words
@@ -162,6 +164,16 @@ def test_a_command_to_type_again_is_quoted_for_a_shell() -> None:
     typed = words.command("best", "a b", device="d-1cu", size={"M": 2, "N": 3}, choices={"T": "float"}, database="x.db")
     assert typed == "autotune best 'a b' -d d-1cu --size M=2,N=3 --choice T=float --db x.db"
     assert words.command("search", "sgemm") == "autotune search sgemm"
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
+@settings(max_examples=20)
+@example(["a b", "x\ny'\\", "\u202e", "-n", os.fsdecode(b"\xff\n")])
+def test_a_line_to_type_is_one_line_and_means_the_words(given_words: list[str]) -> None:
+    typed = words.typed(given_words)
+    assert typed.isprintable()
+    told = subprocess.run(["bash", "-c", f"printf '%s\\0' {typed}"], stdout=subprocess.PIPE, check=True).stdout
+    assert told == b"".join(os.fsencode(word) + b"\0" for word in given_words)
 
 
 def test_a_name_in_another_case_is_nearest() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -222,13 +221,13 @@ def command(
 
 def kept(typed: Mapping[str, Sequence[str] | str | bool | None], defaults: Mapping[str, str] | None = None) -> str:
     """The options that a command to type next needs as this one did, ` --fix WG=64`, but for what is as by default."""
-    words = list[str]()
+    given = list[str]()
     for option, value in typed.items():
         if value is True:
-            words.append(option)
+            given.append(option)
         elif value and value != (defaults or {}).get(option):
-            words += [word for one in ([value] if isinstance(value, str) else value) for word in (option, one)]
-    return "".join(f" {shlex.quote(word)}" for word in words)
+            given += [word for one in ([value] if isinstance(value, str) else value) for word in (option, one)]
+    return " " + words.typed(given) if given else ""
 
 
 def percent(told: str, option: str, example: str) -> float:

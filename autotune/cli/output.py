@@ -50,7 +50,7 @@ def warn(text: str) -> None:
 
 def report(error: AutotuneError) -> None:
     """Print `error: ...` on stderr as one line, and its detail (a build log) below, indented."""
-    say("error: " + " ".join(str(error).split()))
+    say(f"error: {error}")
     for detail in error.detail.rstrip().splitlines():
         say(f"  {detail}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -45,7 +44,7 @@ from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER, SAMPLERS
 from autotune.store import shown
 from autotune.study import Problem, Study
-from autotune.text import parse_choices, parse_size
+from autotune.text import parse_choices, parse_size, typed
 from autotune.tuner import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request, Result
 
 HELP = f"""
@@ -163,7 +162,7 @@ def search(
     else:
         address = cluster.Address.parse(on)
         models = [[one] for one in _models(address, device)]
-        again = f"{as_here} --on {shlex.quote(on)}{'' if at_most is None else f' --at-most {at_most}'}"
+        again = f"{as_here} {typed(['--on', on])}{'' if at_most is None else f' --at-most {at_most}'}"
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
@@ -171,11 +170,11 @@ def search(
         wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size or [], of.sizes)]
         problems = [Problem(of, one, choices, chosen[0], fix=fixed) for one in wanted]
         starts = [parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
-        for typed_as, configuration in zip(start or (), starts, strict=True):
+        for given_as, configuration in zip(start or (), starts, strict=True):
             try:
                 problems[0].plan(configuration)
             except SpaceError as error:  # names the constraint that it breaks
-                raise error.at(f"--start {typed_as}") from None
+                raise error.at(f"--start {given_as}") from None
         request = Request(
             problems[0],
             chosen,
@@ -198,8 +197,8 @@ def search(
         given = {"-d": [device] if device else [], "--sizes": sizes_, "--size": size, "--choice": choice}
         given["--db"] = [shown(database)] if database is not None else []
         words = [word for option, texts in given.items() for text in texts or () for word in (option, text)]
-        typed = shlex.join(["autotune", "search", *studies, *words]) + again
-        sizes_command.search(parts, budget, database, as_json=as_json_, run=run, on=again, again=typed)
+        whole = typed(["autotune", "search", *studies, *words]) + again
+        sizes_command.search(parts, budget, database, as_json=as_json_, run=run, on=again, again=whole)
         return
     (request,) = parts[0][0].requests
     problem = request.problem
@@ -217,18 +216,18 @@ def search(
     if result.failure is not None:
         raise result.failure
     if result.best is None:
-        raise _nothing_passed(result, study + kept({"--allow-python": allow_python}))
+        raise _nothing_passed(result, typed([study]) + kept({"--allow-python": allow_python}))
 
 
-def _nothing_passed(result: Result, typed: str) -> AutotuneError:
+def _nothing_passed(result: Result, named: str) -> AutotuneError:
     """The error of a search without a verified configuration: where nothing builds, the kernel is wrong.
 
-    `typed` is the study as a command takes it.
+    `named` is the study as a command takes it.
     """
-    hint = f"autotune check {typed} builds one and shows its log"
+    hint = f"autotune check {named} builds one and shows its log"
     if result.reused and not result.trials:
         again = "--fresh" if result.reused_wrong == result.reused else "--retry-failed"
-        hint = f"autotune history {typed} says why those stored failed; {again} tries them again"
+        hint = f"autotune history {named} says why those stored failed; {again} tries them again"
     if not result.trials + result.reused:
         hint = "no build ended in time: give a longer --timeout"
     if set(result.failures) == {Outcome.TIMEOUT}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +81,7 @@ def serve(
         if config.is_local or sys.stderr.isatty():
             say(f"as yourself, with every right: {url}/login?token={service.callers.console}")
         else:
-            say(f"sign in with a token: autotune token add NAME --role admin --db {shlex.quote(service.store.where)}")
+            place = text.typed(["--db", service.store.where])
+            say(f"sign in with a token: autotune token add NAME --role admin {place}")
 
     listen(config, begun)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +155,7 @@ def _require_found(parts: Sequence[Part]) -> None:
     for part in parts:
         if without := [text.size(one.size) for one, result in part.rows() if result is None or result.best is None]:
             where = f"{part.study} on {part.device.name}" if len(parts) > 1 else ""
-            hint = f"autotune check {shlex.quote(part.study)} builds one and shows its log"
+            hint = f"{text.typed(['autotune', 'check', part.study])} builds one and shows its log"
             raise AutotuneError(f"no configuration passed at {', '.join(without)}", where=where, hint=hint)
 
 
@@ -228,7 +227,7 @@ def several_command(name: str, problems: Sequence[Problem], study: str, database
     first = problems[0]
     chosen = first.study.chosen(first.choices)
     sizes = ";".join(text.pairs(problem.size, ",") for problem in problems)
-    return f"{command(name, study, first.device, {}, chosen, database)} --sizes {shlex.quote(sizes)}"
+    return f"{command(name, study, first.device, {}, chosen, database)} {text.typed(['--sizes', sizes])}"
 
 
 def _row(problem: Problem, result: Result | None) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -114,4 +113,4 @@ def _asked(key: ProblemKey, with_choices: bool) -> str:
     words = ["-d", key.device, "--size", text.pairs(key.size, ",")]
     for choice in key.choices.items() if with_choices else ():
         words += ["--choice", text.pairs(dict([choice]))]
-    return shlex.join(words)
+    return text.typed(words)

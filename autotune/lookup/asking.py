@@ -17,7 +17,7 @@ from autotune.lookup.formats import FORMATS, RATE_FORMATS, flags
 from autotune.lookup.records import Records, open_records
 from autotune.store import locate, shown
 from autotune.study import StudyText, default_size, find_study, offered_choices
-from autotune.text import command, parse_choices, parse_size, require_known, say
+from autotune.text import command, parse_choices, parse_size, require_known, say, typed
 
 if TYPE_CHECKING:
     from autotune.model import DeviceInfo
@@ -96,7 +96,7 @@ def run(asked: Asked) -> int:
         # Not by `render`: a look-up pays for every call and file on its way (benchmarks/trace.py).
         text: str = __import__(f"autotune.lookup.formats.{asked.format}", fromlist=["render"]).render(found)
     except AutotuneError as error:
-        say("error: " + " ".join(str(error).split()))
+        say(f"error: {error}")
         for detail in error.detail.splitlines():
             say(f"  {detail}")
         return error.exit_code
@@ -206,6 +206,4 @@ def _asked(selector: str | None, ask: Ask | None) -> Meant:
 
 
 def _choose(stored: Mapping[str, str]) -> str:
-    import shlex
-
-    return "choose one: " + ", ".join(f"-d {shlex.quote(fingerprint)}" for fingerprint in stored)
+    return "choose one: " + ", ".join(typed(["-d", fingerprint]) for fingerprint in stored)

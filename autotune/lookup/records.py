@@ -285,8 +285,8 @@ def _connected(path: str) -> sqlite3.Connection:
         # What a file says that others wrote is no program to run.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("SELECT 1 FROM sqlite_master")
-    except sqlite3.OperationalError as error:
-        connection.close()
+    except sqlite3.DatabaseError as error:
+        connection.close()  # with it go the files that it made beside
         if not may_not_be_written(path, error):
             raise
         return sqlite3.connect(as_it_is(path), uri=True)

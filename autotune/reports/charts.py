@@ -30,7 +30,9 @@ def check_path(path: Path) -> Path:
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(f"cannot draw {path.name!r}", where="--chart", hint="name a .png or .svg file")
     if not os.path.isdir(path.parent):
-        raise UsageError(f"no directory {str(path.parent)!r}", where="--chart", hint=f"mkdir -p {path.parent} first")
+        raise UsageError(
+            f"no directory {str(path.parent)!r}", where="--chart", hint=text.typed(["mkdir", "-p", str(path.parent)])
+        )
     return path
 
 

@@ -67,7 +67,8 @@ class Diagram:
             key, target = key[alive], target[alive]
             rows = below[target]
             if float(rows.sum(dtype=np.float64)) > MAX_ROWS:
-                raise SpaceError("there are more than 2**62 valid configurations", hint="fix some parameters")
+                hint = "search a part of them: --fix NAME=VALUE for some of the parameters"
+                raise SpaceError("there are more than 2**62 valid configurations", hint=hint)
             first = np.concatenate([[0], np.cumsum(rows)])
             start = np.searchsorted(key, np.arange(states.pop() + 1, dtype=np.int64) * count)
             below = first[start[1:]] - first[start[:-1]]

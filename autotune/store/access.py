@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,7 +14,7 @@ from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, Overtaken, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
-from autotune.text import say
+from autotune.text import say, typed
 
 PATIENCE_S = 60.0
 """How long a search waits for a server that went away."""
@@ -113,10 +112,11 @@ class Access:
                 kept = presence.keep_copy(source, path)
                 presence.remove_log(self._log)
         if kept is not None:
+            copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])
             self._gone = StoreError(
                 f"was removed or replaced meanwhile; what was stored is in {kept}",
                 where=self.where,
-                hint=f"autotune export --db {shlex.quote(str(kept))} | autotune import --db {shlex.quote(self.where)}",
+                hint=f"autotune export {copy} | autotune import {here}",
             )
             raise self._gone
         self._engine.dispose()

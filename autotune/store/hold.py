@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import shlex
 import threading
 import time
 from contextlib import suppress
@@ -22,7 +21,7 @@ from autotune.errors import StoreError, UsageError
 from autotune.store.database import clear_errors
 from autotune.store.location import Location
 from autotune.store.presence import inode
-from autotune.text import line
+from autotune.text import line, typed
 
 
 class Hold:
@@ -66,7 +65,7 @@ class Hold:
         except BlockingIOError:
             raise self._taken() from None
         except OSError as error:
-            hint = f"remove it: rm {shlex.quote(str(path))}"
+            hint = f"remove it: {typed(['rm', str(path)])}"
             raise StoreError(f"cannot be locked: {error.strerror}", where=str(path), hint=hint) from None
 
     def _keep_session(self) -> None:

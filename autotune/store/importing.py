@@ -22,7 +22,7 @@ from autotune.store import queries, standings
 from autotune.store.fields import measurement_columns, trial_columns
 from autotune.store.interchange import HINT, Line, Retiming, parsed
 from autotune.store.location import CAME_IN, IMPORTED, TIMED_ELSEWHERE
-from autotune.store.records import UNFINISHED, Columns, device_of, mapping, now, ordered, pages
+from autotune.store.records import UNFINISHED, Columns, device_columns, device_of, mapping, now, ordered, pages
 from autotune.store.schema import problems, retimings, searches, trials
 
 MOST_LINE = 2**24
@@ -30,11 +30,11 @@ MOST_LINE = 2**24
 
 
 class Search(NamedTuple):
-    """What the lines of one search agree on: its problem and devices; and its columns."""
+    """What the lines of one search agree on: its problem and devices, those as told and as columns; and its columns."""
 
     problem: dict[str, str]
     facts: list[dict[str, Any]]
-    devices: list[DeviceInfo]
+    devices: list[dict[str, str]]
     columns: dict[str, Any]
     where: str  # the first line of it
 
@@ -107,7 +107,8 @@ def foreign(key: ProblemKey, device: DeviceInfo | None, told: Mapping[str, str])
         "ended": now(),
         "reason": IMPORTED,
     }
-    return uuid, Search(key_columns(key), [], [] if device is None else [device], columns, told.get("file", ""))
+    devices = [] if device is None else [device_columns(device)]
+    return uuid, Search(key_columns(key), [], devices, columns, told.get("file", ""))
 
 
 def wait(search: tuple[str, Search], trials: Iterable[Trial], waiting: IO[str]) -> dict[str, Search]:
@@ -162,9 +163,9 @@ def _require_one_problem(here: Mapping[str, str], there: Columns, where: str, wh
             raise StoreError(f"{name}: another than that of {which}", where=where, hint=HINT)
 
 
-def _devices(line: Line, where: str) -> list[DeviceInfo]:
+def _devices(line: Line, where: str) -> list[dict[str, str]]:
     try:
-        return [device_of(facts) for facts in line.search.devices]
+        return [device_columns(device_of(facts), told=facts) for facts in line.search.devices]
     except StoreError as error:
         error.hint = HINT
         raise error.at(f"{where}: search.devices") from None

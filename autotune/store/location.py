@@ -15,6 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StoreError
+from autotune.text import typed
 
 SCHEMA_VERSION = 7
 """The version this program writes: the number of migrations in migrations.py."""
@@ -203,7 +204,7 @@ def require_place(location: Location) -> None:
             there = paths.dirname(there) or "."
         if not os.path.isdir(there):
             raise StoreError(f"{there} is no directory", where=location.path, hint=_ANOTHER)
-        raise StoreError("its directory does not exist", where=location.path, hint=f"mkdir -p {folder}")
+        raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
 
 
 def require_local(path: str) -> None:

@@ -11,12 +11,12 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from autotune.model import DeviceInfo, Measurement, Outcome, Trial
+from autotune.model import Measurement, Outcome, Trial
 from autotune.ranking import ANSWERING, NEWEST
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
-from autotune.store.records import UNFINISHED, Columns, device_columns, now, pages
+from autotune.store.records import UNFINISHED, Columns, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
@@ -63,17 +63,17 @@ def same(table: Table, columns: Mapping[str, Any]) -> ColumnElement[bool]:
     return and_(*(table.c[name] == value for name, value in columns.items()))
 
 
-def use_devices(connection: Connection, search_id: int, used: Iterable[DeviceInfo]) -> list[int]:
-    """Put devices on record as those of a search; return their numbers."""
+def use_devices(connection: Connection, search_id: int, used: Iterable[Mapping[str, str]]) -> list[int]:
+    """Put devices, by their columns, on record as those of a search; return their numbers."""
     numbers = device_numbers(connection, used)
     for device_id in dict.fromkeys(numbers):
         connection.execute(insert(search_devices).values(search_id=search_id, device_id=device_id))
     return numbers
 
 
-def device_numbers(connection: Connection, used: Iterable[DeviceInfo]) -> list[int]:
-    """Return the numbers of devices, put on record where they are new."""
-    return [existing(connection, devices, device_columns(info), ("facts_hash",)) for info in used]
+def device_numbers(connection: Connection, used: Iterable[Mapping[str, str]]) -> list[int]:
+    """Return the numbers of devices, by their columns, put on record where they are new."""
+    return [existing(connection, devices, columns, ("facts_hash",)) for columns in used]
 
 
 def devices_used(connection: Connection, search_ids: Iterable[int]) -> dict[int, list[Any]]:

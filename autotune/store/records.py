@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from itertools import islice
@@ -66,13 +66,16 @@ def key_of(row: Columns) -> ProblemKey:
     )
 
 
-def device_columns(device: DeviceInfo) -> dict[str, str]:
-    """Return the columns of `devices` for a device as OpenCL described it."""
-    facts = asdict(device)
+def device_columns(device: DeviceInfo, told: Container[str] | None = None) -> dict[str, str]:
+    """Return the columns of `devices` for a device as OpenCL described it.
+
+    `told`: the facts that an older version had asked for, where it did; the others are not known of it.
+    """
+    facts = {name: value for name, value in asdict(device).items() if told is None or name in told}
     if device.backend == "opencl":  # as before there was another
-        del facts["backend"]
+        facts.pop("backend", None)
     if device.images:  # as before it was asked
-        del facts["images"]
+        facts.pop("images", None)
     return {
         "facts_hash": digest(facts),
         "fingerprint": device.fingerprint,

@@ -49,7 +49,7 @@ from autotune.store.location import (
 )
 from autotune.store.migrations import is_current, migrate
 from autotune.store.moving import Moving
-from autotune.store.records import device_of, key_of, now, ordered
+from autotune.store.records import device_columns, device_of, key_of, now, ordered
 from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean
 
@@ -165,7 +165,7 @@ class Store(Attempts, Moving):
                 "submission": submission,
             }
             search_id = queries.inserted(connection, searches, columns)
-            queries.use_devices(connection, search_id, used)
+            queries.use_devices(connection, search_id, map(device_columns, used))
             return search_id
 
         return self._written(step)
