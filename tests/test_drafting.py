@@ -473,6 +473,9 @@ def test_what_the_kernel_defines_itself_is_no_parameter() -> None:
     assert 'local = ["64"]' in lines
     assert "[parameters.WG]" not in lines
     assert any("write #ifndef WG before the kernel's #define" in gap for gap in sketch.gaps)
+    _, lines = drafted(macros(A=1, WG=64) + "#undef A\n#define A 2\nkernel void f(global int *x) { x[A * WG] = 0; }")
+    assert "[parameters.A]" not in lines
+    assert "[parameters.WG]" in lines
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, An
 def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
     with pytest.raises(StudyError, match=r"parameters\.WPT: the kernel defines it itself.*; write #ifndef WPT before"):
         study(source=SOURCE.replace("#ifndef WPT\n#define WPT 1\n#endif", "#define WPT 1"))
+    with pytest.raises(StudyError, match=r"parameters\.WPT: the kernel defines it itself"):
+        study(source="#undef WPT\n#define WPT 8\n" + SOURCE)
 
 
 @pytest.mark.parametrize(
