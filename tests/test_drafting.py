@@ -265,6 +265,21 @@ def macros(**defaults: int) -> str:
     return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in defaults.items())
 
 
+def test_a_macro_of_which_only_is_asked_whether_it_is_defined_is_no_parameter() -> None:
+    source = """
+#if defined(SINGLE) || defined(HALF)
+#define T float
+#endif
+kernel void f(int n, global T *x) { int i = get_global_id(0); if (i < n) x[i] = 0; }
+"""
+    given = Sketch("a", "a.cl", source, scanned(source), {})
+    assert "SINGLE = [1]  # guess: the kernel asks only whether it is defined, no matter as what" in (
+        draft(given, defined={"SINGLE": "1"}).splitlines()
+    )
+    _, lines = drafted(macros(SINGLE=1) + source)  # its default is there whatever the study says
+    assert not any("SINGLE" in line for line in lines)
+
+
 SUM = (
     macros(GROUPS=16, WG=64)
     + """

@@ -159,6 +159,8 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
     default = "// IDLE\n#ifndef IDLE\n#define IDLE 1\n#endif\n"
     assert study(source=default + SOURCE, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    asked = default + "#ifdef IDLE\n#endif\n" + SOURCE  # which each value answers alike
+    assert study(source=asked, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
     used = default + "#define TWICE (2 * IDLE)\n" + SOURCE
     assert study(source=used, parameters={**table()["parameters"], "IDLE": idle}).unused == []
 

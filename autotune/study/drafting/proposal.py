@@ -13,11 +13,11 @@ from autotune.study.drafting.groups import is_alone, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
 from autotune.study.drafting.repeats import operands, repeats
-from autotune.study.drafting.scanning import struct_bodies
+from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import defined_anyway, lines_with, without_comments
+from autotune.study.includes import defined_anyway, lines_asking, lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -143,7 +143,7 @@ class Proposal:
                 self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
-                (self.tasks if _TASK_NAME.match(name) else self.parameters)[name] = number
+                (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif text in SCALAR_TYPES or value in SCALAR_TYPES:
                 self.choices[name] = value or text
 
@@ -205,8 +205,12 @@ class Proposal:
             return False
 
     def is_idle(self, name: str) -> bool:
-        """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
-        return not lines_with(self.text, name)
+        """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
+        return not lines_asking(self.text, name)
+
+    def is_flag(self, name: str) -> bool:
+        """Whether the text asks of a macro without a default only whether it is defined."""
+        return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, but for the extents of work-groups."""

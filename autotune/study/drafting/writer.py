@@ -146,7 +146,10 @@ class _Writer:
             self._add("", "# What the user picks with --choice, and nothing tunes.", "[choices]")
             self._add(*(f'{name} = ["{kind}"]' for name, kind in of.choices.items()))
         for name, number in of.tasks.items():
-            self._guess(f"{name} = [{number}]", f"the result depends on it; if not, make it [parameters.{name}]")
+            said = f"the result depends on it; if not, make it [parameters.{name}]"
+            if of.is_flag(name):
+                said = "the kernel asks only whether it is defined, no matter as what"
+            self._guess(f"{name} = [{number}]", said)
 
     def _parameter_tables(self) -> None:
         of = self._of
