@@ -684,3 +684,34 @@ def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape(
         }"""
     )
     assert 'shape = ["n + 1"], access = "inout"' in shape_of(lines, "x")
+
+
+QUEENS = """
+kernel void queens(global uint *found)
+{
+    const int id = get_global_id(0);
+    if (id >= NAME * NAME) return;
+    uint columns[NAME];
+    found[id] = count(columns, id % NAME, id / NAME);
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["N", "BOARD_SIZE", "WHATEVER"])  # by its name, and as the ids end there
+def test_a_macro_that_says_how_much_there_is_is_a_size(name: str) -> None:
+    sketch, lines = drafted(macros(**{name: 12}) + QUEENS.replace("NAME", name))
+    assert f"{name} = 12  # guess: how much there is to compute; if not, make it [parameters.{name}]" in lines
+    assert lines[lines.index("[defines]") + 1] == f'{name} = "{name}"'
+    assert f"[parameters.{name}]" not in lines
+    assert f'global = ["round_up({name} * {name}, WG)"]' in lines
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["get_local_id(0) < PART", "id % PART < 1", "id < n / PART", "get_group_id(0) < PART", "id < WG * NUM_GROUPS"],
+)
+def test_a_macro_that_shares_work_out_is_none(guard: str) -> None:
+    body = "kernel void f(int n, global int *x) { int id = get_global_id(0); if (GUARD && id < n) x[id] = 0; }"
+    _, lines = drafted(macros(PART=4, WG=64, NUM_GROUPS=16) + body.replace("GUARD", guard))
+    assert "[defines]" not in lines
