@@ -715,3 +715,20 @@ def test_a_macro_that_shares_work_out_is_none(guard: str) -> None:
     body = "kernel void f(int n, global int *x) { int id = get_global_id(0); if (GUARD && id < n) x[id] = 0; }"
     _, lines = drafted(macros(PART=4, WG=64, NUM_GROUPS=16) + body.replace("GUARD", guard))
     assert "[defines]" not in lines
+
+
+def test_the_components_of_a_vector_in_braces_are_places() -> None:
+    sketch, lines = drafted(
+        "kernel void f(read_only image2d_t from, sampler_t how, write_only image2d_t to) {\n"
+        "const int2 at = { get_global_id(0), get_global_id(1) };\n"
+        "write_imagef(to, at, read_imagef(from, how, at + (int2)(1, 0))); }"
+    )
+    assert 'global = ["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)"]' in [line.partition("  #")[0] for line in lines]
+    assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize("place", ["({ get_global_id(0); })", "get_global_id(which(0))"])
+def test_an_id_that_was_not_read_leaves_the_launch_to_the_author(place: str) -> None:
+    _, lines = drafted(f"kernel void f(global int *x) {{ int i; i = {place}; x[i] = 0; }}")
+    assert any(line.startswith('global = ["TODO"]') for line in lines)
