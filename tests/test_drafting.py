@@ -265,6 +265,21 @@ def macros(**defaults: int) -> str:
     return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in defaults.items())
 
 
+def test_a_macro_of_which_only_is_asked_whether_it_is_defined_is_no_parameter() -> None:
+    source = """
+#if defined(SINGLE) || defined(HALF)
+#define T float
+#endif
+kernel void f(int n, global T *x) { int i = get_global_id(0); if (i < n) x[i] = 0; }
+"""
+    given = Sketch("a", "a.cl", source, scanned(source), {})
+    assert "SINGLE = [1]  # guess: the kernel asks only whether it is defined, no matter as what" in (
+        draft(given, defined={"SINGLE": "1"}).splitlines()
+    )
+    _, lines = drafted(macros(SINGLE=1) + source)  # its default is there whatever the study says
+    assert not any("SINGLE" in line for line in lines)
+
+
 SUM = (
     macros(GROUPS=16, WG=64)
     + """
@@ -473,6 +488,9 @@ def test_what_the_kernel_defines_itself_is_no_parameter() -> None:
     assert 'local = ["64"]' in lines
     assert "[parameters.WG]" not in lines
     assert any("write #ifndef WG before the kernel's #define" in gap for gap in sketch.gaps)
+    _, lines = drafted(macros(A=1, WG=64) + "#undef A\n#define A 2\nkernel void f(global int *x) { x[A * WG] = 0; }")
+    assert "[parameters.A]" not in lines
+    assert "[parameters.WG]" in lines
 
 
 @pytest.mark.parametrize(
@@ -666,3 +684,51 @@ def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape(
         }"""
     )
     assert 'shape = ["n + 1"], access = "inout"' in shape_of(lines, "x")
+
+
+QUEENS = """
+kernel void queens(global uint *found)
+{
+    const int id = get_global_id(0);
+    if (id >= NAME * NAME) return;
+    uint columns[NAME];
+    found[id] = count(columns, id % NAME, id / NAME);
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["N", "BOARD_SIZE", "WHATEVER"])  # by its name, and as the ids end there
+def test_a_macro_that_says_how_much_there_is_is_a_size(name: str) -> None:
+    sketch, lines = drafted(macros(**{name: 12}) + QUEENS.replace("NAME", name))
+    assert f"{name} = 12  # guess: how much there is to compute; if not, make it [parameters.{name}]" in lines
+    assert lines[lines.index("[defines]") + 1] == f'{name} = "{name}"'
+    assert f"[parameters.{name}]" not in lines
+    assert f'global = ["round_up({name} * {name}, WG)"]' in lines
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["get_local_id(0) < PART", "id % PART < 1", "id < n / PART", "get_group_id(0) < PART", "id < WG * NUM_GROUPS"],
+)
+def test_a_macro_that_shares_work_out_is_none(guard: str) -> None:
+    body = "kernel void f(int n, global int *x) { int id = get_global_id(0); if (GUARD && id < n) x[id] = 0; }"
+    _, lines = drafted(macros(PART=4, WG=64, NUM_GROUPS=16) + body.replace("GUARD", guard))
+    assert "[defines]" not in lines
+
+
+def test_the_components_of_a_vector_in_braces_are_places() -> None:
+    sketch, lines = drafted(
+        "kernel void f(read_only image2d_t from, sampler_t how, write_only image2d_t to) {\n"
+        "const int2 at = { get_global_id(0), get_global_id(1) };\n"
+        "write_imagef(to, at, read_imagef(from, how, at + (int2)(1, 0))); }"
+    )
+    assert 'global = ["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)"]' in [line.partition("  #")[0] for line in lines]
+    assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize("place", ["({ get_global_id(0); })", "get_global_id(which(0))"])
+def test_an_id_that_was_not_read_leaves_the_launch_to_the_author(place: str) -> None:
+    _, lines = drafted(f"kernel void f(global int *x) {{ int i; i = {place}; x[i] = 0; }}")
+    assert any(line.startswith('global = ["TODO"]') for line in lines)

@@ -179,9 +179,29 @@ def test_a_study_that_is_too_large_is_not_called_a_kernel(folder: Path) -> None:
         ("#ifndef A\n#define A 1\n#endif\n#if !defined(B)\n#define B 1\n#endif\n", set()),
         ("#ifndef OWN_H\n#define OWN_H\n#define A 1\n#ifndef B\n#define B 2\n#endif\n#endif\n", {"A"}),
         ("#if C\n#define A 1\n#else\n#define A 2\n#endif\n#define D\n", {"D"}),
-        ("#undef A\n#define A 1\n", set()),
+        ("#ifndef A\n#define A 1\n#endif\n#ifdef A\n#undef A\n#endif\n#define A 2\n", {"A"}),
+        ("#if A > 1\nint more;\n#endif\n#undef A\n#define A 1\n", set()),
+        ("int a = A;\n#undef A\n#define A 1\n", set()),
+        ("#define A 1\n#undef A\n", set()),
+        ("#define A 1\nint a = A;\n#undef A\n#define A 2\n", {"A"}),
         ("// #define A 1\n/*\n#define B 1\n*/\n#endif\n#define C \\\n 1\n", {"C"}),
     ],
 )
 def test_what_a_text_defines_whatever_is_given(source: str, found: set[str]) -> None:
     assert includes.defined_anyway(source) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        ("#ifdef A", False),
+        ("#if defined(A) || defined B", False),
+        ("#if !defined A && C", False),
+        ("#undef A", False),
+        ("#if defined(A) && A > 1", True),
+        ("#if A", True),
+        ("int a = A;", True),
+    ],
+)
+def test_whether_a_macro_is_defined_is_no_question_for_its_value(line: str, asks: bool) -> None:
+    assert bool(includes.lines_asking(f"#ifndef A\n#define A 1\n#endif\n{line}\n", "A")) == asks

@@ -66,6 +66,8 @@ def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, An
 def test_what_the_kernel_defines_itself_is_not_tuned() -> None:
     with pytest.raises(StudyError, match=r"parameters\.WPT: the kernel defines it itself.*; write #ifndef WPT before"):
         study(source=SOURCE.replace("#ifndef WPT\n#define WPT 1\n#endif", "#define WPT 1"))
+    with pytest.raises(StudyError, match=r"parameters\.WPT: the kernel defines it itself"):
+        study(source="#undef WPT\n#define WPT 8\n" + SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,8 @@ def test_a_parameter_that_nothing_uses_is_known() -> None:
     assert study(parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
     default = "// IDLE\n#ifndef IDLE\n#define IDLE 1\n#endif\n"
     assert study(source=default + SOURCE, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
+    asked = default + "#ifdef IDLE\n#endif\n" + SOURCE  # which each value answers alike
+    assert study(source=asked, parameters={**table()["parameters"], "IDLE": idle}).unused == ["IDLE"]
     used = default + "#define TWICE (2 * IDLE)\n" + SOURCE
     assert study(source=used, parameters={**table()["parameters"], "IDLE": idle}).unused == []
 

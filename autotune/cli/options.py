@@ -150,7 +150,8 @@ def parse_configuration(
 def warn_of_idle(problem: Problem) -> None:
     """Say which parameters nothing uses, and where the study's default had to give way."""
     for name in problem.study.unused:
-        warn(f"nothing uses the parameter {name}: neither the kernel nor a launch, argument, define or option")
+        what = "neither the kernel nor a launch, argument, define or option"
+        warn(f"nothing asks which value the parameter {name} has: {what}")
     for line in effects(problem):
         warn(line)
     if problem.moved:

@@ -101,23 +101,29 @@ _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(\w+)\b[ \t]*(.*)$", re.MULTILINE)
 
 def defined_anyway(source: str) -> set[str]:
     """Return the macros that a C text defines whatever is given to the compiler: within no condition, but for that of
-    an include guard, and never undefined.
+    an include guard, and not undefined at the end.
+
+    `#undef P` and then `#define P 8` is one of them, unless something before that asks for the value that was given.
     """
-    found, undefined, conditions = set[str](), set[str](), list[str]()
-    for directive, rest in _CONDITIONAL.findall(without_comments(source).replace("\\\n", "  ")):
+    found, reached, conditions = set[str](), set[str](), list[str]()
+    text = without_comments(source).replace("\\\n", "  ")
+    for match in _CONDITIONAL.finditer(text):
+        directive, rest = match.groups()
         name = re.split(r"\W", rest, maxsplit=1)[0]
         if directive in ("if", "ifdef", "ifndef"):
             conditions.append(name if directive == "ifndef" else "")
         elif directive == "endif":
             del conditions[-1:]
         elif directive == "undef":
-            undefined.add(name)
+            if name not in found and lines_asking(text[: match.start()], name):
+                reached.add(name)
+            found.discard(name)
         elif directive == "define" and conditions[-1:] == [name]:
             if not rest[len(name) :].strip():  # an include guard: what is behind it is defined anyway
                 conditions[-1] = "#"
         elif directive == "define" and all(condition == "#" for condition in conditions):
             found.add(name)
-    return found - undefined
+    return found - reached
 
 
 def lines_with(text: str, macro: str) -> list[str]:
@@ -125,6 +131,12 @@ def lines_with(text: str, macro: str) -> list[str]:
     own = rf"^[ \t]*#[ \t]*(?:ifndef|define|if[ \t]+!defined[ \t(]*)[ \t]*{macro}\b.*$"
     rest = re.sub(own, "", text, flags=re.MULTILINE)
     return [line for line in rest.split("\n") if re.search(rf"\b{macro}\b", line)]
+
+
+def lines_asking(text: str, macro: str) -> list[str]:
+    """Return those of the lines with a macro that ask for its value, and not only whether it is defined."""
+    defined = rf"^[ \t]*#[ \t]*(?:ifdef|undef)[ \t]+{macro}\b|\bdefined[ \t]*(?:\([ \t]*{macro}[ \t]*\)|{macro}\b)"
+    return [line for line in lines_with(text, macro) if re.search(rf"\b{macro}\b", re.sub(defined, "", line))]
 
 
 class _Inliner:

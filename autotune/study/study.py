@@ -26,7 +26,7 @@ from autotune.study.crosschecks import (
     check_values,
 )
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline, lines_with, without_comments
+from autotune.study.includes import folders_of, inline, lines_asking, without_comments
 from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
@@ -165,13 +165,14 @@ class Study:
 
     @property
     def unused(self) -> list[str]:
-        """Parameters that neither the kernel nor a launch, argument, define or option mentions: misspelt, or idle.
+        """Parameters whose values neither the kernel nor a launch, argument, define or option uses: misspelt, or idle.
 
-        What the kernel says of one in comments, or to give it a default, is no use of it.
+        What the kernel says of one in comments, or to give it a default, is no use of it, and neither is an `#ifdef`:
+        each value defines it.
         """
         words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
         plain = without_comments(self.text.source)
-        return [name for name in self.parameters if name not in words and not lines_with(plain, name)]
+        return [name for name in self.parameters if name not in words and not lines_asking(plain, name)]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
         """Return those of some choices that are not the study's defaults."""

@@ -62,6 +62,11 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     return None
 
 
+def is_of_group(name: str) -> bool:
+    """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
+    return any(pattern.search(name) for pattern in (_EXACT, _NEAR, _COUNTED))
+
+
 def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
     """Whether nothing in a kernel, or in what it calls, asks which work-item it is: one does all the work."""
     seen, due = set[str](), [entry]

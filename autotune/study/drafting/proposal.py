@@ -9,15 +9,15 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.groups import is_alone, work_group
+from autotune.study.drafting.groups import is_alone, is_of_group, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Reading, functions_of
 from autotune.study.drafting.repeats import operands, repeats
-from autotune.study.drafting.scanning import struct_bodies
+from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
-from autotune.study.includes import defined_anyway, lines_with, without_comments
+from autotune.study.includes import defined_anyway, lines_asking, lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -25,6 +25,12 @@ _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTIL
 _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 _TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
 """Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
+_COUNT_NAME = re.compile(
+    r"^([nmk]|n_?[xyz]|width|height|(n|num)_?(queens|bodies|particles|points|elements)"
+    r"|(board|grid|matrix|problem|image|array|data)_?(size|width|height|length|dim))$",
+    re.IGNORECASE,
+)
+"""Macros that are sizes of the problem, by their names."""
 _SMALL_NAME = re.compile(
     r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
     re.IGNORECASE,
@@ -57,12 +63,15 @@ class Proposal:
         self.choices: dict[str, str] = {}
         self.tasks: dict[str, int] = {}
         """Numbers that decide what is computed, with their defaults: choices, not parameters."""
+        self.counts: dict[str, int] = {}
+        """Numbers that say how much there is to compute, with their defaults: sizes that the kernel has as macros."""
         self.words: dict[str, list[str]] = {}
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
         self._read_macros()
         self.arguments = self._merged()
+        self._set_apart_counts()
         self._set_apart_repeats()
         self.extra: dict[str, int] = {}
         """Parameters for the work-group that the kernel does not know."""
@@ -85,7 +94,7 @@ class Proposal:
     def members(self) -> dict[str, str]:
         """Whole numbers in structs by value, as the kernel writes them (`world.count`), with what a size is called."""
         found: dict[str, str] = {}
-        taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *FUNCTIONS, *DEVICE_FACTS}
+        taken = {*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.counts, *FUNCTIONS, *DEVICE_FACTS}
         for one in self.arguments.values():
             for member in self.structs.get(self.kind(one.type_name), []) if one.address == "private" else ():
                 kind, _, name = member.rpartition(" ")
@@ -143,7 +152,7 @@ class Proposal:
                 self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
-                (self.tasks if _TASK_NAME.match(name) else self.parameters)[name] = number
+                (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif text in SCALAR_TYPES or value in SCALAR_TYPES:
                 self.choices[name] = value or text
 
@@ -158,6 +167,17 @@ class Proposal:
             return
         for name in [name for name in self.parameters if name in found]:
             self.tasks[name] = self.parameters.pop(name)
+
+    def _set_apart_counts(self) -> None:
+        """Take the macros that are sizes for such: by their names, or as the global ids of a kernel end at them."""
+        found = {name for name in self.parameters if _COUNT_NAME.match(name)}
+        for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
+            for limit in reading.ends():
+                if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
+                    found |= limit.names
+        for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
+            if name not in self.words:
+                self.counts[name] = self.parameters.pop(name)
 
     def _siblings(self, constants: Mapping[str, str], word: str) -> list[str]:
         """Return the words that are numbered together with one: lines of #define without a gap around it."""
@@ -205,8 +225,12 @@ class Proposal:
             return False
 
     def is_idle(self, name: str) -> bool:
-        """Whether a macro has a default, and nothing in the text asks for it: the host program does."""
-        return not lines_with(self.text, name)
+        """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
+        return not lines_asking(self.text, name)
+
+    def is_flag(self, name: str) -> bool:
+        """Whether the text asks of a macro without a default only whether it is defined."""
+        return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, but for the extents of work-groups."""
@@ -255,11 +279,12 @@ class Proposal:
         local = self.locals[entry]
         if not tuned:
             local = [self._default_of(extent) for extent in local]
-        taken = [*self.arguments, *self.parameters, *self.choices, *self.tasks, *self.extra, *self.members.values()]
+        given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
+        taken = [*self.arguments, *given, *self.members.values()]
         members = set(self.members.values())
         return Shapes(
             self._reading(entry, tuned=tuned) or Reading(spread={0, 1, 2}),
-            {name: name in members or self.is_small(name) for name in self.whole},
+            {name: name in members or self.is_small(name) for name in self.whole} | dict.fromkeys(self.counts, False),
             local,
             taken,
             self.made,
@@ -289,7 +314,7 @@ class Proposal:
             return None
 
     def _kept(self, *, tuned: bool) -> list[str]:
-        return [*self.tasks, *(name for name in self.parameters if tuned and name not in self.words)]
+        return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
 
     def _tokens(self, *, tuned: bool) -> list[str]:
         stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}

@@ -78,6 +78,15 @@ class Reading:
                     found[axis] = extent
         return found
 
+    def ends(self) -> list[Sum]:
+        """Return what global ids, or variables that begin at one, stay below."""
+        found = []
+        for varying, limit in self.guards:
+            begun = (self.loops[name][0].names for name in varying.names & self.loops.keys())
+            if varying.names.union(*begun) & {"gid#0", "gid#1", "gid#2"}:
+                found.append(limit)
+        return found
+
     def of(self, name: str) -> list[Mention]:
         """Return where a buffer is read and written."""
         return [mention for mention in self.mentions if mention.name == name and len(mention.places) == 1]

@@ -6,7 +6,7 @@ import re
 
 from autotune.devices import KernelArgument
 from autotune.identity import name_fault
-from autotune.study.includes import without_comments
+from autotune.study.includes import defined_anyway, without_comments
 
 _GUARDED = re.compile(
     r"^[ \t]*#[ \t]*(?:ifndef[ \t]+(\w+)|if[ \t]+!defined[ \t(]*(\w+)\)?)[^\n]*\n(?:[ \t]*\n)*"
@@ -21,10 +21,10 @@ _STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(?:__attribute__\s*\(\(
 
 def candidates(source: str) -> dict[str, str]:
     """Return the macros that a text lets be defined from outside, with the text of their defaults."""
-    plain = without_comments(source)
+    plain, own = without_comments(source), defined_anyway(source)
     found = {}
     for either, other, defined, value in _GUARDED.findall(plain):
-        if defined == (either or other) and value.strip() and not name_fault(defined):
+        if defined == (either or other) and defined not in own and value.strip() and not name_fault(defined):
             found[defined] = value.strip()
     return found
 

@@ -13,6 +13,7 @@ from typing import Any
 from autotune.study.drafting.reading import Function, Pointer, Reading
 from autotune.study.drafting.syntax import QUALIFIERS, closing, is_type, split
 from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
 from autotune.study.drafting.values import MOST_STEPS, Values
 
 _FARTHEST = 4000
@@ -31,6 +32,7 @@ def read(
     walk.function(function, given)
     if walk.spent:
         walk.found.unread |= given.keys()
+        walk.found.spread |= {0, 1, 2}
     return walk.found
 
 
@@ -122,8 +124,9 @@ class _Walk(Values):
             words = words[closing(words, 1) + 1 :] if words[0] == "__attribute__" else words[1:]
         named = len(words) > 1 and re.fullmatch(r"[A-Za-z_]\w*", words[0]) is not None
         if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
+            vector = components(words[0])[1] > 1
             for part in split(words[1:]):
-                self._declared([word for word in part if word not in QUALIFIERS], shared=shared)
+                self._declared([word for word in part if word not in QUALIFIERS], shared=shared, vector=vector)
             return
         for part in split(words):
             self._value(part)
@@ -131,7 +134,7 @@ class _Walk(Values):
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str], *, shared: bool) -> None:
+    def _declared(self, words: list[str], *, shared: bool, vector: bool) -> None:
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
@@ -143,7 +146,7 @@ class _Walk(Values):
             rest = rest[closing(rest, 0) + 1 :]
         if shared and extents:
             self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
-        value = self._value(rest[1:]) if rest[:1] == ["="] and rest[1:2] != ["{"] else None
+        value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
         stated, changed = rest[:1] == ["="], _changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come
@@ -151,6 +154,13 @@ class _Walk(Values):
         if changed and (value is None or isinstance(value, Sum)):
             value = self._begun(name, Sum() if value is None else value)
         self._scopes[-1][name] = value
+
+    def _initial(self, tokens: Sequence[str], *, vector: bool) -> Any:
+        """What a variable begins with; of what stands in braces the components of a vector alone are known."""
+        if tokens[:1] != ["{"]:
+            return self._value(tokens)
+        parts = tuple(self._initial(part, vector=False) for part in split(tokens[1 : closing(tokens, 0)]))
+        return parts if vector else None
 
 
 def _changes(name: str, tokens: Sequence[str]) -> int:

@@ -50,6 +50,8 @@ class Values(ABC):
         try:
             return self._of(expression(tokens), bound)
         except (NotRead, RecursionError):
+            if {"get_global_id", "get_group_id"} & {*tokens}:  # what it is used for is not known
+                self.found.spread |= {0, 1, 2}
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
@@ -207,6 +209,8 @@ class Values(ABC):
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
             return left.moved(by if operator == "+" else -by)
+        if type(left) is type(right) is tuple and operator in ("+", "-"):
+            return tuple(_moved(a, b, operator) for a, b in zip(left, right, strict=False))
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
@@ -280,6 +284,7 @@ class Values(ABC):
         if name in IDS and len(parts) == 2:
             axis = folded(parts[1])
             if axis not in (0, 1, 2):
+                self.found.spread |= {0, 1, 2}
                 return None
             self.found.axes.add(axis)
             if name in ("get_global_id", "get_group_id"):
@@ -323,3 +328,10 @@ class Values(ABC):
                 self.found.mentions.append(Mention(pointer.name, place, kind))
             else:
                 self._at(pointer, place, kind)
+
+
+def _moved(place: Any, by: Any, operator: str) -> Sum | None:
+    """Return a component of the sum or difference of two vectors, if it is known."""
+    if not isinstance(place, Sum) or not isinstance(by, Sum):
+        return None
+    return place + by if operator == "+" else place - by

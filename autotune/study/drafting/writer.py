@@ -128,9 +128,9 @@ class _Writer:
         dimensions = max((len(local) for local in of.locals.values()), default=1)
         line = 2**12 if any(shapes.each_with_each() for shapes in of.shapes.values()) else 2**16
         each = {1: line, 2: 512}.get(max(len(big), dimensions), 128)
-        if sizes:
-            self._add("", f"# Whole numbers that the kernel takes are sizes: --size changes them. {_GUESS}: {each}.")
-            self._add("[sizes]")
+        if sizes or of.counts:
+            guessed = f" {_GUESS}: {each}." if sizes else ""
+            self._add("", f"# Whole numbers that the kernel takes are sizes: --size changes them.{guessed}", "[sizes]")
         for name in sizes:
             if name in of.made:
                 entries = name.startswith("ENTRIES")
@@ -142,11 +142,19 @@ class _Writer:
                 self._guess(f"{name} = {each}", "its value; no extent was found to depend on it")
             else:
                 self._add(f"{name} = {each}")
+        for name, number in of.counts.items():
+            self._guess(f"{name} = {number}", f"how much there is to compute; if not, make it [parameters.{name}]")
+        if of.counts:
+            self._add("", "# The kernel has them as macros.", "[defines]")
+            self._add(*(f'{name} = "{name}"' for name in of.counts))
         if of.choices or of.tasks:
             self._add("", "# What the user picks with --choice, and nothing tunes.", "[choices]")
             self._add(*(f'{name} = ["{kind}"]' for name, kind in of.choices.items()))
         for name, number in of.tasks.items():
-            self._guess(f"{name} = [{number}]", f"the result depends on it; if not, make it [parameters.{name}]")
+            said = f"the result depends on it; if not, make it [parameters.{name}]"
+            if of.is_flag(name):
+                said = "the kernel asks only whether it is defined, no matter as what"
+            self._guess(f"{name} = [{number}]", said)
 
     def _parameter_tables(self) -> None:
         of = self._of
