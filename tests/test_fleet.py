@@ -246,12 +246,25 @@ def test_times_of_the_anchor_that_none_can_be_end_no_search(
         assert [flights._anchors.of(worker) for worker in evaluator._fleet.claims.members] == [None, None]
 
 
-def test_a_device_travels_as_it_is_and_a_strange_one_is_refused() -> None:
-    told = travel.facts_of(DEVICE)
-    assert travel.device_of(told) == DEVICE
-    with pytest.raises(SetupError, match="no device that this version knows"):
-        travel.device_of({key: value for key, value in told.items() if key != "clock"})
-    assert set(told) == set(asdict(DEVICE))
+def announced(device: object) -> roster.Found:
+    told = {"autotune": {"versions": travel.versions(), "host": "gpu1", "device": device}}
+    return roster.read({"workers": {"tcp://1": told}})["tcp://1"]
+
+
+def test_a_device_travels_as_it_is() -> None:
+    assert announced(travel.facts_of(DEVICE)).device == DEVICE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [None, "gpu", {"clock": None}, {"name": 5}, {"compute_units": "many"}, {"memory": -1}, {"kind": {}}],
+)
+def test_a_device_that_is_announced_otherwise_is_left_out(changes: object) -> None:
+    facts = travel.facts_of(DEVICE)
+    found = announced({**facts, **changes} if isinstance(changes, Mapping) else changes)
+    assert found.unfit.startswith("it is announced in another way: ")
+    assert roster.fits(found, DEVICE) == found.unfit
+    assert found.place.endswith(" 0 of gpu1")
 
 
 REFERENCE = """

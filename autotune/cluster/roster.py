@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.cluster.address import Address, connect, keep_quiet, require_distributed
-from autotune.cluster.travel import KEY, device_of, difference
-from autotune.errors import DeviceError, SetupError
+from autotune.cluster.travel import KEY, difference
+from autotune.errors import DeviceError, SetupError, StoreError
 from autotune.model import DeviceInfo
+from autotune.store import device_of
 from autotune.study import GENERIC_DEVICE
 
 _ORDER = {"gpu": 0, "accelerator": 1, "cpu": 2}
@@ -47,12 +48,13 @@ def read(identity: Mapping[str, Any]) -> dict[str, Found]:
         facts = told.get(KEY)
         if not isinstance(facts, Mapping) or not isinstance(facts.get("versions"), Mapping):
             continue
-        wrong, device = difference(facts["versions"]), facts.get("device", {})
+        wrong, device = difference(facts["versions"]), facts.get("device")
         try:
-            known = device_of(device)
-        except SetupError:  # another version's, which is only named
-            known = replace(GENERIC_DEVICE, name=str(device.get("name", "device")), index=0)
-            wrong = wrong or "it is announced in another way"
+            known = device_of(device if isinstance(device, Mapping) else {})
+        except StoreError as error:  # another version's, which is only named
+            name = device.get("name", "device") if isinstance(device, Mapping) else "device"
+            known = replace(GENERIC_DEVICE, name=str(name), index=0)
+            wrong = wrong or f"it is announced in another way: {error}"
         found[worker] = Found(worker, str(facts.get("host", "")), known, wrong)
     return found
 

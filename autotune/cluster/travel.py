@@ -11,7 +11,7 @@ import pickle
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,18 +43,8 @@ def difference(theirs: Mapping[str, Any]) -> str:
 
 
 def facts_of(device: DeviceInfo) -> dict[str, Any]:
-    """Return a device as plain data."""
+    """Return a device as plain data, which `store.device_of` reads."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(device).items()}
-
-
-def device_of(facts: Mapping[str, Any]) -> DeviceInfo:
-    """Return the device of `facts_of`. Raises SetupError where it is none of ours."""
-    try:
-        known: dict[str, Any] = {field.name: facts[field.name] for field in fields(DeviceInfo)}
-        tuples: dict[str, Any] = {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-        return DeviceInfo(**{**known, **tuples})
-    except (KeyError, TypeError) as error:
-        raise SetupError(f"a worker announces no device that this version knows ({error})") from None
 
 
 class Packed(NamedTuple):
