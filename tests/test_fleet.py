@@ -26,6 +26,9 @@ from tests.waiting import wait_until
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
+import dask.config
+import distributed  # noqa: F401  (which sets its defaults)
+
 from autotune import __version__, cluster
 from autotune.cluster import address, claims, failures, roster, travel
 from autotune.cluster.address import Address, connect
@@ -464,6 +467,19 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
 def test_what_is_no_address_is_refused(typed: str) -> None:
     with pytest.raises(UsageError, match="write --on tcp://HOST:8786"):
         Address.parse(typed)
+
+
+@pytest.mark.parametrize("role", ["client", "worker"])
+def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path, role: str) -> None:
+    there = Address("tls", "127.0.0.1", 1)
+    with pytest.raises(SetupError, match=rf"no certificate of a {role} is named; docs/cluster.md, Who may join"):
+        address.security(there, role)
+    files = {"ca-file": f"{tmp_path}/ca.crt", f"{role}.cert": f"{tmp_path}/one.crt", f"{role}.key": "-----\nsecret"}
+    said = rf"{tmp_path}/one.crt, {tmp_path}/ca.crt: the TLS files of a {role} cannot be read: .*No such file"
+    known = {f"distributed.comm.tls.{name}": value for name, value in files.items()}
+    with dask.config.set(known), pytest.raises(SetupError, match=said) as raised:
+        address.security(there, role)
+    assert "secret" not in str(raised.value)
 
 
 def test_loopback_stays_loopback() -> None:
