@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ import dask.config
 import distributed  # noqa: F401  (which sets its defaults)
 
 from autotune import __version__, cluster
-from autotune.cluster import address, claims, failures, roster, travel
+from autotune.cluster import address, claims, failures, flights, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -199,6 +200,23 @@ def test_a_scheduler_that_comes_back_gets_what_was_in_flight_again(problem: Prob
         playing.__init__(1)  # type: ignore[misc]
         assert {evaluator.collect(30).outcome for _ in CONFIGURATIONS} == {Outcome.OK}
         said.wait_for("the scheduler is back")
+
+
+def test_a_connection_that_is_lost_as_a_device_comes_loses_no_trial(said: Said) -> None:
+    async def fly() -> list[object]:
+        there, delivered = asyncio.Event(), list[object]()
+        lost = SimpleNamespace(there=there, client=None, search="autotune-1", members={})
+        sent = flights.Flights(lost, "1", delivered.append, said.append)  # type: ignore[arg-type]
+        sent.submit(CONFIGURATIONS[0])
+        await asyncio.sleep(0)
+        there.set()
+        there.clear()  # before who waits has woken
+        for _ in range(5):
+            await asyncio.sleep(0)
+        sent.cancel()
+        return delivered
+
+    assert asyncio.run(fly()) == []
 
 
 def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) -> None:
