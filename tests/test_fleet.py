@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,11 @@ from tests.waiting import wait_until
 if find_spec("distributed") is None:
     pytest.skip("needs dask.distributed: pip install '.[cluster]'", allow_module_level=True)
 
+import dask.config
+import distributed  # noqa: F401  (which sets its defaults)
+
 from autotune import __version__, cluster
-from autotune.cluster import address, claims, failures, roster, travel
+from autotune.cluster import address, claims, failures, flights, roster, travel
 from autotune.cluster.address import Address, connect
 from autotune.cluster.anchor import Anchors
 from autotune.cluster.luggage import Depot, Item, Luggage
@@ -198,6 +202,23 @@ def test_a_scheduler_that_comes_back_gets_what_was_in_flight_again(problem: Prob
         said.wait_for("the scheduler is back")
 
 
+def test_a_connection_that_is_lost_as_a_device_comes_loses_no_trial(said: Said) -> None:
+    async def fly() -> list[object]:
+        there, delivered = asyncio.Event(), list[object]()
+        lost = SimpleNamespace(there=there, client=None, search="autotune-1", members={})
+        sent = flights.Flights(lost, "1", delivered.append, said.append)  # type: ignore[arg-type]
+        sent.submit(CONFIGURATIONS[0])
+        await asyncio.sleep(0)
+        there.set()
+        there.clear()  # before who waits has woken
+        for _ in range(5):
+            await asyncio.sleep(0)
+        sent.cancel()
+        return delivered
+
+    assert asyncio.run(fly()) == []
+
+
 def test_who_leaves_is_said_and_who_joins_is_used(problem: Problem, said: Said) -> None:
     playing = Playing(2)
     with playing.evaluator(problem, said) as evaluator:
@@ -263,7 +284,7 @@ def test_a_device_that_is_announced_otherwise_is_left_out(changes: object) -> No
     facts = travel.facts_of(DEVICE)
     found = announced({**facts, **changes} if isinstance(changes, Mapping) else changes)
     assert found.unfit.startswith("it is announced in another way: ")
-    assert claims.fits(found, DEVICE) == found.unfit
+    assert roster.fits(found, DEVICE) == found.unfit
     assert found.place.endswith(" 0 of gpu1")
 
 
@@ -464,6 +485,19 @@ def test_who_does_not_connect_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
 def test_what_is_no_address_is_refused(typed: str) -> None:
     with pytest.raises(UsageError, match="write --on tcp://HOST:8786"):
         Address.parse(typed)
+
+
+@pytest.mark.parametrize("role", ["client", "worker"])
+def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path, role: str) -> None:
+    there = Address("tls", "127.0.0.1", 1)
+    with pytest.raises(SetupError, match=rf"no certificate of a {role} is named; docs/cluster.md, Who may join"):
+        address.security(there, role)
+    files = {"ca-file": f"{tmp_path}/ca.crt", f"{role}.cert": f"{tmp_path}/one.crt", f"{role}.key": "-----\nsecret"}
+    said = rf"{tmp_path}/one.crt, {tmp_path}/ca.crt: the TLS files of a {role} cannot be read: .*No such file"
+    known = {f"distributed.comm.tls.{name}": value for name, value in files.items()}
+    with dask.config.set(known), pytest.raises(SetupError, match=said) as raised:
+        address.security(there, role)
+    assert "secret" not in str(raised.value)
 
 
 def test_loopback_stays_loopback() -> None:

@@ -125,24 +125,37 @@ def keep_quiet() -> None:
     asyncio.get_running_loop().set_exception_handler(note)
 
 
-def security(address: Address) -> Any:
-    """Return Dask's settings for TLS. Raises SetupError where they are needed and missing, or cannot be read."""
+def security(address: Address, role: str = "client") -> Any:
+    """Return Dask's settings for TLS. Raises SetupError where a role's are needed and missing, or cannot be read."""
     from distributed.security import Security
 
     try:
         found = Security()
-        arguments = found.get_connection_args("client")
-    except (OSError, ValueError) as error:
-        raise SetupError(f"the TLS files cannot be read: {error}", hint="see docs/cluster.md, Who may join") from None
+        arguments = found.get_connection_args(role)
+    except (OSError, ValueError) as error:  # which names no file
+        raise SetupError(
+            f"the TLS files of a {role} cannot be read: {error}",
+            where=_tls_files(role),
+            hint="see docs/cluster.md, Who may join",
+        ) from None
     if address.protocol == "tls" and arguments.get("ssl_context") is None:
         raise SetupError(
-            "no certificate is named",
+            f"no certificate of a {role} is named",
             where=str(address),
             hint="docs/cluster.md, Who may join, has the lines that name it",
         )
     if address.protocol == "tcp" and arguments.get("require_encryption"):
         raise SetupError("Dask's settings require encryption", where=str(address), hint="write --on tls://...")
     return found
+
+
+def _tls_files(role: str) -> str:
+    """Return the files that Dask's settings name for a role; not a key that stands in the settings itself."""
+    import dask.config
+
+    settings = (f"{role}.cert", f"{role}.key", "ca-file")
+    named = [dask.config.get(f"distributed.comm.tls.{setting}", None) for setting in settings]
+    return ", ".join(file for file in named if file and "\n" not in file)
 
 
 async def connect(address: Address, timeout_s: float = CONNECT_S) -> Client:

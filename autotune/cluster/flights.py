@@ -160,11 +160,14 @@ class Flights:
         """Return the answer to a request: empty where it was lost, an error where it took too many workers down."""
         from distributed import KilledWorker
 
+        client = self._claims.client
+        if client is None:  # lost between a device's coming and the turn of who waited for one
+            return {}
         known = {"search": self._claims.search, "bound": self.bound, **request}
         key = f"autotune-{task.__name__}-{uuid.uuid4().hex}"
         future = None
         try:
-            future = self._claims.client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
+            future = client.submit(task, pickle.dumps(known), key=key, pure=False, **where)
             flight.future, flight.waiting = future, asyncio.ensure_future(_result(future))
             return await flight.waiting
         except KilledWorker as error:

@@ -124,7 +124,7 @@ def _nanny(address: Address, device: DeviceInfo, share: int) -> Any:
         local_directory=tempfile.gettempdir(),
         dashboard=False,
         dashboard_address="127.0.0.1:0",  # Dask's HTTP server asks nobody for a key, and cannot be done without
-        security=security(address),
+        security=security(address, "worker"),
         silence_logs=logging.CRITICAL,
         plugins=(Post(device, share),),
     )
