@@ -181,9 +181,11 @@ class Uses:
             values.append(f"{name} = {value}")
         return "{ " + ", ".join(values) + " }"
 
-    def structs(self) -> list[str]:
-        """Return the rows of the structs that arguments are of, the inner ones first."""
-        bodies, lines = self._of.structs, dict[str, str]()
+    def structs(self) -> list[tuple[str, str]]:
+        """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
+        not read.
+        """
+        bodies, lines = self._of.structs, dict[str, tuple[str, str]]()
 
         def add(name: str) -> None:
             if name in lines or name not in bodies:
@@ -191,11 +193,17 @@ class Uses:
             for member in bodies[name]:
                 add(member.split()[0])
             listed = ", ".join(f'"{member}"' for member in bodies[name])
-            lines[name] = f"{name} = [{listed}]"
+            unread = (member for member in bodies[name] if not self._is_member(member))
+            lines[name] = f"{name} = [{listed}]", ", ".join(unread)
 
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())
         return list(lines.values())
+
+    def _is_member(self, member: str) -> bool:
+        kind, _, name = member.partition(" ")
+        known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
+        return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
 
 
 def product(shape: Sequence[Sum]) -> Sum:
