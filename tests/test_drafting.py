@@ -753,3 +753,14 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []
+
+
+def test_indices_in_a_buffer_leave_room_for_what_is_behind_their_places() -> None:
+    _, lines = drafted(
+        "kernel void f(const int n, global const int *next, global const float *v, global float *out)\n"
+        "{ const int i = get_global_id(0); if (i >= n) return; float s = 0;\n"
+        "for (int k = 0; k < 4; ++k) { const int at = next[i + k * n]; s += v[at] + v[at + n] + v[at + 2 * n]; }\n"
+        "out[i] = s + v[i + 2 * n]; }"
+    )
+    assert 'shape = ["3 * n"]' in shape_of(lines, "v")
+    assert 'shape = ["4", "n"], access = "in", data = { low = 0, high = "n - 1" }' in shape_of(lines, "next")

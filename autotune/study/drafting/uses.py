@@ -137,7 +137,8 @@ class Uses:
         for name, shape in self.shapes.items():
             for other in self.shapes.values():
                 more = (other[0] - shape[0]).number
-                if len(shape) > 1 and other[1:] == shape[1:] and more is not None and more > 0:
+                counted = len(shape) > 1 and shape[0].names  # so many components are no grid
+                if counted and other[1:] == shape[1:] and more is not None and more > 0:
                     self.shapes[name] = shape = other
                     grown.add(name)
         return grown
