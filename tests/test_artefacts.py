@@ -632,7 +632,7 @@ def test_c_that_grows_too_long_is_left_at_once() -> None:
 # Buffers that change places --------------------------------------------------------------------------------
 
 
-def swapping(turns: int, groups: Sequence[str], **access: str) -> StudyText:
+def swapping(turns: int | str, groups: Sequence[str], **access: str) -> StudyText:
     """A loop whose kernel takes all of the groups' buffers, which change places after each turn."""
     every = "".join(groups)
     buffers = {name: {"type": "float", "shape": ["N"], "access": access.get(name, "inout")} for name in every}
@@ -709,6 +709,40 @@ def test_access_is_what_a_program_gives_and_a_result_in_scratch_is_refused(tmp_p
             "a": "inout", "b": "inout" if access["b"] == "in" else "scratch",
         }  # fmt: skip
         assert entry["ends"] == {"a": "b" if turns == 7 else "a"}
+
+
+def test_a_best_whose_result_ends_in_scratch_is_left_out_and_counted(tmp_path: Path) -> None:
+    study = swapping("2 + N % 2", ["ab"], b="scratch")
+    place = stored(tmp_path / "a.db", *((DEVICE, n, at(1)) for n in (64, 65, 66, 67)), study=study)
+    catalogue = collect(study, CHOICES, database=str(place))
+    note = "left out: 2 of a device and size: arguments.a: after as many turns as this size takes its result lies in b"
+    for written in (document(catalogue), header(catalogue)):
+        assert written.bests == 2
+        assert written.notes[-1].startswith(note)
+    assert [entry["size"]["N"] for entry in json.loads(document(catalogue).text)["entries"]] == [64, 66]
+
+
+@needs_compilers
+def test_a_best_that_no_header_can_say_is_left_out_and_counted(tmp_path: Path) -> None:
+    study = swapping("N", ["ab"], b="in")
+    sizes = (200, 300, 220, 400, 240)
+    place = stored(tmp_path / "a.db", *((DEVICE, n, at(1)) for n in sizes), study=study)
+    catalogue = collect(study, CHOICES, database=str(place))
+    written = header(catalogue)
+    assert (written.bests, document(catalogue).bests) == (3, 5)
+    why = "saxpy: runs more than 256 launches, which no header can say; --format table says it"
+    assert written.notes[1:] == (f"left out: 2 of a device and size: {why}", f"left out: the study's default: {why}")
+    (tmp_path / "saxpy_tuned.h").write_text(written.text)
+    program = f"""
+#include "saxpy_tuned.h"
+int main(void) {{
+    const long long sizes[] = {{ {", ".join(map(str, sizes))} }};
+    int i;
+    for (i = 0; i < {len(sizes)}; ++i) printf("%d\\n", (int)SAXPY_select("{DEVICE.name}", sizes[i]).match);
+    return 0;
+}}
+"""
+    assert printed(compiled(tmp_path, program)) == ["1", "0", "1", "0", "1"]
 
 
 def test_where_nothing_changes_places_outputs_lie_where_they_began(tmp_path: Path) -> None:

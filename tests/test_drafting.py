@@ -732,3 +732,35 @@ def test_the_components_of_a_vector_in_braces_are_places() -> None:
 def test_an_id_that_was_not_read_leaves_the_launch_to_the_author(place: str) -> None:
     _, lines = drafted(f"kernel void f(global int *x) {{ int i; i = {place}; x[i] = 0; }}")
     assert any(line.startswith('global = ["TODO"]') for line in lines)
+
+
+def test_members_of_structs_are_of_types_that_a_study_knows_or_a_gap() -> None:
+    source = """
+#define REAL float
+#define DIM 3
+#ifdef WIDE
+#define other double
+#else
+#define other half
+#endif
+typedef struct { REAL v[DIM]; unsigned int n; } Inner;
+typedef struct { Inner in; other w; } P;
+kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p[i].in.n = 0; }
+"""
+    sketch, lines = drafted(source)
+    assert 'Inner = ["float v[3]", "uint n"]' in lines
+    assert sketch.gaps == ["line 19: its members: what other w stands for was not read"]
+    sketch, lines = drafted(source.replace("#define other half\n", ""))
+    assert 'P = ["Inner in", "double w"]' in lines
+    assert sketch.gaps == []
+
+
+def test_indices_in_a_buffer_leave_room_for_what_is_behind_their_places() -> None:
+    _, lines = drafted(
+        "kernel void f(const int n, global const int *next, global const float *v, global float *out)\n"
+        "{ const int i = get_global_id(0); if (i >= n) return; float s = 0;\n"
+        "for (int k = 0; k < 4; ++k) { const int at = next[i + k * n]; s += v[at] + v[at + n] + v[at + 2 * n]; }\n"
+        "out[i] = s + v[i + 2 * n]; }"
+    )
+    assert 'shape = ["3 * n"]' in shape_of(lines, "v")
+    assert 'shape = ["4", "n"], access = "in", data = { low = 0, high = "n - 1" }' in shape_of(lines, "next")

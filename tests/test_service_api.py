@@ -550,16 +550,24 @@ def test_a_line_of_an_import_is_not_read_to_its_end(client: Client, monkeypatch:
     assert "longer than 1,000 characters" in told.json()["error"]
 
 
-def test_an_error_of_the_database_does_not_tell_where_that_is(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_database_does_not_tell_where_that_is(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     where = client.service.store.where
 
     def fail(*_: Any, **__: Any) -> Any:
-        raise StoreError("is damaged", where=where, hint=f"look at {where}")
+        raise StoreError('cannot be used: connection to server at "db.lan" failed', where=where, hint="cp /tmp/kept.db")
 
-    monkeypatch.setattr(client.service.store, "history", fail)
-    told = client.ask("read", "GET", "/v1/history")
-    assert (told.status_code, where in told.text) == (503, False)
-    assert told.json()["where"] == "the server's database"
+    for name in ("history", "token_of", "stored_searches"):
+        monkeypatch.setattr(client.service.store, name, fail)
+    for path, asks in (("/v1/history", {}), ("/searches", {}), ("/v1/home", {"Authorization": "Bearer at_unknown"})):
+        caplog.clear()
+        told = client.ask(None, "GET", path, headers=asks)
+        assert told.status_code == 503
+        assert not [secret for secret in (where, "db.lan", "kept.db") if secret in told.text]
+        assert "the server&#39;s database" in told.text or told.json()["where"] == "the server's database"
+        assert len(caplog.messages) == 1
+        assert f"{where}: cannot be used: connection to server at" in caplog.messages[0]
 
 
 def test_an_error_nobody_expected_has_the_shape_of_all(shared: Client) -> None:

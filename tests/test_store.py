@@ -622,6 +622,26 @@ def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     connection.close()
 
 
+WITHOUT_ROOM = """
+import resource, sys
+from autotune.cli import run
+resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+run([sys.argv[1], "--db", sys.argv[2]])
+"""
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("command", ["history", "import"])
+def test_who_has_no_room_is_told_so_and_nothing_of_a_search(tmp_path: Path, command: str) -> None:
+    put_in(tmp_path / "x.db", [ok({"A": 1}, 50)])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROOM, command, str(tmp_path / "x.db")],
+        cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    said = "cannot be read or written; look at the disk and `ulimit -f`; what was stored is kept"
+    assert (done.returncode, done.stderr) == (2, f"error: {tmp_path / 'x.db'}: {said}\n")
+
+
 AS_NOBODY = """
 import os, pwd, sys
 from autotune.store import Store

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.readback import compared
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
+from autotune.bench.serving import _outputs
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
 from autotune.bench.unwritten import count_unwritten, is_unwritten, not_numbers, unverified
@@ -231,6 +233,14 @@ def runner(session: Session) -> Callable[[Plan], Report]:
     bench = Bench(session, inputs, {"out": np.array([2 * 3 * 2016])}, Rules(), Limits(), lambda name, limit_s: None)
     assert references(session, inputs).reference(sum_plan())["out"].tolist() == [2 * 3 * 2016]
     return lambda plan: bench.run(plan, None)
+
+
+def test_a_reference_kernel_that_has_no_number_for_the_inputs_is_told_of_them(session: Session) -> None:
+    source = "kernel void root(global const float *x, global float *y) { y[0] = sqrt(x[0]); }"
+    x, y = Buffer("x", "float", (1,), (1,), "in"), Buffer("y", "float", (1,), (1,), "out")
+    plan = Plan(source, (), (Launch("root", (1,), (1,), ("x", "y")),), {"x": x, "y": y}, {"y": Tolerance()})
+    with pytest.raises(Fault, match=r"nothing but NaN for 'y': .*: see to their low and high$"):
+        _outputs(session, {"x": np.float32([-1])}, Limits(), plan, Mock())
 
 
 @pytest.mark.parametrize("kind", ["half", "uchar", "int", "double", "float4", TAGGED])

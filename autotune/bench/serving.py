@@ -140,6 +140,9 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
             connection.send(report)
 
 
+_NO_NUMBER = "it reads what nobody has written, or has no number for these inputs: see to their low and high"
+
+
 def _outputs(
     session: Session, inputs: Mapping[str, NDArray[Any]], limits: Limits, reference: Plan, connection: Connection
 ) -> dict[str, NDArray[Any]]:
@@ -151,7 +154,7 @@ def _outputs(
     bench = ReferenceBench(session, inputs, limits, announce)
     try:
         outputs = bench.reference(reference)
-        require_numbers(outputs, inputs, "it reads what nobody has written")
+        require_numbers(outputs, inputs, _NO_NUMBER)
     except StudyError as error:
         raise Fault(Outcome.WRONG_RESULT, str(error)) from None
     return outputs

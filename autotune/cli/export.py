@@ -132,7 +132,7 @@ def _export_bests(
         )
     if catalogue.changed:
         say(f"left out: {catalogue.changed} of a device and size searched with another text of the study or its kernel")
-    say(f"bests of {study.name} written: {len(catalogue.entries)}" + (f", to {file}" if file else ""))
+    say(f"bests of {study.name} written: {written.bests}" + (f", to {file}" if file else ""))
 
 
 def _export(

@@ -34,6 +34,7 @@ class _Unsynced(sqlite3.Connection):
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
     import optuna
+    from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     part = path.with_name(f"{path.name}.part")
@@ -44,7 +45,7 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     try:
         _fill(part, recordings)
         part.rename(path)
-    except optuna.exceptions.StorageInternalError as error:
+    except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
         raise UsageError("cannot be written: is the disk full?", where=str(path)) from error
     finally:
         part.unlink(missing_ok=True)
@@ -54,8 +55,10 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
 def _fill(path: Path, recordings: Sequence[Recording]) -> None:
     import optuna
 
-    arguments = {"connect_args": {"factory": _Unsynced}}
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=arguments)
+    def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` would mean something
+        return sqlite3.connect(path, factory=_Unsynced)
+
+    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
     try:
         for recording in recordings:
             key = recording.key

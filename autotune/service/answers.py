@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import logging
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -41,6 +43,8 @@ class NothingNew(Exception):
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is spent", errno.EFBIG: "a file may not grow"}
 
+_LOGGED = "what the server says on stderr tells more"
+
 _HINT = "GET /v1/openapi.json tells what may stand there"
 
 _MEANINGS = {
@@ -56,6 +60,8 @@ _MEANINGS = {
     429: "Too much is waiting already",
     503: "The machine or its database cannot do it now",
 }
+
+log = logging.getLogger(__name__)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -74,7 +80,8 @@ def status_of(error: AutotuneError) -> int:
 
 
 def problem_of(error: AutotuneError) -> dict[str, str]:
-    """Return an error as JSON has it, of visible characters only."""
+    """Return an error as JSON has it, as others are told it, of visible characters only."""
+    error = for_others(error)
     return {
         "error": line(error.what),
         "where": line(error.where),
@@ -83,27 +90,31 @@ def problem_of(error: AutotuneError) -> dict[str, str]:
     }
 
 
-def without(error: AutotuneError, database: str) -> AutotuneError:
-    """Return an error as others are told it: where the database is, is this machine's business."""
-    if error.where != database:
+def for_others(error: AutotuneError) -> AutotuneError:
+    """Return an error as others are told it; one of the database is said whole to who runs the server.
+
+    Where the database is, and what its driver says of the way there, is this machine's business.
+    """
+    if not isinstance(error, StoreError) or error.where == LABEL:
         return error
-    return AutotuneError(error.what, where=LABEL, hint=error.hint.replace(database, LABEL), detail=error.detail)
+    log.warning("%s", error)
+    what, hint = re.split("[:;] ", error.what)[0], error.hint.replace(error.where or LABEL, LABEL)
+    return StoreError(what, where=LABEL, hint=hint if hint and "/" not in hint else _LOGGED)
 
 
-def answer(error: AutotuneError, database: str) -> JSONResponse:
-    """Return the answer that an error is; `database` is the text by which errors name the server's own."""
+def answer(error: AutotuneError) -> JSONResponse:
+    """Return the answer that an error is."""
     status = status_of(error)
-    told = problem_of(without(error, database))
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "5"} if status in (429, 503) else {}
-    return JSONResponse(told, status, headers | {"Cache-Control": "no-store"})
+    return JSONResponse(problem_of(error), status, headers | {"Cache-Control": "no-store"})
 
 
-def install(app: FastAPI, database: str) -> None:
-    """Have every error answered in the one shape; `database` as for `answer`."""
+def install(app: FastAPI) -> None:
+    """Have every error answered in the one shape."""
 
     async def ours(_request: Request, error: Exception) -> Response:
         assert isinstance(error, AutotuneError)
-        return answer(error, database)
+        return answer(error)
 
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -112,7 +123,7 @@ def install(app: FastAPI, database: str) -> None:
         if first["type"] == "json_invalid":
             where = "body"
         refused = Refused(422, str(first["msg"]), where=where, hint=_HINT)
-        return answer(refused, database)
+        return answer(refused)
 
     async def http(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -133,7 +144,7 @@ def install(app: FastAPI, database: str) -> None:
         return found
 
     async def broken(_request: Request, _error: Exception) -> Response:
-        return answer(Refused(500, "the server failed at this", hint="what it says on stderr tells why"), database)
+        return answer(Refused(500, "the server failed at this", hint="what it says on stderr tells why"))
 
     async def nothing(_request: Request, _error: Exception) -> Response:
         return Response(status_code=204)

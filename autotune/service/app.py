@@ -18,7 +18,6 @@ from autotune.service.callers import Callers
 from autotune.service.config import Config, require_safe
 from autotune.service.guard import Guard
 from autotune.service.state import Service
-from autotune.store import locate
 
 
 def create_app(config: Config) -> FastAPI:
@@ -60,7 +59,7 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(routes.router)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.include_router(pages.router)
-    answers.install(app, str(locate(config.database)))
+    answers.install(app)
     pages.install(app)
     return app
 

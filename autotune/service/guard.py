@@ -22,7 +22,6 @@ from autotune.errors import AutotuneError
 from autotune.service.answers import Refused, answer
 from autotune.service.callers import Callers, token_of
 from autotune.service.config import Config
-from autotune.store import locate
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -64,7 +63,6 @@ class Guard:
     def __init__(self, app: App, config: Config, callers: Callable[[], Callers]) -> None:
         self._app = app
         self._config = config
-        self._database = str(locate(config.database))
         self._callers = callers
         self._names = {name.lower() for name in config.names} | (
             set(_LOCAL) if config.is_local or config.names else set()
@@ -95,7 +93,7 @@ class Guard:
             scope["autotune.caller"] = await self._caller(headers)
             receive = self._bounded(scope["path"], headers, receive)
         except AutotuneError as error:
-            await answer(error, self._database)(scope, receive, safely)
+            await answer(error)(scope, receive, safely)
             return
         with suppress(asyncio.CancelledError):  # who still reads when the server stops is left in the middle
             await self._app(scope, receive, safely)

@@ -68,8 +68,7 @@ class Lookups:
         self._machine = machine
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._asked: dict[str, asyncio.Future[Answer]] = {}
-        location = locate(config.database)
-        self._database, path = str(location), location.path
+        path = locate(config.database).path
         self._files = (Path(path), Path(log_of(path))) if path else ()
 
     async def best(self, request: Request) -> Response:
@@ -80,7 +79,7 @@ class Lookups:
                 raise Refused(401, "this takes a token of the role read", hint="send Authorization: Bearer TOKEN")
             found = await self._answer(request.scope["query_string"].decode("latin-1"))
         except AutotuneError as error:
-            return answer(error, self._database)
+            return answer(error)
         if _has(request.headers.get("if-none-match"), found.headers["ETag"]):
             kept = {name: value for name, value in found.headers.items() if name != "Content-Type"}
             return Response(status_code=304, headers=kept)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from autotune.errors import AutotuneError, StoreError
-from autotune.service.answers import without
+from autotune.service.answers import for_others
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
@@ -164,7 +164,7 @@ class Runner:
             state, reason = FAILED, f"its process could not be started: {error.strerror}"
         except Exception as error:  # whatever it is, it is this search's end and not the queue's
             log.warning("search %s: %s", submission.uuid, error, exc_info=not isinstance(error, AutotuneError))
-            told = without(error, self._store.where) if isinstance(error, AutotuneError) else error
+            told = for_others(error) if isinstance(error, AutotuneError) else error
             state, reason = FAILED, f"the server could not follow it: {told}"[:500]
         finally:
             await gone(self._running.pop(submission.uuid, None))
@@ -244,9 +244,9 @@ class Runner:
         if "error" in answer:
             what, where, hint, _, kind = answer["error"]
             if kind == ConnectionLost.__name__ and submission.attempts < ATTEMPTS:
-                return QUEUED, f"the database was away: {what}; it goes on from what is stored"[:500], None
-            error = AutotuneError(what, where=where, hint=hint)
-            return FAILED, str(without(error, self._store.where)), None
+                return QUEUED, "the database was away; it goes on from what is stored", None
+            of_database = StoreError if where == self._store.where else AutotuneError
+            return FAILED, str(for_others(of_database(what, where=where, hint=hint))), None
         if result is not None:
             return STOPPED, "somebody ended its process", result
         last = f": {said[-1]}" if said else ""

@@ -321,6 +321,6 @@ _SQLITE_ERRORS = (
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_CORRUPT, "is damaged", _RECOVER),
     (sqlite3.SQLITE_NOTADB, "is not an SQLite database", _ANOTHER),
-    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then type it again: finished trials are kept"),
-    (sqlite3.SQLITE_IOERR, "cannot be read or written", "look at the disk and `ulimit -f`; finished trials are kept"),
+    (sqlite3.SQLITE_FULL, "the disk is full", "make room, then type it again: what was stored is kept"),
+    (sqlite3.SQLITE_IOERR, "cannot be read or written", "look at the disk and `ulimit -f`; what was stored is kept"),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -41,9 +42,10 @@ class Entry:
 
 
 class Artefact(NamedTuple):
-    """A file for programs, and what to tell who has it written."""
+    """A file for programs with so many bests, and what to tell who has it written."""
 
     text: str
+    bests: int
     notes: tuple[str, ...] = ()
 
 
@@ -61,11 +63,28 @@ class Catalogue:
     without: int = 0
     changed: int = 0
     """Devices and sizes of which only another text of the study, or of its kernel, was searched."""
+    refused: tuple[StudyError, ...] = ()
+    """Why bests that are stored are no entries, an error for each."""
 
     @property
     def all(self) -> tuple[Entry, ...]:
         """The entries and the default, last."""
         return self.entries if self.default is None else (*self.entries, self.default)
+
+    def keeping(self, places: Container[int]) -> Catalogue:
+        """Return it with those of `all` at these places, which tell what they lose at each other's sizes alone."""
+        entries = list[Entry]()
+        for place, entry in enumerate(self.entries):
+            own = (at for at, other in enumerate(self.entries) if other.device == entry.device)
+            lost = tuple(loss for at, loss in zip(own, entry.lost, strict=True) if at in places)
+            entries += [replace(entry, lost=lost)] * (place in places)
+        return replace(self, entries=tuple(entries), default=self.default if len(self.entries) in places else None)
+
+
+def left_out(refused: Iterable[StudyError]) -> Iterator[str]:
+    """Yield a line for each reason why bests are no entries."""
+    for reason, count in Counter(map(str, refused)).items():
+        yield f"left out: {count} of a device and size: {reason}"
 
 
 def collect(
@@ -100,21 +119,28 @@ def collect(
             if others and not keys:
                 what += " as it is now, but of another text of it or its kernel"
             raise UsageError(what, where=str(location), hint=f"{search} measures it")
-        entries = []
+        entries, refused = [], list[StudyError]()
         for key in wanted:
             best = best_in(records, str(location), text, key.size, key.choices, key.device, None, False)
             if best.match is not Match.EXACT:
                 continue
             name, facts = known.get(key.device, ("", {}))
             problem = Problem(study, key.size, key.choices, device_of(facts) if facts else None)
-            plan, ends = _begun(problem, best.configuration)
+            try:
+                plan, ends = _begun(problem, best.configuration)
+            except StudyError as error:  # by this size: others may be launched all the same
+                refused.append(error)
+                continue
             alike = architecture(key.device, str(facts.get("compute_capability", "")))
             entries.append(Entry(best._replace(device_name=name), problem, plan, ends, alike))
         entries = [one for _, own in groupby(entries, attrgetter("device")) for one in _with_losses(list(own), records)]
+    if refused and not entries:
+        raise refused[0]
     if not entries:
         raise UsageError(f"no verified configuration is stored of {study.name}", where=str(location))
     changed = 0 if devices or sizes else others
-    return Catalogue(study, choices, tuple(entries), _default(study, choices), len(wanted) - len(entries), changed)
+    without, default = len(wanted) - len(entries) - len(refused), _default(study, choices)
+    return Catalogue(study, choices, tuple(entries), default, without, changed, tuple(refused))
 
 
 def _with_losses(entries: Sequence[Entry], records: Records) -> Iterator[Entry]:

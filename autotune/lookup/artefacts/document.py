@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry, left_out
 from autotune.study import Argument, Buffer, Local, Scalar
 from autotune.text import in_quotes, plain
 
@@ -28,7 +28,8 @@ def render(catalogue: Catalogue, *, embed: bool = False) -> Artefact:
         "default": None if catalogue.default is None else _entry(catalogue.default),
     }
     known = plain(found, not_finite=lambda _: None)
-    return Artefact(in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True) + "\n")
+    text = in_quotes(json.dumps(known, indent=1, ensure_ascii=False, allow_nan=False), pairs=True)
+    return Artefact(text + "\n", len(catalogue.entries), tuple(left_out(catalogue.refused)))
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

@@ -197,7 +197,8 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     size, plan = entry.problem.size, entry.plan
     order = [plan.launches[place] for place in plan.order] if plan.order else plan.launches
     if len(order) > MOST_LAUNCHES or any(launch.counted for launch in order):
-        what = f"runs {len(order)} launches" if len(order) > MOST_LAUNCHES else "has arguments that count the turns"
+        long = len(order) > MOST_LAUNCHES
+        what = f"runs more than {MOST_LAUNCHES} launches" if long else "has arguments that count the turns"
         raise StudyError(f"{what}, which no header can say", where=entry.best.study, hint="--format table says it")
     launches = tuple(
         LaunchText(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from autotune import text
+from autotune.errors import StudyError
 from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
-from autotune.lookup.artefacts.catalogue import Artefact, Catalogue
+from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, left_out
 from autotune.lookup.artefacts.ctext import arithmetic, checked_prefix, lines, prefix_of, string
 from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
 from autotune.lookup.losses import MOST_SIZES
@@ -18,24 +19,30 @@ from autotune.text import c_comment
 def render(catalogue: Catalogue, *, embed: bool = False, prefix: str | None = None) -> Artefact:
     """Return the header; `embed`: with the kernel's text; `prefix`: what all of its names begin with.
 
-    Raises StudyError for options that no string can hold, UsageError for what no name begins with.
+    What no header can say of a best, such as a long loop at its size, leaves that out and is noted. Raises StudyError
+    where it is true of all, UsageError for what no name begins with.
     """
     made = _Header(catalogue, prefix)
-    return Artefact(made.text(embed), tuple(made.notes()))
+    return Artefact(made.text(embed), len(made.catalogue.entries), tuple(made.notes()))
 
 
 class _Header:
     """One header. `p` is the prefix; a size `M` is `M_` in C, whatever macros the program has."""
 
     def __init__(self, catalogue: Catalogue, prefix: str | None) -> None:
-        self.catalogue = catalogue
         study, choices = catalogue.study, catalogue.choices
         self.p = checked_prefix(prefix) if prefix is not None else prefix_of(study.name, study.chosen(choices))
         self.sizes = list(catalogue.study.sizes)
         self.names = {name: f"{name}_" for name in self.sizes}
         self.parameters = ", ".join(f"long long {name}" for name in self.names.values()) or "void"
         self.passed = ", ".join(self.names.values())
-        self.found = [geometry(entry, self.names, self.p) for entry in catalogue.all]
+        said, unsaid = self._said(catalogue)
+        self.unsaid_default = unsaid.pop(len(catalogue.entries), None)
+        if len(unsaid) == len(catalogue.entries):
+            raise unsaid[0]
+        self.found = list(said.values())
+        self.refused = [*catalogue.refused, *unsaid.values()]
+        self.catalogue = catalogue = catalogue.keeping(said)
         self.variants: list[Geometry] = list(dict.fromkeys(self.found))
         self.variant_of = [self.variants.index(one) for one in self.found]
         swapped = study.swapped
@@ -45,6 +52,16 @@ class _Header:
             if entry.lost not in self.losses:
                 self.losses[entry.lost] = count
                 count += len(entry.lost)
+
+    def _said(self, catalogue: Catalogue) -> tuple[dict[int, Geometry], dict[int, StudyError]]:
+        """Return the geometry of what a header can say, by its place in `all`, and why it cannot say that of others."""
+        said, unsaid = dict[int, Geometry](), dict[int, StudyError]()
+        for place, entry in enumerate(catalogue.all):
+            try:
+                said[place] = geometry(entry, self.names, self.p)
+            except StudyError as error:
+                unsaid[place] = error
+        return said, unsaid
 
     def text(self, embed: bool) -> str:
         p = self.p
@@ -75,6 +92,9 @@ class _Header:
         if who and self.sizes:
             what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
             yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
+        yield from left_out(self.refused)
+        if self.unsaid_default is not None:
+            yield f"left out: the study's default: {self.unsaid_default}"
 
     def _about(self) -> Iterator[str]:
         named = f"{self.catalogue.study.name} {text.pairs(self.catalogue.choices)}".strip()

@@ -13,7 +13,7 @@ from autotune.identity import ProblemKey, canonical, size_order
 from autotune.lookup import Records, open_records
 from autotune.reports import learned, single
 from autotune.service import views
-from autotune.service.answers import Refused
+from autotune.service.answers import Refused, for_others
 from autotune.service.depends import Before, Opened, Reader
 from autotune.service.pages import snippets
 from autotune.service.pages.common import Word, show
@@ -99,7 +99,7 @@ def _row(
         row["best"], _ = views.best_of_problem(service, records, problem.number, key, text_of)
         row["size"] = row["best"]["size"]
     except AutotuneError as error:
-        row["error"] = line(error.what)
+        row["error"] = line(for_others(error).what)
     return row
 
 
@@ -121,7 +121,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         data["key"]["size"] = data["best"]["size"]
         data["forms"] = [] if answer is None else snippets.forms(answer, str(request.base_url).rstrip("/"))
     except AutotuneError as error:
-        data["error"] = line(error.what)
+        data["error"] = line(for_others(error).what)
     return show(request, "problem.html", data, title=_title(found.key))
 
 
@@ -184,7 +184,7 @@ def compare(
         try:
             data |= _compared(service, data)
         except AutotuneError as error:
-            data["error"] = line(str(error))
+            data["error"] = line(str(for_others(error)))
     return show(request, "compare.html", data)
 
 

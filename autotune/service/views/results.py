@@ -11,7 +11,7 @@ from autotune.errors import AutotuneError, StoreError
 from autotune.identity import ProblemKey
 from autotune.lookup import Best, Records, asking, best_alone, best_in, open_records
 from autotune.reports import sides
-from autotune.service.answers import Refused
+from autotune.service.answers import Refused, for_others
 from autotune.service.views.queues import Queues
 from autotune.service.views.searches import study_from, submitted
 from autotune.store import OPEN, RUNNING, STOPPING, locate
@@ -77,7 +77,7 @@ def latest(service: Service) -> list[Json]:
                 entry["best"], _ = best_of_problem(service, records, number, key, text_of)
             entry["size"] = entry["best"]["size"]
         except AutotuneError as error:
-            entry["error"] = line(error.what)
+            entry["error"] = line(for_others(error).what)
         found.append(entry)
     return found
 

@@ -17,6 +17,7 @@ from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.typedefs import members_spelt_out
 from autotune.study.includes import defined_anyway, lines_asking, lines_with, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
@@ -125,7 +126,7 @@ class Proposal:
     @cached_property
     def structs(self) -> dict[str, list[str]]:
         """The members of the structs in the text."""
-        return struct_bodies(self.text)
+        return members_spelt_out(struct_bodies(self.text), self.text, {*self.choices})
 
     @cached_property
     def own(self) -> list[str]:

@@ -101,13 +101,17 @@ class Reading:
 
         `elements`: how many each argument has.
         """
+        least: Sum | None = None
         for mention in self.mentions:
             for index in mention.places:
                 for variable in index.names & self.contents.keys():
                     factor = index.factor_of(variable)
                     if self.contents[variable][0] == name and mention.name in elements and factor.known:
-                        return quotient(elements[mention.name], factor)
-        return None
+                        ahead = index.fixed if min(index.fixed.terms.values(), default=0) > 0 else Sum()
+                        places = quotient(elements[mention.name] - ahead, factor)
+                        fewer = least is None or min((least - places).terms.values(), default=0) > 0
+                        least = places if fewer else least
+        return least
 
     def scatters(self, name: str) -> bool:
         """Whether an array's contents are places that are stored to, each by whoever reads it: none may be twice."""

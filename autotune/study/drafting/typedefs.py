@@ -33,6 +33,25 @@ def spelt_out(
     return {entry: [plain(one) for one in told] for entry, told in signatures.items()}
 
 
+def members_spelt_out(
+    structs: Mapping[str, Sequence[str]], source: str, choices: Collection[str]
+) -> dict[str, list[str]]:
+    """Return the members of structs with OpenCL's types, or `choices`, and numbers in the place of names for these."""
+    text = without_comments(source)
+
+    def number(extent: re.Match[str]) -> str:
+        stated = {*re.findall(rf"^[ \t]*#[ \t]*define[ \t]+{extent[1]}[ \t]+(.*?)[ \t]*$", text, re.MULTILINE)}
+        return f"[{stated.pop() if len(stated) == 1 else extent[1]}]"
+
+    def plain(member: str) -> str:
+        kind, _, name = member.partition(" ")
+        meant = set() if kind in structs else _meanings(text, kind, choices)
+        name = re.sub(r"\[\s*([A-Za-z_]\w*)\s*\]", number, name)
+        return f"{meant.pop() if len(meant) == 1 else kind} {name}"
+
+    return {struct: [plain(member) for member in members] for struct, members in structs.items()}
+
+
 def _meanings(text: str, name: str, choices: Collection[str]) -> set[str]:
     """What a name may stand for; empty where some of it is not followed."""
     due, found = {name}, set[str]()

@@ -137,7 +137,8 @@ class Uses:
         for name, shape in self.shapes.items():
             for other in self.shapes.values():
                 more = (other[0] - shape[0]).number
-                if len(shape) > 1 and other[1:] == shape[1:] and more is not None and more > 0:
+                counted = len(shape) > 1 and shape[0].names  # so many components are no grid
+                if counted and other[1:] == shape[1:] and more is not None and more > 0:
                     self.shapes[name] = shape = other
                     grown.add(name)
         return grown
@@ -181,9 +182,11 @@ class Uses:
             values.append(f"{name} = {value}")
         return "{ " + ", ".join(values) + " }"
 
-    def structs(self) -> list[str]:
-        """Return the rows of the structs that arguments are of, the inner ones first."""
-        bodies, lines = self._of.structs, dict[str, str]()
+    def structs(self) -> list[tuple[str, str]]:
+        """Return the rows of the structs that arguments are of, the inner ones first, each with its members that were
+        not read.
+        """
+        bodies, lines = self._of.structs, dict[str, tuple[str, str]]()
 
         def add(name: str) -> None:
             if name in lines or name not in bodies:
@@ -191,11 +194,17 @@ class Uses:
             for member in bodies[name]:
                 add(member.split()[0])
             listed = ", ".join(f'"{member}"' for member in bodies[name])
-            lines[name] = f"{name} = [{listed}]"
+            unread = (member for member in bodies[name] if not self._is_member(member))
+            lines[name] = f"{name} = [{listed}]", ", ".join(unread)
 
         for one in self._of.arguments.values():
             add(one.type_name.removesuffix("*").removeprefix("struct ").strip())
         return list(lines.values())
+
+    def _is_member(self, member: str) -> bool:
+        kind, _, name = member.partition(" ")
+        known = is_plain(kind) or kind in self._of.structs or kind in self._of.choices
+        return known and re.fullmatch(r"\w+(\s*\[\s*\d+\s*\])*", name) is not None
 
 
 def product(shape: Sequence[Sum]) -> Sum:

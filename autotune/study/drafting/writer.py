@@ -184,7 +184,12 @@ class _Writer:
     def _argument_table(self) -> None:
         structs = self._uses.structs()
         if structs:
-            self._add("", "# Members in the kernel's order, as C writes them.", "[structs]", *structs)
+            self._add("", "# Members in the kernel's order, as C writes them.", "[structs]")
+        for line, unread in structs:
+            if unread:
+                self._gap(line, f"its members: what {unread} stands for was not read")
+            else:
+                self._add(line)
         self._add("", "# Inputs are random numbers from -1 to 1, or what their data says.", "[arguments]")
         for one in self._of.arguments.values():
             if one.name not in self._sizes:
