@@ -106,6 +106,7 @@ def defined_anyway(source: str) -> set[str]:
     `#undef P` and then `#define P 8` is one of them, unless something before that asks for the value that was given.
     """
     found, reached, conditions = set[str](), set[str](), list[str]()
+    asked, read = set[str](), 0  # what the text asks for up to there
     text = without_comments(source).replace("\\\n", "  ")
     for match in _CONDITIONAL.finditer(text):
         directive, rest = match.groups()
@@ -115,7 +116,9 @@ def defined_anyway(source: str) -> set[str]:
         elif directive == "endif":
             del conditions[-1:]
         elif directive == "undef":
-            if name not in found and lines_asking(text[: match.start()], name):
+            asked |= names_asked(text[read : match.start()])
+            read = match.end()
+            if name not in found and name in asked:
                 reached.add(name)
             found.discard(name)
         elif directive == "define" and conditions[-1:] == [name]:
@@ -133,10 +136,14 @@ def lines_with(text: str, macro: str) -> list[str]:
     return [line for line in rest.split("\n") if re.search(rf"\b{macro}\b", line)]
 
 
-def lines_asking(text: str, macro: str) -> list[str]:
-    """Return those of the lines with a macro that ask for its value, and not only whether it is defined."""
-    defined = rf"^[ \t]*#[ \t]*(?:ifdef|undef)[ \t]+{macro}\b|\bdefined[ \t]*(?:\([ \t]*{macro}[ \t]*\)|{macro}\b)"
-    return [line for line in lines_with(text, macro) if re.search(rf"\b{macro}\b", re.sub(defined, "", line))]
+_NO_QUESTION = re.compile(
+    r"^[ \t]*#[ \t]*(?:define|undef|ifdef|ifndef)[ \t]+\w+|\bdefined[ \t]*(?:\([ \t]*\w+[ \t]*\)|\w+)", re.MULTILINE
+)
+
+
+def names_asked(text: str) -> set[str]:
+    """Return the names in a C text without comments whose values it asks for, and not only whether they are defined."""
+    return set(re.findall(r"\b[A-Za-z_]\w*", _NO_QUESTION.sub("", text)))
 
 
 class _Inliner:

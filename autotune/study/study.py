@@ -26,7 +26,7 @@ from autotune.study.crosschecks import (
     check_values,
 )
 from autotune.study.imports import digest_of
-from autotune.study.includes import folders_of, inline, lines_asking, without_comments
+from autotune.study.includes import folders_of, inline, names_asked, without_comments
 from autotune.study.library import StudyText, default_size
 from autotune.study.loops import Declared, leaves, loops_of, steps_of
 from autotune.study.scope import DEVICE_FACTS, Scope, definitions
@@ -171,8 +171,8 @@ class Study:
         each value defines it.
         """
         words = words_of("", self.text, "arguments", "check", "defines", "launch", "options")
-        plain = without_comments(self.text.source)
-        return [name for name in self.parameters if name not in words and not lines_asking(plain, name)]
+        asked = names_asked(without_comments(self.text.source))
+        return [name for name in self.parameters if name not in words and name not in asked]
 
     def chosen(self, choices: Choices) -> dict[str, Value]:
         """Return those of some choices that are not the study's defaults."""

@@ -18,7 +18,7 @@ from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.typedefs import members_spelt_out
-from autotune.study.includes import defined_anyway, lines_asking, lines_with, without_comments
+from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
@@ -227,7 +227,7 @@ class Proposal:
 
     def is_idle(self, name: str) -> bool:
         """Whether a macro has a default, and nothing in the text asks for its value: the host program does."""
-        return not lines_asking(self.text, name)
+        return name not in names_asked(self.text)
 
     def is_flag(self, name: str) -> bool:
         """Whether the text asks of a macro without a default only whether it is defined."""
