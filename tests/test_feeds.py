@@ -137,3 +137,15 @@ def test_a_search_of_another_process_is_looked_at_from_time_to_time(monkeypatch:
         assert [event.kind async for event in stream] == [SNAPSHOT, BEAT, BEAT, BEAT, END]
 
     asyncio.run(main())
+
+
+def test_a_stream_ends_where_its_snapshot_cannot_be_told() -> None:
+    async def main() -> None:
+        def snapshot() -> dict[str, str]:
+            raise StoreError("away for a while")
+
+        feeds = Feeds()
+        assert [event async for event in feeds.follow("s", None, snapshot, lambda _: False)] == []
+        assert feeds.of("s").followers == 0
+
+    asyncio.run(main())

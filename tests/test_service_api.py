@@ -543,6 +543,22 @@ def test_who_exports_slowly_holds_nothing(client: Client, monkeypatch: pytest.Mo
     assert held == [0] * 5
 
 
+def test_an_export_whose_database_goes_away_breaks_off_in_one_line(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store_one(client, 1000)
+    page = client.service.store.export_page
+
+    def lost(after: int) -> Any:
+        if after:
+            raise StoreError("cannot be used: the connection is lost")
+        return page(after)
+
+    monkeypatch.setattr(client.service.store, "export_page", lost)
+    assert client.ask(None, "GET", "/v1/export").text.count("\n") == 1
+    assert caplog.messages == ["an answer to /v1/export breaks off: cannot be used: the connection is lost"]
+
+
 def test_a_line_of_an_import_is_not_read_to_its_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.store.importing.MOST_LINE", 1000)
     told = client.ask("write", "POST", "/v1/import", content=b"[" + b"{}," * 1000)

@@ -103,7 +103,7 @@ class Feeds:
     async def follow(
         self, search: str, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
-        """Yield the events of a search after the one named `last`, until it ends or the server does.
+        """Yield the events of a search after the one named `last`, until it ends, the server does or a snapshot fails.
 
         `snapshot` tells what the search is now, `has_ended` whether that is final.
         """
@@ -112,6 +112,8 @@ class Feeds:
         try:
             async for event in self._followed(feed, last, snapshot, has_ended):
                 yield event
+        except StoreError:  # no snapshot can be told: who comes back is answered why
+            return
         finally:
             feed.followers -= 1
 

@@ -8,10 +8,10 @@ to everybody: what one has touched is refused.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,8 @@ _ESCAPED = 6
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
+log = logging.getLogger(__name__)
+
 
 class Guard:
     """The outermost part of the application."""
@@ -95,8 +97,14 @@ class Guard:
         except AutotuneError as error:
             await answer(error)(scope, receive, safely)
             return
-        with suppress(asyncio.CancelledError):  # who still reads when the server stops is left in the middle
+        try:
             await self._app(scope, receive, safely)
+        except asyncio.CancelledError:  # who still reads when the server stops is left in the middle
+            pass
+        except RuntimeError as error:  # the answer has begun, and is ended in the middle: nobody takes it for whole
+            if not isinstance(error.__cause__, AutotuneError):
+                raise
+            log.warning("an answer to %s breaks off: %s", scope["path"], error.__cause__)
 
     def _require_name(self, headers: dict[bytes, bytes], version: str) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
