@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import SpaceError
+from autotune.errors import ExpressionError, SpaceError
 from autotune.model import Configuration, Value
 from autotune.space.build import EmptyError, FailedError, build
 from autotune.space.diagram import Diagram, Indices
@@ -86,7 +86,11 @@ class Space:
             raise SpaceError(f"no configuration is valid: {why_impossible(values, constraints, known, {})}") from None
         except FailedError as error:
             configuration = {name: values[name][index] for name, index in error.indices.items()}
-            constraints[error.number].require.holds({**known, **configuration})
+            try:
+                constraints[error.number].require.holds({**known, **configuration})
+            except ExpressionError as told:
+                told.hint = told.hint or 'forbid what cannot be computed: [[constraints]] require = "..."'
+                raise told from None
             raise
         return cls(tuple(values), tuple(values.values()), tuple(constraints), known, diagram)
 
