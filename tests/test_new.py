@@ -195,6 +195,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = STEP;", "a parameter needs a default .*or give it with -D STEP=1"),
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
+        ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "; mend it, or choose a device that has it with --device"),
     ],
 )

@@ -69,7 +69,7 @@ def new_study(
             told = inspect(f'#line 1 "{kernel.name}"\n{source}', options, list(found), info)
         except WorkerError as error:
             what = f"does not compile by itself: {error.what}"
-            raise StudyError(what, where=str(kernel), hint=_cure(error.what)) from None
+            raise StudyError(what, where=str(kernel), hint=_cure(error.what, source)) from None
         sketch.signatures, sketch.macros = told.signatures, told.macros
         sketch.guessed = not told.signatures
     if sketch.guessed:
@@ -83,8 +83,10 @@ def new_study(
     say(f"then: {text.command('check', str(path) if '/' in str(path) else f'./{path}')}")
 
 
-def _cure(told: str) -> str:
+def _cure(told: str, source: str) -> str:
     """What to do about a compiler's message: a name without a meaning may be a parameter of the host program's."""
+    if re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
+        return "give what the kernel asks for there with -D NAME=1"
     named = re.search(
         r"undeclared identifier '(\w+)'|unknown type name '(\w+)'|identifier \"(\w+)\" is undefined", told
     )
