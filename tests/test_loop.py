@@ -21,6 +21,7 @@ from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
 from autotune.tuner.loop import RETIME_S
+from autotune.tuner.result import SEARCH
 from autotune.tuner.start import within_budget
 from tests.studies import study
 
@@ -446,6 +447,15 @@ def test_finalists_have_what_is_left_of_the_time(problem: Problem, store: Store,
     result = run(problem, store, evaluator, budget=Budget(seconds=seconds))
     assert result.reason == "space exhausted"
     assert evaluator.given_s == RETIME_S
+
+
+def test_a_time_limit_alone_is_no_estimate_of_what_trials_take(problem: Problem, store: Store) -> None:
+    seen: list[Progress] = []
+    run(problem, store, budget=Budget(trials=3, seconds=3600), on_progress=seen.append)
+    first, second = [progress.left_s for progress in seen if progress.phase == SEARCH][:2]
+    assert first is None
+    assert second is not None
+    assert second < 3600
 
 
 def test_progress_is_told_after_each_trial(problem: Problem, store: Store) -> None:

@@ -61,17 +61,21 @@ class Reporter:
         elapsed = time.monotonic() - self._started
         self._first_s = self._first_s or elapsed
         since_first = elapsed - self._first_s  # without the start, which says nothing of what is to come
-        left = math.inf
         rate = (done - 1) / since_first if done > 1 and since_first else 0.0
-        if self._total is not None and rate:
-            left = (self._total - done) / rate
-        if self._budget.seconds is not None:
-            left = min(left, max(0.0, self._budget.seconds - elapsed))
-        left_s = left if phase == SEARCH and left < math.inf else None
+        left_s = self._left_s(done, rate, elapsed) if phase == SEARCH else None
         failed = {outcome: count for outcome, count in failures.items() if count}
         self._tell(
             Progress(done, self._total, failed, best, elapsed, rate, left_s, phase, search=self._search, trial=trial)
         )
+
+    def _left_s(self, done: int, rate: float, elapsed: float) -> float | None:
+        """Estimate the seconds left; where trials end it too, their time limit alone is no estimate."""
+        if self._total is not None and not rate:
+            return None
+        by_trials = math.inf if self._total is None else (self._total - done) / rate
+        by_time = math.inf if self._budget.seconds is None else max(0.0, self._budget.seconds - elapsed)
+        left = min(by_trials, by_time)
+        return left if left < math.inf else None
 
 
 def confidence_of(*compared: Trial | None) -> int:
