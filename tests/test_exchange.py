@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from codecs import BOM_UTF8
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from autotune import lookup
 from autotune.cli import app
 from autotune.errors import AutotuneError, StoreError, UsageError
 from autotune.exchange import READERS, WRITERS, Recording, adopt, gather, is_foreign, read
+from autotune.exchange import optuna as writing_optuna
 from autotune.model import Measurement, Outcome, ProblemKey, Trial
 from autotune.pool import Evaluator
 from autotune.store import Store
@@ -590,6 +592,30 @@ def test_optuna_reads_its_database_and_tells_what_matters(folder: Path, recordin
         loaded, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
     )
     assert importance["WPT"] > importance["FAST"]
+
+
+@pytest.mark.parametrize("name", ["a?b.db", "?timeout=1.db", "a%20b.db", "{SCHEMA}.db"])
+def test_an_optuna_database_is_written_where_it_is_named(folder: Path, recording: Recording, name: str) -> None:
+    WRITERS["optuna"].write([recording], folder / name)
+    with closing(sqlite3.connect(folder / name)) as written:
+        assert written.execute("SELECT COUNT(*) FROM trials").fetchone()[0] > 0
+    assert [path.name for path in folder.iterdir() if ".db" in path.name or path.name == "a"] == [name]
+
+
+@pytest.mark.parametrize("pages", [4, 40])
+def test_an_optuna_database_without_room_is_one_line(
+    folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    class Full(writing_optuna._Unsynced):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.execute(f"PRAGMA max_page_count={pages}")
+
+    monkeypatch.setattr(writing_optuna, "_Unsynced", Full)
+    trials = [ok({"WPT": 1, "WG": 32, "FAST": 0}, 100_000)] * 500
+    with pytest.raises(UsageError, match=r"o\.db: .*the disk"):
+        WRITERS["optuna"].write([replace(recording, own=trials)], folder / "o.db")
+    assert not list(folder.glob("o.db*"))
 
 
 @pytest.mark.filterwarnings("ignore")  # of the dashboard and of Optuna, between them

@@ -17,6 +17,7 @@ from autotune import text
 from autotune.errors import UsageError
 from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
+from autotune.store import Location, clear_errors
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -42,7 +43,8 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror}", where=str(part)) from error
     try:
-        _fill(part, recordings)
+        with clear_errors(Location(str(path))):  # of making the tables, which Optuna passes on as it is
+            _fill(part, recordings)
         part.rename(path)
     except optuna.exceptions.StorageInternalError as error:
         raise UsageError("cannot be written: is the disk full?", where=str(path)) from error
@@ -54,8 +56,10 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
 def _fill(path: Path, recordings: Sequence[Recording]) -> None:
     import optuna
 
-    arguments = {"connect_args": {"factory": _Unsynced}}
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}", engine_kwargs=arguments)
+    def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` would mean something
+        return sqlite3.connect(path, factory=_Unsynced)
+
+    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
     try:
         for recording in recordings:
             key = recording.key
