@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -706,6 +707,23 @@ def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, p
         last = done.stderr.strip().splitlines()[-1]
         assert ("may not be written: it would have to become" if state == "older" else "read-only") in last
     assert log.exists() == (state == "at work")
+
+
+LOOK_UP_AS_NOBODY = AS_NOBODY.replace("import os", "from autotune.lookup import stored_devices\nimport os").replace(
+    "Store.open(sys.argv[1])", "stored_devices(sys.argv[1])"
+)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("protect", ["file", "folder"])
+def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_version(
+    open_folder: Path, protect: str
+) -> None:
+    path = open_folder / "own" / "x.db"
+    path.parent.mkdir()
+    shutil.copy(Path(__file__).parent / "data" / "version_1.db", path)
+    last = as_nobody(LOOK_UP_AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
+    assert "is of version 1 and may not be written: it would have to become" in last
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -301,5 +301,5 @@ def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     if version < SCHEMA_VERSION:
         from autotune.store import Store
 
-        Store.open(path).close()
+        Store.to_read(path).close()
     return True
