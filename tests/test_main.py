@@ -293,6 +293,14 @@ def test_without_any_device_the_only_stored_one_is_meant(
     assert "2 stored devices answer 'nvidia'" in said
 
 
+@pytest.mark.parametrize("given", ["", " "])
+def test_a_device_left_empty_is_not_the_only_stored_one(
+    place: str, capsys: pytest.CaptureFixture[str], given: str
+) -> None:
+    _, said = run(capsys, "matmul", "--db", place, "-d", given, code=2)
+    assert said == f"error: no device {given!r}; name one, or leave it out for the best one here\n"
+
+
 def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
     code = "import sys; from autotune import cli; cli.run(['search', '--help'])"
     code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules)); {code}"

@@ -744,6 +744,7 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     [
         (":memory:", "keeps nothing"),
         ("a\0b.db", "--db: holds a NUL character, as no path does; give it the path of a file"),
+        ("\ud800.db", r"--db: '\ud800.db' is no path; give it the path of a file"),
         ("sqlite://", "keeps nothing"),
         ("mysql://host/name", "'mysql'"),
         ("://x", "no URL of a database"),

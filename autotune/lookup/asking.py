@@ -165,10 +165,12 @@ def _is_index(selector: str) -> bool:
 
 def _meant(selector: str, records: Records, ask: Ask | None) -> Meant:
     """Return the stored device model that a text names, else the one it describes, else this machine's."""
+    part = selector.strip().lower()
+    if not part:  # as a script with an unset variable gives: it is part of every name
+        raise DeviceError(f"no device {selector!r}", hint="name one, or leave it out for the best one here")
     stored = {fingerprint: name for fingerprint, name, _ in records.devices()}
     if selector in stored:
         return Meant(selector)
-    part = selector.lower()
     found = [fingerprint for fingerprint, name in stored.items() if part in fingerprint or part in name.lower()]
     if len(found) == 1:
         return Meant(found[0])

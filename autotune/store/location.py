@@ -120,6 +120,8 @@ def locate(database: str | None) -> Location:
         return Location(default_path(), chosen=False)
     if "\0" in named:
         raise StoreError("holds a NUL character, as no path does", where="--db", hint="give it the path of a file")
+    if not _is_encodable(named):
+        raise StoreError(f"{named!r:.60} is no path", where="--db", hint="give it the path of a file")
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -129,6 +131,15 @@ def locate(database: str | None) -> Location:
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named)
     return Location(paths.expanduser(named))
+
+
+def _is_encodable(path: str) -> bool:
+    """False for half of a pair of surrogates, which no name of a file is decoded to."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def log_of(path: str) -> str:
