@@ -216,15 +216,15 @@ def search(
     if result.failure is not None:
         raise result.failure
     if result.best is None:
-        raise _nothing_passed(result, typed([study]) + kept({"--allow-python": allow_python}))
+        raise _nothing_passed(result, typed([study]), kept({"--allow-python": allow_python}))
 
 
-def _nothing_passed(result: Result, named: str) -> AutotuneError:
+def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
     """The error of a search without a verified configuration: where nothing builds, the kernel is wrong.
 
-    `named` is the study as a command takes it.
+    `named` is the study as a command takes it, `run_as` the options with which one runs it.
     """
-    hint = f"autotune check {named} builds one and shows its log"
+    hint = f"autotune check {named}{run_as} builds one and shows its log"
     if result.reused and not result.trials:
         again = "--fresh" if result.reused_wrong == result.reused else "--retry-failed"
         hint = f"autotune history {named} says why those stored failed; {again} tries them again"

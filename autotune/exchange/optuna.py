@@ -17,6 +17,7 @@ from autotune import text
 from autotune.errors import UsageError
 from autotune.exchange.recording import Recording, first_ns
 from autotune.model import Outcome, Trial
+from autotune.store import Location, clear_errors
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -34,7 +35,6 @@ class _Unsynced(sqlite3.Connection):
 def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     """Write a new SQLite database at a path where nothing is: whole, or not at all. Raises UsageError."""
     import optuna
-    from sqlalchemy.exc import SQLAlchemyError
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     part = path.with_name(f"{path.name}.part")
@@ -43,9 +43,10 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror}", where=str(part)) from error
     try:
-        _fill(part, recordings)
+        with clear_errors(Location(str(path))):  # of making the tables, which Optuna passes on as it is
+            _fill(part, recordings)
         part.rename(path)
-    except (optuna.exceptions.StorageInternalError, SQLAlchemyError, sqlite3.Error) as error:
+    except optuna.exceptions.StorageInternalError as error:
         raise UsageError("cannot be written: is the disk full?", where=str(path)) from error
     finally:
         part.unlink(missing_ok=True)

@@ -279,17 +279,21 @@ def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> No
             raise ValueError(f"{column} holds what it cannot")
 
 
+_NO_PROGRAM = "PRAGMA trusted_schema=OFF"
+"""What a file says that others wrote is no program to run."""
+
+
 def _connected(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S)
     try:
-        # What a file says that others wrote is no program to run.
-        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute(_NO_PROGRAM)
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.DatabaseError as error:
         connection.close()  # with it go the files that it made beside
         if not may_not_be_written(path, error):
             raise
-        return sqlite3.connect(as_it_is(path), uri=True)
+        connection = sqlite3.connect(as_it_is(path), uri=True)
+        connection.execute(_NO_PROGRAM)
     return connection
 
 

@@ -29,7 +29,7 @@ from autotune.store.location import (
 )
 
 if TYPE_CHECKING:
-    from autotune.store.database import ConnectionLost
+    from autotune.store.database import ConnectionLost, clear_errors
     from autotune.store.fields import origin_fault
     from autotune.store.overview import StoredSearch, StoredTrial
     from autotune.store.records import UNFINISHED, device_of, ordered
@@ -42,15 +42,15 @@ __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
     "SCHEMA_VERSION", "STOPPED", "STOPPING", "TIMED_ELSEWHERE", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location",
     "Row", "ServerStore", "Store", "StoredSearch", "StoredTrial", "Submission", "Token", "Uploaded", "as_it_is",
-    "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate", "log_of",
-    "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place", "shown",
-    "version_in",
+    "clear_errors", "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate",
+    "log_of", "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place",
+    "shown", "version_in",
 ]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,
     {
-        "database": "ConnectionLost",
+        "database": "ConnectionLost clear_errors",
         "fields": "origin_fault",
         "overview": "StoredSearch StoredTrial",
         "records": "UNFINISHED device_of ordered",
