@@ -251,6 +251,28 @@ def test_a_dropped_connection_is_made_again(
     assert capsys.readouterr().err.count("trying again for 60 s") == 1
 
 
+def test_who_holds_a_lock_for_good_is_told_and_what_was_to_be_stored_is_tried_again(
+    postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    Store.open(postgres_url).close()
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(access, "PAUSE_S", 0)
+    with psycopg.connect(postgres_url) as other, Store.open(postgres_url) as store:
+        search = put(store, [])
+        other.execute("LOCK TABLE trials IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(ConnectionLost, match=r"is locked by another session, for 0\.05 s"):
+            store.trials(KEY)
+
+        def unlock(*_: object) -> None:
+            other.commit()
+
+        monkeypatch.setattr(access, "say", unlock)
+        store.finish([(store.begin(search, [{"A": 1}])[0], ok({"A": 1}, 5))])
+        assert len(store.trials(KEY)) == 1
+
+
 def test_a_server_that_stays_away_ends_the_search_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "PATIENCE_S", 0)
     monkeypatch.setattr(access, "PAUSE_S", 0)

@@ -19,6 +19,7 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.service import transport
 from autotune.service.client import Server, ServerAway, ServerRefuses
 from autotune.service.kept import Kept, KeptAnswers
+from autotune.service.sending import upload_of
 from autotune.store import BUSY_S, access
 from tests.studies import SOURCE
 
@@ -339,6 +340,22 @@ def test_a_study_goes_along_with_all_that_it_reads(tmp_path: Path) -> None:
     assert set(body) == {"upload", "budget"}
     assert set(body["upload"]["files"]) == {"saxpy.cl", "inc/a.h"}
     assert body["upload"]["study"] == study.read_text()
+
+
+@pytest.mark.parametrize(("target", "said"), [("secret", "it is a link to"), ("kernels/real.cl", "")])
+def test_a_link_leads_nothing_but_the_study_s_folder_to_a_server(tmp_path: Path, target: str, said: str) -> None:
+    (tmp_path / "own" / "kernels").mkdir(parents=True)
+    study = tmp_path / "own" / "saxpy.toml"
+    study.write_text('name = "saxpy"\nkernel = "saxpy.cl"\n[parameters.WPT]\nvalues = [1]\n')
+    (tmp_path / "secret").write_text(SOURCE)
+    (tmp_path / "own" / "kernels" / "real.cl").write_text(SOURCE)
+    (tmp_path / "own" / "saxpy.cl").symlink_to(tmp_path / target if target == "secret" else target)
+    if said:
+        with pytest.raises(UsageError, match="lies outside of the study's folder: it is a link to") as raised:
+            upload_of(study)
+        assert raised.value.hint == "a server takes what lies beside the study: copy it there"
+    else:
+        assert upload_of(study)["upload"]["files"] == {"saxpy.cl": SOURCE}
 
 
 def test_a_search_is_sent_again_under_the_same_key_where_no_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:

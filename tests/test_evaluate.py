@@ -358,6 +358,18 @@ def test_closing_while_the_reference_is_computed_is_quiet(device: DeviceInfo, tm
     computing.join()  # pytest makes an error of what is raised in a thread
 
 
+@pytest.mark.parametrize(("first", "built_ahead"), [("GOOD", False), ("INOUT", True)])
+def test_the_default_is_built_by_the_device_s_worker_where_it_comes_first(
+    problem: Problem, device: DeviceInfo, own_lock: None, first: str, built_ahead: bool
+) -> None:
+    assert problem.default["VARIANT"] == "GOOD"
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=1)) as evaluator:
+        run(evaluator, first)
+        assert (evaluator.usage()["built_ahead"] > 0) == built_ahead
+        run(evaluator, "GOOD")
+        assert evaluator.usage()["built_ahead"] > 0
+
+
 def test_what_a_builder_cannot_do_is_lost_to_nobody(
     problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,7 +383,8 @@ def test_what_a_builder_cannot_do_is_lost_to_nobody(
 
     monkeypatch.setattr(DeviceEvaluator, "_attempt_build", fails_once)
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
-        assert run(evaluator, "GOOD").outcome is Outcome.OK
+        for _ in range(2):  # the first of all is none of theirs
+            assert run(evaluator, "GOOD").outcome is Outcome.OK
     assert failed
 
 

@@ -7,22 +7,26 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
+from autotune.bench import serving
 from autotune.bench.messages import Job, Onward, Retime, Setup, Visited
 from autotune.bench.report import Report
 from autotune.bench.timing import Limits, Rules
-from autotune.devices import linker, list_devices
-from autotune.errors import AutotuneError, SetupError, WorkerError
+from autotune.devices import BackendError, linker, list_devices, open_session
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
 from autotune.pool import blame
 from autotune.pool import keeper as module
+from autotune.pool.data import compute
 from autotune.pool.keeper import Cancelled, Keeper
-from autotune.pool.process import WorkerDied, WorkerProcess
-from autotune.study import Buffer, Launch, Plan, Tolerance
+from autotune.pool.process import WorkerDied, WorkerProcess, unready
+from autotune.study import Buffer, Launch, Plan, Problem, Tolerance
+from tests.studies import study
 
 pytestmark = pytest.mark.device
 
@@ -62,6 +66,27 @@ def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_killed_while_it_starts_is_started_again(keeper: Keeper, no_delays: None) -> None:
     assert start(keeper, kills=3) == 4
+
+
+def test_a_reference_that_loses_the_device_is_the_studys_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NVIDIA's driver has it: the process lives, and its queue is of no more use."""
+    session, reference = open_session(cpu()), {"configuration": {"WPT": 1, "WG": 32, "FAST": 0}}
+    problem = Problem(study(reference=reference), device=cpu())
+
+    def lost() -> None:
+        raise BackendError("clFinish failed: CL_INVALID_COMMAND_QUEUE (-36)")
+
+    monkeypatch.setattr(session, "finish", lost)
+    monkeypatch.setattr(serving, "open_session", lambda _: session)
+    here, there = Pipe()
+    here.send(cpu())
+    here.send(compute(problem, tmp_path, Rules(), Limits(), allow_python=False))
+    serving.serve("device", there)
+    while not isinstance(answer := here.recv(), Report):
+        pass
+    error = unready("device", answer)
+    assert isinstance(error, StudyError)
+    assert str(error).startswith("reference: its kernel ended the worker: the device gave up while running the kernel")
 
 
 def test_others_open_the_device_after_its_worker_and_before_its_data_is_there(tmp_path: Path) -> None:

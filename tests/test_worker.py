@@ -12,7 +12,7 @@ comm = pytest.importorskip("distributed.comm", reason="pip install '.[cluster]'"
 
 from autotune.cluster import worker  # noqa: E402
 from autotune.cluster.address import Address, SchedulerAway  # noqa: E402
-from autotune.errors import WorkerError  # noqa: E402
+from autotune.errors import AutotuneError, SetupError, WorkerError  # noqa: E402
 from tests.stored import DEVICE  # noqa: E402
 
 ADDRESS = Address.parse("tcp://127.0.0.1:8786")
@@ -90,3 +90,34 @@ def test_a_scheduler_that_is_away_is_waited_for_and_said_once(monkeypatch: pytes
     said = keep(monkeypatch, [DENIED, DENIED, CLOSED, away, away, away, DENIED, DENIED, None])
     assert [line for line in said if "waiting" in line] == ["waiting for the scheduler: in <TCP>"]
     assert len(said) == 6
+
+
+@pytest.mark.parametrize(
+    ("errors", "left", "said"),
+    [
+        ([WorkerError("one is lost")], 1, ["one is lost; the other devices go on"]),
+        ([WorkerError("one is lost"), WorkerError("two as well")], 2, []),
+        ([SetupError("no scheduler of ours")], 2, []),
+    ],
+)
+def test_a_device_that_is_lost_takes_no_other_along(errors: list[AutotuneError], left: int, said: list[str]) -> None:
+    async def post(error: AutotuneError | None) -> None:
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    def say(line: str) -> None:
+        told.append(line)
+        stop.set()
+
+    async def main() -> int:
+        posts = [asyncio.create_task(post(error)) for error in (*errors, None)[:2]]
+        await worker._any_serves(asyncio.create_task(stop.wait()), posts, say)
+        for one in posts:
+            one.cancel()
+        return len(posts)
+
+    told: list[str] = []
+    stop = asyncio.Event()
+    assert asyncio.run(main()) == left
+    assert told == said

@@ -112,7 +112,13 @@ def _serve_trials(session: Session, setup: Setup, connection: Connection) -> Non
     inputs = _load(setup.inputs)
     expected = dict(setup.expected)
     if setup.reference is not None and not expected:
-        for name, data in _outputs(session, inputs, setup.limits, setup.reference, connection).items():
+        try:
+            outputs = _outputs(session, inputs, setup.limits, setup.reference, connection)
+        except (Fault, BackendError) as error:
+            outcome = error.outcome if isinstance(error, Fault) else Outcome.CRASH
+            connection.send(Report(outcome, str(error), build_log=error.detail, fatal=True, phase="run"))
+            return
+        for name, data in outputs.items():
             expected[name] = str(Path(setup.folder) / f"expected-{name}.npy")
             np.save(expected[name], data)
     known = _load(expected)

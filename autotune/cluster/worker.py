@@ -34,7 +34,7 @@ def serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[[str], 
     """Offer devices to a cluster until SIGINT or SIGTERM comes; a scheduler that goes away is waited for.
 
     Raises SetupError where distributed is missing, the scheduler is none of ours or AUTOTUNE_LOCKS is no folder,
-    WorkerError where a device's process does not start.
+    WorkerError where no device is left whose process starts.
     """
     require_distributed()
     lock_folder()  # each search locks the device there: what is wrong is said here, and not on others' screens
@@ -48,12 +48,25 @@ async def _serve(address: Address, devices: Sequence[DeviceInfo], say: Callable[
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     posts = [asyncio.create_task(_keep(address, device, len(devices), say)) for device in devices]
     ending = asyncio.create_task(stop.wait())
-    await asyncio.wait([ending, *posts], return_when=asyncio.FIRST_COMPLETED)
+    await _any_serves(ending, posts, say)
     for task in (ending, *posts):
         task.cancel()
     for post in posts:
         with suppress(asyncio.CancelledError):
             await post
+
+
+async def _any_serves(ending: asyncio.Task[Any], posts: list[asyncio.Task[None]], say: Callable[[str], None]) -> None:
+    """Return when it is to end, or what is wrong with one device is wrong with all; drop a device that is lost."""
+    while True:
+        await asyncio.wait([ending, *posts], return_when=asyncio.FIRST_COMPLETED)
+        over = [post for post in posts if post.done()]
+        lost = [error for post in over if isinstance(error := post.exception(), WorkerError)]
+        if ending.done() or len(lost) < len(over) or len(over) == len(posts):
+            return
+        for error in lost:
+            say(f"{error}; the other devices go on")
+        posts[:] = [post for post in posts if post not in over]
 
 
 async def _keep(address: Address, device: DeviceInfo, share: int, say: Callable[[str], None]) -> None:

@@ -77,16 +77,16 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+_OUTSIDE = "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
+
+
 def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
     """What is said where a worker does not come to a trial: the only kernel that it runs before is the reference's."""
     if isinstance(error, WorkerOverran) and error.phase == "run":
         hint = "ask for a smaller --size, or give a run more time by --run-limit"
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in _FAULTS:
-        hint = (
-            "where it uses places outside its buffers, mend their shape, the data that says which places, or its launch"
-        )
-        return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=hint)
+        return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
     hint = "what is stored remains; type the same again once the machine has memory to spare"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 
@@ -246,8 +246,13 @@ def _has_running_child(pid: int) -> bool:
 
 
 def unready(role: str, answer: Report) -> AutotuneError:
-    """The error of a worker that answers its set-up with a report: where it ran the reference, that is the study's."""
-    if answer.outcome in (Outcome.WRONG_RESULT, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR):
-        hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
-        return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)
-    return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
+    """The error of a worker that answers its set-up with a report: where it ran the reference, that is the study's.
+
+    The device was sound before: a kernel known to be right has run there.
+    """
+    if not answer.phase:
+        return WorkerError(f"the {role} worker cannot start: {answer.reason}", detail=answer.build_log)
+    if answer.outcome is Outcome.CRASH:
+        return StudyError(f"its kernel ended the worker: {answer.reason}", where="reference", hint=_OUTSIDE)
+    hint = 'mend its kernel or launch, or give another reference: numpy = { OUTPUT = "..." }'
+    return StudyError(answer.reason, where="reference", hint=hint, detail=answer.build_log)

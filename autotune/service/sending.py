@@ -44,12 +44,22 @@ def upload_of(path: Path) -> dict[str, Any]:
 
 
 def _name_in(file: Path, roots: Sequence[Path]) -> str:
-    real = Path(os.path.abspath(file))  # noqa: PTH100  without following links
-    for root in roots:
-        folder = Path(os.path.abspath(root))  # noqa: PTH100
-        if real.is_relative_to(folder):
-            return real.relative_to(folder).as_posix()
-    raise UsageError(f"{file} lies outside of the study's folder", hint="a server takes what lies beside the study")
+    """Return what a file is called from the first folder that it lies in, itself and by what its links lead to.
+
+    A checkout of somebody else's may hold a link to what is nobody's but the user's. Raises UsageError.
+    """
+    plain, there = _plain(file), file.resolve()
+    folders = [folder for folder in map(_plain, roots) if plain.is_relative_to(folder)]
+    if folders and any(there.is_relative_to(root.resolve()) for root in roots):
+        return plain.relative_to(folders[0]).as_posix()
+    led = f": it is a link to {there}" if folders else ""
+    hint = "a server takes what lies beside the study: copy it there"
+    raise UsageError(f"{file} lies outside of the study's folder{led}", hint=hint)
+
+
+def _plain(path: Path) -> Path:
+    """Return an absolute path whose links are not followed."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _text(path: Path) -> str:

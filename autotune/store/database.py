@@ -52,7 +52,9 @@ def open_engine(location: Location) -> Engine:
         url = _server_url(location.url)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
-        return create_engine(url, connect_args=unasked, pool_pre_ping=True)
+        engine = create_engine(url, connect_args=unasked, pool_pre_ping=True)
+        event.listen(engine, "connect", lambda connection, _record: _set_up_server(connection))
+        return engine
     path = Path(location.path)
     require_place(location)
     if not location.chosen:
@@ -115,6 +117,9 @@ def clear_errors(location: Location) -> Iterator[None]:
         where = str(location)
         found = database_error(where, error.orig)
         if location.url:
+            if getattr(error.orig, "sqlstate", None) == _LOCKED:
+                what = f"is locked by another session, for {BUSY_S:g} s"
+                raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
             kind = ConnectionLost if _is_lost(error) else Overtaken if _is_overtaken(error) else StoreError
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
@@ -147,12 +152,18 @@ def _is_overtaken(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) == _UNIQUE_VIOLATION
 
 
-_UNIQUE_VIOLATION = "23505"
+_UNIQUE_VIOLATION, _LOCKED = "23505", "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
 """What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 """A server that vanished without a word is noticed in half a minute."""
+
+
+def _set_up_server(connection: Any) -> None:
+    """Bound how long a transaction waits for others', as on a file: who holds a lock for good would be waited for."""
+    connection.execute(f"SET lock_timeout = {round(BUSY_S * 1000)}")
+    connection.commit()
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, where: str) -> None:

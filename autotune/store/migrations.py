@@ -24,6 +24,7 @@ def migrate(connection: Connection, where: str) -> None:
     """
     if connection.dialect.name == "postgresql":
         # SQLite's caller holds the write lock already; PostgreSQL lets two processes create tables at once.
+        connection.execute(text("SET LOCAL lock_timeout = 0"))  # another's may take its time
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
     for migration in MIGRATIONS[version:]:
