@@ -1,9 +1,8 @@
 """A backend for tests: a device that computes with NumPy. Its kernels are Python text, run on arrays of bytes.
 
-`-DNAME=VALUE` defines a name. A kernel is a function of its arguments: a buffer is given as an array of its bytes
-(`.view(np.float32)`), a scalar as a NumPy number, local memory as a number of bytes. `geometry()` tells it the global
-and the local size. The device is called NumPy, or as NUMPY_DEVICE says: another model. It has sensors where
-NUMPY_THROTTLED is set: what slows it down, by their account.
+`-DNAME=VALUE` defines a name. A kernel is a function: a buffer is given as an array of its bytes, a scalar as a NumPy
+number, local memory as a number of bytes. `geometry()` tells it the sizes of the launch. NUMPY_DEVICE names another
+model, NUMPY_THROTTLED what slows it down by the account of its sensors, which it has then.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -25,8 +23,7 @@ from autotune.model import DeviceInfo
 INFO = DeviceInfo(
     index=0, name=os.environ.get("NUMPY_DEVICE", "NumPy"), vendor="Tests", platform="NumPy", driver=np.__version__,
     kind="accelerator", opencl_version="", compute_units=1, memory=2**30, local_memory=2**15, max_work_group_size=256,
-    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy",
-    images=False,
+    max_work_item_sizes=(256, 256, 256), clock=1000, backend="numpy", images=False,
 )  # fmt: skip
 
 
@@ -42,11 +39,10 @@ class Kernel:
 class Program:
     """A module made of the text."""
 
-    log = ""
+    log, binary_suffix = "", "bin"
     resources: Mapping[str, int] = {}
-    binary_suffix = "bin"
 
-    def __init__(self, code: CodeType, names: dict[str, Any]) -> None:
+    def __init__(self, code: Any, names: dict[str, Any]) -> None:
         self.binary = code.co_code
         self.names = names
 
@@ -108,16 +104,10 @@ class Session(devices.Session):
                 raise ArgumentError("nothing that a kernel takes", position)
         kernel.arguments[first : first + len(arguments)] = arguments
 
-    def launch(
-        self,
-        kernel: Kernel,
-        global_size: Sequence[int],
-        local_size: Sequence[int] | None,
-        offset: Sequence[int] | None = None,
-    ) -> tuple[int, int]:
+    def launch(self, kernel: Kernel, *geometry: Sequence[int] | None) -> tuple[int, int]:
         if len(kernel.arguments) != kernel.num_args:
             raise BackendError(f"{kernel.num_args} arguments, not {len(kernel.arguments)}")
-        self._geometry = tuple(global_size), local_size and tuple(local_size), offset and tuple(offset)
+        self._geometry = tuple(sizes and tuple(sizes) for sizes in (*geometry, None)[:3])
         began = time.perf_counter_ns()
         try:
             kernel.run(*kernel.arguments)
