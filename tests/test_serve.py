@@ -13,14 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from autotune.service.client import Server
-from autotune.store import ServerStore, Store
-from tests.processes import has_ended
-from tests.serving import UPLOAD
-from tests.stored import ok, put
+uvicorn = pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
+
+from autotune.service import serving  # noqa: E402
+from autotune.service.client import Server  # noqa: E402
+from autotune.store import ServerStore, Store  # noqa: E402
+from tests.processes import has_ended  # noqa: E402
+from tests.serving import UPLOAD  # noqa: E402
+from tests.stored import ok, put  # noqa: E402
 
 pytestmark = [pytest.mark.server, pytest.mark.device, pytest.mark.timeout(400)]
 
@@ -152,3 +157,18 @@ def test_a_search_that_cannot_be_is_told_why(tmp_path: Path) -> None:
         ended = client.wait(client.submit(tmp_path / "study.toml")["id"])
     assert ended["state"] == "failed"
     assert "WG > 64" in ended["reason"]
+
+
+def test_who_is_asked_to_end_twice_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where a database hangs, which is waited for in vain; one key pressed may send a signal twice."""
+    ended: list[int] = []
+    app: Any = SimpleNamespace(state=SimpleNamespace())
+    server = serving._Server(uvicorn.Config(app), app, lambda _: None)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    for now, codes in ((10.0, []), (10.1, []), (12.0, [128 + signal.SIGTERM])):
+        monkeypatch.setattr("time.monotonic", lambda now=now: now)
+        server.handle_exit(signal.SIGTERM, None)
+        assert ended == codes
+    assert capsys.readouterr().err == "autotune: ends at once; what ran is queued again\n"

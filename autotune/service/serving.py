@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -17,8 +19,12 @@ from autotune.service.config import Config, require_safe
 from autotune.service.connections import BACKLOG, Connection, Listener
 from autotune.service.state import Service
 from autotune.store import ServerStore
+from autotune.text import say
 
 _PATIENCE_S = 5
+
+_AGAIN_S = 1.0
+"""A signal that comes so much later is another: a terminal and what runs in it may both send one."""
 
 
 class _Server(Listener):
@@ -28,6 +34,7 @@ class _Server(Listener):
         super().__init__(config)
         self._app = app
         self._begun = begun
+        self._asked_s = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to take requests, and say so."""
@@ -36,7 +43,12 @@ class _Server(Listener):
             self._begun(self._app.state.service)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Take a signal: end in order, or at once where that was asked for before. A database may not answer."""
+        now = time.monotonic()
+        if self._asked_s and now > self._asked_s + _AGAIN_S:
+            say("autotune: ends at once; what ran is queued again")
+            os._exit(128 + sig)
+        self._asked_s = self._asked_s or now
         service: Service | None = getattr(self._app.state, "service", None)
         if service is not None:
             service.feeds.close()
