@@ -594,6 +594,13 @@ def test_a_file_that_is_no_database_of_ours(place: Path, spoil: Callable[[Path],
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("below", ["", "a.db"])
+def test_a_path_through_a_file_is_no_empty_database(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file is no directory; give --db another path"):
+        stored_devices(f"{tmp_path}/file/{below}")
+
+
 # Devices that are alike -----------------------------------------------------------------------------------
 
 

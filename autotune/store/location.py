@@ -188,6 +188,8 @@ def require_database_file(path: str) -> None:
     try:
         os.stat(path)
     except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            raise _no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
     if os.path.isdir(path):
@@ -196,6 +198,17 @@ def require_database_file(path: str) -> None:
         raise StoreError("is no file", where=path, hint="give --db the path of one")
     if os.path.exists(path) and not os.access(path, os.R_OK):
         raise StoreError("cannot be read: Permission denied", where=path)
+
+
+def _nearest(folder: str) -> str:
+    """Return the nearest folder above, or itself, that is there; it may be a file."""
+    while not os.path.lexists(folder):
+        folder = paths.dirname(folder) or "."
+    return folder
+
+
+def _no_directory(path: str) -> StoreError:
+    return StoreError(f"{_nearest(paths.dirname(path) or '.')} is no directory", where=path, hint=_ANOTHER)
 
 
 def require_place(location: Location) -> None:
@@ -210,11 +223,8 @@ def require_place(location: Location) -> None:
     file = paths.realpath(location.path) if paths.islink(location.path) else location.path
     folder = paths.dirname(file) or "."
     if location.chosen and not os.path.isdir(folder):
-        there = folder
-        while not os.path.lexists(there):
-            there = paths.dirname(there) or "."
-        if not os.path.isdir(there):
-            raise StoreError(f"{there} is no directory", where=location.path, hint=_ANOTHER)
+        if not os.path.isdir(_nearest(folder)):
+            raise _no_directory(location.path)
         raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
 
 
