@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from autotune.errors import StoreError
-from autotune.lookup import asking
+from autotune.lookup import asking, stored_devices
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
 from autotune.store import Store, database, location
@@ -753,6 +753,17 @@ def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_urls_that_are_refused(url: str, message: str) -> None:
     assert message in refusal(url)
+
+
+@pytest.mark.parametrize("url", ["a\0b.db", "mysql://host/name", "postgresql://host:port/x"])
+@pytest.mark.parametrize("opened", [Store.open, lambda: stored_devices(None)])
+def test_a_database_that_the_environment_names_is_mended_there(
+    url: str, opened: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {"AUTOTUNE_DB": url})  # the real one holds no NUL
+    with pytest.raises(StoreError) as raised:
+        opened()
+    assert raised.value.where == "AUTOTUNE_DB"
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

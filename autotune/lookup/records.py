@@ -228,7 +228,7 @@ def open_records(location: Location) -> Iterator[Records]:
     if location.url:
         from autotune.store import Store
 
-        with Store.open(location.url) as store:
+        with Store.open(location) as store:
             yield of_store(store)
         return
     require_database_file(location.path)

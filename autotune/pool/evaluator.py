@@ -88,7 +88,6 @@ class DeviceEvaluator:
         self._done: SimpleQueue[tuple[Task, Report, Trial] | AutotuneError] = SimpleQueue()
         self._waiting = Waiting()
         self._way = MakingWay(self._waiting, settings.limits)
-        self._opening: Task | None = None
         self._first: Task | None = None
         self._usage = Usage()
         self._at_work = AtWork(len(devices), self._waiting)
@@ -99,7 +98,6 @@ class DeviceEvaluator:
         builders = count_builders(devices, settings.builders)
         self._ahead = Ahead(builders, len(devices), in_turns=self._traits.shares_cores)
         self._builds_ahead = builders > 0
-        # A build that is handed over is done twice in part, which shared cores notice if there is another to be done.
         self._begins = self._builds_ahead and self._traits.shares_cores and settings.trials != 1
         self._runners = [self._runner(device) for device in devices]
         self._builders = Builders(
@@ -118,16 +116,13 @@ class DeviceEvaluator:
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once. One that cannot be planned is a launch error."""
-        task = Task(configuration)
-        self._opening = self._opening or task
+        task = Task(configuration, opens=self._begins and configuration == self._problem.default)
+        self._begins = False
         if self._first is None and self.best_ns is None:
             self._first = task
-        ready = self._opens(task) or not self._builds_ahead
+        ready = task.opens or not self._builds_ahead
         self._waiting.add(task, ready=ready)
-        if ready:
-            self._to_run.put(task)
-        else:
-            self._to_build.put(task)
+        (self._to_run if ready else self._to_build).put(task)
 
     def collect(self, timeout_s: float | None = None) -> Trial:
         """Return the next finished trial. Raises AutotuneError where no worker can be set up.
@@ -275,7 +270,7 @@ class DeviceEvaluator:
     def _run(self, keeper: Keeper, task: Task, device: DeviceInfo) -> None:
         if self._ahead.has_run and self._waiting.unbuilt() + 1 >= len(self._builders.begun):
             self._builders.waited(keeper.waited_s)
-        if not self._opens(task):
+        if not task.opens:
             self._builders.wait_ready()
         best_ns = self.best_ns
         known = self._way.verdict(task, best_ns)
@@ -295,8 +290,8 @@ class DeviceEvaluator:
         ahead = task.built is not None
         # The default's time is part of the answer, even if another was faster meanwhile, or in a search before that was
         # killed. What a builder gave up is not.
-        awaited, opens = task is self._first or task.configuration == self._problem.default, self._opens(task)
-        patient = awaited and (ahead or opens or not self._builds_ahead)
+        awaited = task is self._first or task.configuration == self._problem.default
+        patient = awaited and (ahead or task.opens or not self._builds_ahead)
         asks = self._traits.shares_cores and self._builds_ahead
         began = time.monotonic()
         with ExitStack() as turn:
@@ -311,13 +306,9 @@ class DeviceEvaluator:
                 on_built=take_turn,
                 gives_up=self._way.of(task) if best_ns is None and not patient else None,
             )
-        if not opens:
+        if not task.opens:
             self._ahead.ran(time.monotonic() - began)
         return report
-
-    def _opens(self, task: Task) -> bool:
-        """Say whether a task is the default, comes first, and is for the device's worker to build."""
-        return self._begins and task is self._opening and task.configuration == self._problem.default
 
     def _retime(self, keeper: Keeper, request: Finalists, device: DeviceInfo) -> None:
         plans = [self._problem.plan(task.configuration) for task in request.tasks]

@@ -38,10 +38,12 @@ class Task:
     """One configuration on its way through the pool; hashed by identity.
 
     `built` is what its builder reported, `lost_s` the seconds of runs that made way for others, `made` what the store
-    keeps of the plan.
+    keeps of the plan. `opens`: it is the first of all, which the device's worker builds where that shares cores with
+    the builders: handed over, a build is done twice in part.
     """
 
     configuration: Configuration
+    opens: bool = False
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     built: Report | None = None
     lost_s: float = 0.0

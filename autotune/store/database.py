@@ -49,7 +49,7 @@ FULL throughout, while the device is at work on others.
 def open_engine(location: Location) -> Engine:
     """Return an engine on the database. Raises StoreError where it can be told beforehand that it will not do."""
     if location.url:
-        url = _server_url(location.url)
+        url = _server_url(location)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
         engine = create_engine(url, connect_args=unasked, pool_pre_ping=True)
@@ -212,23 +212,24 @@ def _begin_sqlite(connection: Any) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _server_url(text: str) -> URL:
+def _server_url(location: Location) -> URL:
+    text, by = location.url, location.named_by
     if is_ambiguous(text):
-        raise StoreError("holds an @ in its password", where="--db", hint="write it as %40")
+        raise StoreError("holds an @ in its password", where=by, hint="write it as %40")
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise StoreError("is no URL of a database", where="--db", hint="write postgresql://user@host/name") from None
+        raise StoreError("is no URL of a database", where=by, hint="write postgresql://user@host/name") from None
     if url.get_backend_name() != "postgresql":
         raise StoreError(
             f"no database of the kind {url.get_backend_name()!r} can be used",
-            where="--db",
+            where=by,
             hint="give a path, or a URL such as postgresql://user@host/name",
         )
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise StoreError("needs a driver for PostgreSQL", where="--db", hint=installing("postgres")) from None
+        raise StoreError("needs a driver for PostgreSQL", where=by, hint=installing("postgres")) from None
     return url.set(drivername="postgresql+psycopg")
 
 

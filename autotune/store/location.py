@@ -46,11 +46,15 @@ MOUNTS = "/proc/self/mounts"
 
 
 class Location(NamedTuple):
-    """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file."""
+    """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file.
+
+    `named_by`: what a user has to mend where it is none.
+    """
 
     path: str = ""
     url: str = ""
     chosen: bool = True
+    named_by: str = "--db"
 
     def __str__(self) -> str:
         """For messages and answers: without the password of a URL."""
@@ -111,17 +115,20 @@ def _secrets(url: str) -> list[str]:
     return [*found, *(match[2] for match in re.finditer(_PASSWORD, url))]
 
 
-def locate(database: str | None) -> Location:
+def locate(database: str | Location | None) -> Location:
     """Return the database that `--db`, else AUTOTUNE_DB, else the default names. Raises StoreError."""
+    if isinstance(database, Location):
+        return database
     if database == "":  # as a script with an unset variable gives: it does not mean the default
         raise StoreError("is empty", where="--db", hint="give it the path of a file, or leave it out")
     named = database or os.environ.get("AUTOTUNE_DB")
     if not named:
         return Location(default_path(), chosen=False)
+    by = "--db" if database else "AUTOTUNE_DB"
     if "\0" in named:
-        raise StoreError("holds a NUL character, as no path does", where="--db", hint="give it the path of a file")
+        raise StoreError("holds a NUL character, as no path does", where=by, hint="give it the path of a file")
     if not _is_encodable(named):
-        raise StoreError(f"{named!r:.60} is no path", where="--db", hint="give it the path of a file")
+        raise StoreError(f"{named!r:.60} is no path", where=by, hint="give it the path of a file")
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -129,7 +136,7 @@ def locate(database: str | None) -> Location:
     if named.startswith("sqlite:///"):
         return Location(paths.expanduser(named.removeprefix("sqlite:///")))
     if "://" in named or named.startswith("postgresql:"):
-        return Location(url=named)
+        return Location(url=named, named_by=by)
     return Location(paths.expanduser(named))
 
 

@@ -71,7 +71,7 @@ class Store(Attempts, Moving):
     """An open database. Use as a context manager; every method is one transaction and may raise StoreError."""
 
     @classmethod
-    def open(cls, database: str | None = None) -> Self:
+    def open(cls, database: str | Location | None = None) -> Self:
         """Open, and create or migrate where due, the database at a path or URL (None: AUTOTUNE_DB or the default).
 
         What searches that were killed left pending is marked as lost. Raises StoreError for one that is read-only,
