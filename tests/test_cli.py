@@ -836,3 +836,8 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+
+
+def test_help_tells_of_several_devices_where_several_are_taken() -> None:
+    helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
+    assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}

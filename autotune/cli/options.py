@@ -26,7 +26,16 @@ DeviceOption = Annotated[
         "--device",
         "-d",
         metavar="DEVICE",
-        help="Index, part of a name, or fingerprint; to search on several, 0,1 or all.",
+        help="Index, part of a name, or fingerprint.",
+    ),
+]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="DEVICE",
+        help="Index, part of a name, or fingerprint; several: 0,1 or all.",
     ),
 ]
 
