@@ -24,6 +24,7 @@ from autotune.cli import app, interrupt
 from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
+from autotune.samplers import SAMPLERS
 from tests.processes import has_ended
 from tests.studies import SOURCE
 
@@ -814,6 +815,14 @@ def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
 
 def test_a_line_that_is_no_trial_names_its_number() -> None:
     assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
+
+
+def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(SAMPLERS, "gp", raising=False)
+    assert "no sampler named 'gp'; pip install torch, which it needs" in one_error(
+        run("search", "--sampler=gp", code=2)
+    )
+    assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))
 
 
 # Help ------------------------------------------------------------------------------------------------------

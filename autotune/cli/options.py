@@ -14,7 +14,7 @@ from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.pool import Settings
-from autotune.samplers import SAMPLERS
+from autotune.samplers import SAMPLERS, entry_of
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
 from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
@@ -80,7 +80,7 @@ FixOption = Annotated[
 
 
 def _known_sampler(name: str) -> str:
-    require_known("sampler", [name], SAMPLERS, where="--sampler")
+    entry_of(name, where="--sampler")
     return name
 
 
