@@ -92,3 +92,9 @@ def test_the_readme_names_every_command_and_picture() -> None:
     commands |= {group.name or "" for group in app.registered_groups}
     assert commands == set(re.findall(r"`autotune ([a-z-]+)", README))
     assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)
+
+
+def test_no_page_installs_from_an_index_what_is_in_none() -> None:
+    texts = [path for folder in (ROOT / "docs", ROOT / "examples") for path in folder.rglob("*") if path.is_file()]
+    pages = [path for path in (*ROOT.glob("*.md"), *texts) if path.suffix in (".md", ".sh", ".yml", ".yaml")]
+    assert [path.name for path in pages if re.search(r"pip install '?opencl-autotune", path.read_text())] == []
