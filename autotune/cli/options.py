@@ -62,7 +62,11 @@ ChoiceOption = Annotated[
 ]
 DatabaseOption = Annotated[
     str | None,
-    typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
+    typer.Option(
+        "--db",
+        metavar="PATH|URL",
+        help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB, else autotune.db in your data folder.",
+    ),
 ]
 ServerOption = Annotated[
     str | None,
