@@ -24,6 +24,7 @@ from autotune.cli import app, interrupt
 from autotune.cli.check import _excluded_rows
 from autotune.devices import find_device, linker
 from autotune.pool import sizing
+from autotune.samplers import SAMPLERS
 from tests.processes import has_ended
 from tests.studies import SOURCE
 
@@ -816,6 +817,14 @@ def test_a_line_that_is_no_trial_names_its_number() -> None:
     assert "stdin:1: " in one_error(run("import", code=2, stdin="{}\n"))
 
 
+def test_a_sampler_that_lacks_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(SAMPLERS, "gp", raising=False)
+    assert "no sampler named 'gp'; pip install torch, which it needs" in one_error(
+        run("search", "--sampler=gp", code=2)
+    )
+    assert "no sampler named 'annealing'; known: bayes" in one_error(run("search", "--sampler=annealing", code=2))
+
+
 # Help ------------------------------------------------------------------------------------------------------
 
 
@@ -836,3 +845,8 @@ def test_the_version_is_printed() -> None:
 def test_help_has_an_example(name: str) -> None:
     shown = run(name, "--help").stdout
     assert re.search(rf"Examples?:\n  +autotune {name}", shown) or f"| autotune {name}" in shown
+
+
+def test_help_tells_of_several_devices_where_several_are_taken() -> None:
+    helped = {name: " ".join(run(name, "--help").stdout.split()) for name in commands() if name != "token"}
+    assert {name for name, shown in helped.items() if "several: 0,1 or all" in shown} == {"search", "worker"}

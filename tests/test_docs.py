@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,16 @@ def test_the_readme_names_every_command_and_picture() -> None:
     commands |= {group.name or "" for group in app.registered_groups}
     assert commands == set(re.findall(r"`autotune ([a-z-]+)", README))
     assert all((ROOT / link).exists() for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link)
+
+
+def test_no_page_installs_from_an_index_what_is_in_none() -> None:
+    texts = [path for folder in (ROOT / "docs", ROOT / "examples") for path in folder.rglob("*") if path.is_file()]
+    pages = [path for path in (*ROOT.glob("*.md"), *texts) if path.suffix in (".md", ".sh", ".yml", ".yaml")]
+    assert [path.name for path in pages if re.search(r"pip install '?opencl-autotune", path.read_text())] == []
+
+
+def test_what_a_contributor_types_does_what_it_says() -> None:
+    ((file, word),) = re.findall(r"pytest (tests/\w+\.py) -k (\w+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(re.findall(rf"^def test_\w*{word}", (ROOT / file).read_text(), re.MULTILINE)) == 1
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "serve" in extras["dev"][0], "scripts/check has mypy read what imports FastAPI"

@@ -749,7 +749,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
 """
     sketch, lines = drafted(source)
     assert 'Inner = ["float v[3]", "uint n"]' in lines
-    assert sketch.gaps == ["line 19: its members: what other w stands for was not read"]
+    assert sketch.gaps == ["line 20: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []

@@ -95,6 +95,11 @@ def test_a_shell_evaluates_what_shell_prints() -> None:
     assert done.stdout == f"float|16|{nasty}"
 
 
+def test_a_table_says_of_how_many_trials() -> None:
+    assert "best of 1 trial\n" in render(EXACT._replace(trials=1), "table")
+    assert "best of 1,200 trials\n" in render(EXACT._replace(trials=1200), "table")
+
+
 def test_a_header_holds_every_define() -> None:
     text = render(EXACT, "header")
     defines = dict(re.findall(r"^#define (\w+) +(\S+)$", text, re.MULTILINE))

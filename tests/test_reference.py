@@ -110,6 +110,14 @@ def test_an_output_that_a_reference_names_is_told() -> None:
     check_reference(Problem(study()))
 
 
+def test_an_argument_that_a_reference_names_and_no_launch_takes_is_told() -> None:
+    launch = [{**table()["launch"][0], "arguments": ["N", "x", "y"]}]
+    with pytest.raises(
+        StudyError, match=r"names 'alpha', which no launch takes; put alpha among the arguments of its \[\["
+    ):
+        check_reference(Problem(study(launch=launch)))
+
+
 def test_a_function_given_in_python_runs() -> None:
     problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
     inputs = input_data(problem)

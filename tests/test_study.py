@@ -56,6 +56,14 @@ def test_a_study_holds_what_its_tables_say() -> None:
             "choices.T: 'unsigned int' has a space, which build options cannot carry; write uint$",
         ),
         ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
+        (
+            {"tolerance": {"absolute": "WPT"}},
+            "tolerance.absolute: names 'WPT', and nothing of that name may stand here; k",
+        ),
+        (
+            {"reference": {"python": "gen.py"}},
+            'reference.python: needs a file and its function, as "FILE.py:NAME", got ',
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_told_with_its_place(changes: dict[str, Any], message: str) -> None:
@@ -339,7 +347,7 @@ def test_a_configuration_is_the_reference_whatever_is_kept_of_the_values() -> No
 
 @pytest.mark.parametrize("name", ["--help", "-x", "..", ".", ".hidden", "", "a/b", "x" * 65])
 def test_a_name_that_commands_take_for_something_else_is_refused(name: str) -> None:
-    with pytest.raises(StudyError, match=r"name"):
+    with pytest.raises(StudyError, match=r"name: needs letters, digits, _, - and \. alone, at most 64, .*, got "):
         study(name=name)
     assert study(name="_a.b-2").name == "_a.b-2"
 

@@ -39,10 +39,9 @@ def import_study(
     if os.path.lexists(path):
         raise StudyError("is there already", where=str(path), hint="name another file")
     counted = _counted(found.tables)
-    head = (
-        f"# From {file.name}, a T1 description. What it does not say stands as TODO; docs/studies.md has every key.\n"
-    )
-    write_new(path, text.clean(head).replace("\n", "") + "\n" + toml(found.tables, f"{path}: "))
+    head = text.clean(f"# From {file.name}, a T1 description. What it does not say stands as TODO.").replace("\n", "")
+    head += "\n# Every key: docs/studies-reference.md.\n"
+    write_new(path, head + toml(found.tables, f"{path}: "))
     write(str(path))
     for lost in found.lost:
         say(f"not carried: {lost}")

@@ -14,7 +14,7 @@ from autotune.cli.output import say, warn
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.pool import Settings
-from autotune.samplers import SAMPLERS
+from autotune.samplers import SAMPLERS, entry_of
 from autotune.store import shown
 from autotune.study import Parameter, Problem, Study, effects, find_study
 from autotune.text import is_value, parse_duration, parse_size, require_known, split_items
@@ -26,7 +26,16 @@ DeviceOption = Annotated[
         "--device",
         "-d",
         metavar="DEVICE",
-        help="Index, part of a name, or fingerprint; to search on several, 0,1 or all.",
+        help="Index, part of a name, or fingerprint.",
+    ),
+]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="DEVICE",
+        help="Index, part of a name, or fingerprint; several: 0,1 or all.",
     ),
 ]
 
@@ -53,7 +62,11 @@ ChoiceOption = Annotated[
 ]
 DatabaseOption = Annotated[
     str | None,
-    typer.Option("--db", metavar="PATH|URL", help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB."),
+    typer.Option(
+        "--db",
+        metavar="PATH|URL",
+        help="Database: a path or an SQLAlchemy URL. Default: $AUTOTUNE_DB, else autotune.db in your data folder.",
+    ),
 ]
 ServerOption = Annotated[
     str | None,
@@ -71,7 +84,7 @@ FixOption = Annotated[
 
 
 def _known_sampler(name: str) -> str:
-    require_known("sampler", [name], SAMPLERS, where="--sampler")
+    entry_of(name, where="--sampler")
     return name
 
 

@@ -91,9 +91,10 @@ def rates_text(problem: Problem, trial: Trial) -> str:
 
 
 def _noise(result: Result) -> str:
+    wide = text.share(result.noise, 1)
     return (
-        f"the machine was too noisy to rank the fastest: the interval of the winner's time is {result.noise:.0%} of it "
-        "wide. End what else runs here, and search again: the finalists of what is stored are timed anew"
+        f"the machine was too noisy to rank the fastest: the interval of the winner's time is {wide} of it wide. End "
+        "what else runs here, and search again: the finalists of what is stored are timed anew"
     )
 
 

@@ -16,7 +16,7 @@ from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
     ChoiceOption,
     DatabaseOption,
-    DeviceOption,
+    DevicesOption,
     FixOption,
     JsonOption,
     OnOption,
@@ -77,7 +77,7 @@ def search(
         list[str] | None,
         typer.Argument(metavar="STUDY...", help=f"Names, or paths of files; {DEFAULT_STUDY} by default."),
     ] = None,
-    device: DeviceOption = None,
+    device: DevicesOption = None,
     size: SizeOption = None,
     sizes_: Annotated[
         list[str] | None,

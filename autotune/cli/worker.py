@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from autotune import cluster, devices
-from autotune.cli.options import DeviceOption
+from autotune.cli.options import DevicesOption
 from autotune.cli.output import say, warn
 from autotune.devices import require_usable
 
 
 def worker(
     on: Annotated[str, typer.Option(metavar="ADDRESS", help="The cluster's scheduler, such as tcp://head:8786.")],
-    device: DeviceOption = None,
+    device: DevicesOption = None,
 ) -> None:
     """Offer devices of this machine to the searches of a cluster, until Ctrl-C.
 

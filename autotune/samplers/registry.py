@@ -82,7 +82,7 @@ if find_spec("torch"):  # which Optuna's needs
 DEFAULT_SAMPLER = "bayes"
 
 
-def entry_of(name: str) -> SamplerEntry:
-    """Return the sampler of a name. Raises UsageError."""
-    require_known("sampler", [name], SAMPLERS)
+def entry_of(name: str, where: str = "") -> SamplerEntry:
+    """Return the sampler of a name, given `where`. Raises UsageError."""
+    require_known("sampler", [name], SAMPLERS, where=where, hint="pip install torch, which it needs" * (name == "gp"))
     return SAMPLERS[name]

@@ -139,6 +139,10 @@ def check_reference(problem: Problem) -> None:
         for name in sorted(names_of(text, where) & problem.outputs.keys() - names.keys()):
             what = f"names {name!r}, which is an output: only an inout can be read, as it was before"
             raise StudyError(what, where=where, hint=f'declare {name} with access = "inout", or name inputs only')
+        for name in sorted(names_of(text, where) & problem.study.arguments.keys() - names.keys()):
+            if name not in problem.study.launched:
+                hint = f"put {name} among the arguments of its [[launch]], in the kernel's order"
+                raise StudyError(f"names {name!r}, which no launch takes", where=where, hint=hint)
         _check_choices(problem, text, names, where)
         check_names(text, names, where)
         return shape_of(text, names, where)

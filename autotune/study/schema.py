@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from pydantic import (
 )
 
 from autotune.identity import STUDY_NAME
-from autotune.study.entries import Dimensions, Name, Sources, Text, Value, Values, WholeNumber, given
+from autotune.study.entries import Dimensions, Name, Sources, Text, Value, Values, WholeNumber, given, refusing
 
 
 class Table(BaseModel):
@@ -79,7 +80,17 @@ WholeOrFile = Annotated[
 ]
 File = Annotated[Annotated[StrictStr, Tag("one of them")] | Annotated[FileTable, Tag("a table")], Discriminator(_form)]
 
-Function = Annotated[StrictStr, Field(pattern=r"^[^:]+\.py:[A-Za-z_]\w*$")]
+
+def _function_fault(entry: str) -> str:
+    return "" if re.fullmatch(r"[^:]+\.py:[A-Za-z_]\w*", entry) else 'needs a file and its function, as "FILE.py:NAME"'
+
+
+def _study_name_fault(entry: str) -> str:
+    may = "needs letters, digits, _, - and . alone, at most 64, the first no - or ."
+    return "" if re.fullmatch(STUDY_NAME, entry) else may
+
+
+Function = Annotated[StrictStr, refusing(_function_fault)]
 """`FILE.py:NAME`."""
 
 
@@ -253,7 +264,7 @@ class TimingTable(Table):
 class StudyTable(Table):
     """The whole file."""
 
-    name: Annotated[StrictStr, Field(pattern=f"^{STUDY_NAME}$")]
+    name: Annotated[StrictStr, refusing(_study_name_fault)]
     about: str = ""
     kernel: Sources
     sizes: dict[Name, WholeOrFile] = {}

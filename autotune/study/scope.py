@@ -56,8 +56,7 @@ class Scope:
             if name == GAP:
                 raise StudyError(f"has a {GAP}: write what belongs there", where=where)
             raise StudyError(
-                f"names {name!r}, which is no parameter, size, choice or device fact that may stand here"
-                f"{did_you_mean(name, sorted(self.known))}",
+                f"names {name!r}, and nothing of that name may stand here{did_you_mean(name, sorted(self.known))}",
                 where=where,
                 hint="known here: " + ", ".join(sorted(self.known)),
             )

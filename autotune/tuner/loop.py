@@ -298,7 +298,7 @@ class Search:
         if budget.least_gain is not None and self.best is not None:
             gain = self._proposer.expected_gain(GAIN_TRIALS)
             if gain is not None and gain < budget.least_gain:
-                return f"about {gain:.1%} expected from the next {GAIN_TRIALS} trials (an estimate)"
+                return f"about {100 * gain:.1f} % expected from the next {GAIN_TRIALS} trials (an estimate)"
         return ""
 
     def _left_s(self) -> float | None:

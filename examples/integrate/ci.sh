@@ -2,7 +2,7 @@
 # A CI job: does the kernel still build, is it still right, and does what is stored still hold? By exit codes alone.
 # On a machine without a GPU it runs on PoCL, which pip installs: right or wrong is the same there.
 #
-#     pip install opencl-autotune && sh ci.sh
+#     pip install /path/to/autotune && sh ci.sh
 set -eu
 export AUTOTUNE_DB="${AUTOTUNE_DB:-tuned.db}" # kept between runs by the CI's cache, or in the repository
 

@@ -45,4 +45,4 @@ def _measured(best: Best) -> str:
     if best.time_ns is None:
         return ""
     name = best.device_name or best.measured_on
-    return f"{best.measured[:10]} on {name}, driver {best.driver}, best of {best.trials} trials"
+    return f"{best.measured[:10]} on {name}, driver {best.driver}, best of {text.count(best.trials, 'trial')}"

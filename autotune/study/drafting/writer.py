@@ -71,7 +71,8 @@ class _Writer:
         self._add(
             f'# has to be written, one with "{_GUESS}" wants a look; shapes and launches are read from the indices.'
         )
-        self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml. docs/studies.md has every key.")
+        self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
+        self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
         self._size_tables()
         self._parameter_tables()
