@@ -153,6 +153,21 @@ def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
         autotune.search(study(), trials=1, fix={"WG": 33}, database=str(tmp_path / "a.db"))
 
 
+def test_a_search_that_another_begins_is_refused_where_it_would_wait_for_itself(tmp_path: Path) -> None:
+    database, told = tmp_path / "a.db", []
+
+    def begin_another(_: object) -> None:
+        with pytest.raises(
+            UsageError, match=r"is in use by the search whose on_progress begins this one: neither"
+        ) as e:
+            autotune.search(study(), trials=1, database=database)
+        told.append(str(e.value))
+
+    autotune.search(study(), trials=1, database=database, on_progress=begin_another)
+    assert told
+    autotune.search(study(), trials=1, database=database)  # one after another, as before
+
+
 def children() -> set[int]:
     return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
