@@ -376,6 +376,9 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"size": "N=5"}, "size: 'N=5' is no mapping of names to sizes"),
         ({"search": 0}, "search: 0 is no number of seconds"),
         ({"search": "soon"}, "search: 'soon' is no duration"),
+        ({"search": Budget(trials="x")}, "trials: 'x' is no whole number"),
+        ({"search": 1, "background": "no"}, "background: 'no' is neither True nor False"),
+        ({"search": 1, "allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
         ({"background": True}, "no search is asked for"),
     ],
 )
