@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.tuner import Budget
 from tests.studies import study, table
 
@@ -217,8 +217,16 @@ def test_the_api_is_listed_without_being_imported() -> None:
 
 @pytest.mark.parametrize("given", ["", "/tmp"])
 def test_a_database_that_is_none_is_told_of_as_an_argument(given: str) -> None:
-    for ask in (autotune.best, partial(autotune.search, trials=1)):
+    for ask in (autotune.best, autotune.tuned, partial(autotune.search, trials=1)):
         with pytest.raises(AutotuneError) as raised:
             ask(database=given)
         assert "--db" not in str(raised.value)
         assert "database" in str(raised.value)
+
+
+def test_a_device_and_a_cluster_that_are_none_are_told_of_as_arguments() -> None:
+    for ask in (autotune.best, autotune.tuned, autotune.search):
+        with pytest.raises(DeviceError, match="no device 'nope'; choose with device=: 0 "):
+            ask(device="nope")
+    with pytest.raises(UsageError, match="^on: '' is no address of a scheduler; write on=tcp://HOST:8786"):
+        autotune.search(on="")

@@ -18,14 +18,21 @@ from autotune.text import line
 from autotune.tuner import Budget
 
 
+_OPTIONS = {"--db": "database", "--on": "on"}
+_TYPED = {"give --db ": "give database= ", "write --on ": "write on=", "choose with -d: ": "choose with device=: ",
+          "for instance -d all": 'for instance device="all"'}  # fmt: skip
+"""What errors say for the command line, and what for a program."""
+
+
 @contextmanager
 def told_as_arguments() -> Iterator[None]:
     """Name the argument where an error that is passed on names the option of the command line."""
     try:
         yield
     except AutotuneError as error:
-        error.where = "database" if error.where == "--db" else error.where
-        error.hint = error.hint.replace("give --db ", "give database= ")
+        error.where = _OPTIONS.get(error.where, error.where)
+        for typed, written in _TYPED.items():
+            error.hint = error.hint.replace(typed, written)
         raise
 
 

@@ -153,6 +153,7 @@ class TunedKernel:
         """Whether a search in the background is at work."""
         return self._tuning is not None and self._tuning.running
 
+    @asked.told_as_arguments()
     def wait(self, timeout: float | None = None) -> Result | None:
         """Wait for the search in the background, so many seconds at most, and return what it found.
 
@@ -237,6 +238,7 @@ class TunedKernel:
                 warn_of_default(self._models[key].ready.best)
         return self._models[key]
 
+    @asked.told_as_arguments()
     def _ready(self, info: DeviceInfo) -> Ready:
         text = self.study.text
         problem = Problem(self.study, self._size, self._choices, info)
@@ -258,6 +260,7 @@ def warn_of_default(best: Best) -> None:
 def _caller() -> int:
     """Return the level of the first frame outside this room."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("autotune."):
+    # A decorator that is a context manager has a frame of its own, between our own.
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(("autotune.", "contextlib")):
         level, frame = level + 1, frame.f_back
     return level

@@ -24,6 +24,7 @@ _MOST_KERNELS = 512
 """Kept per process, the last ones asked for."""
 
 
+@asked.told_as_arguments()
 def tuned(
     study: str | Path | Study = DEFAULT_STUDY,
     /,
