@@ -130,7 +130,7 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"build_limit": 0}, "build_limit: 0 is no number of seconds above 0"),
         ({"on": 3}, "on: 3 is no address of a cluster; write on="),
         ({"on_progress": 3}, "on_progress: 3 is no function; write on_progress=print"),
-        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.tuner.Budget(trials=100)"),
+        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.Budget(trials=100)"),
         ({"budget": Budget(seconds=9.0)}, "budget: says when to stop, and so do trials= and seconds=; leave trials="),
         ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is no whole number of at least 1"),
         ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is no whole number of at least 1"),
@@ -200,6 +200,12 @@ def test_other_names_are_no_attributes() -> None:
         autotune.nope  # noqa: B018
 
 
+def test_a_budget_is_there_before_anything_else_was_asked_for() -> None:
+    code = "import autotune; print(autotune.Budget(trials=100).trials)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "100\n"
+
+
 def test_the_api_is_listed_without_being_imported() -> None:
     code = (
         "import sys; before = set(sys.modules); import autotune; print(*dir(autotune)); print(autotune.__version__); "
@@ -208,7 +214,9 @@ def test_the_api_is_listed_without_being_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names, version, loaded = done.stdout.splitlines()
     assert set(autotune.__all__) <= set(names.split())
-    assert {"search", "best", "tuned", "connect", "Study", "AutotuneError", "__version__"} == set(autotune.__all__)
+    assert {"search", "best", "tuned", "connect", "Budget", "Study", "AutotuneError", "__version__"} == set(
+        autotune.__all__
+    )
     assert version.count(".") == 2
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")
@@ -228,5 +236,5 @@ def test_a_device_and_a_cluster_that_are_none_are_told_of_as_arguments() -> None
     for ask in (autotune.best, autotune.tuned, autotune.search):
         with pytest.raises(DeviceError, match="no device 'nope'; choose with device=: 0 "):
             ask(device="nope")
-    with pytest.raises(UsageError, match="^on: '' is no address of a scheduler; write on=tcp://HOST:8786"):
+    with pytest.raises(UsageError, match=r"^on: '' is no address of a scheduler; write on=tcp://HOST:8786"):
         autotune.search(on="")

@@ -17,7 +17,6 @@ from autotune.errors import AutotuneError, UsageError
 from autotune.text import line
 from autotune.tuner import Budget
 
-
 _OPTIONS = {"--db": "database", "--on": "on"}
 _TYPED = {"give --db ": "give database= ", "write --on ": "write on=", "choose with -d: ": "choose with device=: ",
           "for instance -d all": 'for instance device="all"'}  # fmt: skip
@@ -146,8 +145,8 @@ def seconds(name: str, given: object) -> float | None:
     """Return a time in seconds as a plain number; None stands for none. Raises UsageError."""
     if given is None:
         return None
-    if isinstance(given, Real) and not isinstance(given, bool) and given > 0:
-        with suppress(OverflowError):
+    with suppress(OverflowError):
+        if isinstance(given, Real) and not isinstance(given, bool) and float(given) > 0:
             return float(given)
     raise UsageError(line(f"{given!r:.40} is no number of seconds above 0"), where=name, hint=f"write {name}=300")
 
@@ -156,7 +155,7 @@ def budget(given: object) -> Budget:
     """Return a budget with plain numbers. Raises UsageError."""
     if not isinstance(given, Budget):
         what = line(f"{given!r:.40} is no budget")
-        raise UsageError(what, where="budget", hint="write budget=autotune.tuner.Budget(trials=100)")
+        raise UsageError(what, where="budget", hint="write budget=autotune.Budget(trials=100)")
     gain = given.least_gain
     share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
     of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")

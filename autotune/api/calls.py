@@ -105,7 +105,7 @@ def _budget(budget: object, trials: int | None, seconds: float | None) -> Budget
         given = seconds is not None or trials is not None
         return asked.budget(Budget(trials, seconds if given else DEFAULT_SECONDS))
     if trials is not None or seconds is not None:
-        hint = "leave trials= and seconds= out: autotune.tuner.Budget(trials=..., seconds=...)"
+        hint = "leave trials= and seconds= out: autotune.Budget(trials=..., seconds=...)"
         raise UsageError("says when to stop, and so do trials= and seconds=", where="budget", hint=hint)
     return asked.budget(budget)
 
