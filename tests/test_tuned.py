@@ -551,8 +551,9 @@ def test_a_search_at_first_use_is_for_what_is_not_stored(monkeypatch: pytest.Mon
 
 def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None))
-    with pytest.warns(UserWarning, match="found no configuration that passed"):
+    with pytest.warns(UserWarning, match="found no configuration that passed") as warned:
         assert autotune.tuned(study(), search=30).match is Match.DEFAULT
+    assert warned[0].filename == __file__
 
 
 def test_a_search_in_the_background_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:

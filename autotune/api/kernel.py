@@ -195,13 +195,13 @@ class TunedKernel:
     def _searched_for(self, result: Result) -> None:
         model = self._main
         if result.best is None:
-            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=3)
+            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
             # The caller's arrays are those of before: calls would begin to fail in the middle of a program.
             warnings.warn(
-                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=3
+                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=_caller()
             )
             return
         self._swap(model, found)
