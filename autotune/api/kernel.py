@@ -170,7 +170,8 @@ class TunedKernel:
     def tune(self, budget: Budget, *, background: bool = False, allow_python: bool = False) -> None:
         """Search on the device, unless its best is stored or one has been searched for by this program.
 
-        Then the kernel goes by what was found. In the background, `wait` gives the result.
+        Then the kernel goes by what was found. In the background, `wait` gives the result; else Ctrl-C ends the search
+        in order, and is KeyboardInterrupt then. What ended so, or with an error, is searched for when asked again.
         """
         with self._lock:
             if self._searched or self.match is Match.EXACT:
@@ -190,7 +191,14 @@ class TunedKernel:
             if background:
                 self._tuning = Tuning(request, self._searched_for)
                 return
-        self._searched_for(tuner.run(request))
+        try:
+            result = tuner.run(request)
+            self._searched_for(result)
+            if result.reason == "interrupted":
+                raise KeyboardInterrupt
+        except BaseException:
+            self._searched = False
+            raise
 
     def _searched_for(self, result: Result) -> None:
         model = self._main
