@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from autotune.errors import AutotuneError
     from autotune.service import connect
     from autotune.study import Study
+    from autotune.tuner import Budget
 
-__all__ = ["AutotuneError", "Study", "__version__", "best", "connect", "search", "tuned"]
+__all__ = ["AutotuneError", "Budget", "Study", "__version__", "best", "connect", "search", "tuned"]
 
 __version__ = "0.2.0"
 
@@ -44,7 +45,14 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 __getattr__ = lazily(
-    __name__, {"api": "best search tuned", "errors": "AutotuneError", "service": "connect", "study": "Study"}
+    __name__,
+    {
+        "api": "best search tuned",
+        "errors": "AutotuneError",
+        "service": "connect",
+        "study": "Study",
+        "tuner": "Budget",
+    },
 )
 
 

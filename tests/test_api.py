@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.errors import AutotuneError, UsageError
+from autotune.errors import AutotuneError, DeviceError, UsageError
 from autotune.tuner import Budget
 from tests.studies import study, table
 
@@ -120,9 +120,17 @@ def test_trials_are_a_whole_number(tmp_path: Path, trials: object) -> None:
         ({"start": 3}, 'start: 3 is no list of configurations; write start=[{"WG": 64}]'),
         ({"start": {"WG": 64}}, "start: {'WG': 64} is no list of configurations"),
         ({"start": ["WG"]}, "start: ['WG'] is no list of configurations"),
+        ({"start": [{1: 64}]}, "start: [{1: 64}] is no list of configurations"),
+        ({"sampler": None}, 'sampler: None is no name of a sampler; write sampler="bayes"'),
+        ({"fresh": None}, "fresh: None is neither True nor False; write fresh=True where it is meant"),
+        ({"cold": 2}, "cold: 2 is neither True nor False"),
+        ({"retry_failed": "yes"}, "retry_failed: 'yes' is neither True nor False"),
+        ({"allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
+        ({"run_limit": "1"}, "run_limit: '1' is no number of seconds above 0; write run_limit=300"),
+        ({"build_limit": 0}, "build_limit: 0 is no number of seconds above 0"),
         ({"on": 3}, "on: 3 is no address of a cluster; write on="),
         ({"on_progress": 3}, "on_progress: 3 is no function; write on_progress=print"),
-        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.tuner.Budget(trials=100)"),
+        ({"budget": 3, "trials": None}, "budget: 3 is no budget; write budget=autotune.Budget(trials=100)"),
         ({"budget": Budget(seconds=9.0)}, "budget: says when to stop, and so do trials= and seconds=; leave trials="),
         ({"budget": Budget(trials="x"), "trials": None}, "trials: 'x' is no whole number of at least 1"),
         ({"budget": Budget(until_stale=0), "trials": None}, "until_stale: 0 is no whole number of at least 1"),
@@ -141,6 +149,9 @@ def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
         study(),
         trials=np.int64(1),
         seed=np.uint32(7),
+        seconds=np.float32(60),
+        run_limit=np.int64(9),
+        fresh=np.True_,
         fix={"WG": np.array([64, 128])},
         start=[{"WPT": np.int64(1), "WG": np.int64(128), "FAST": np.int64(0)}],
         database=tmp_path / "a.db",
@@ -151,6 +162,21 @@ def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="WG cannot be 33"):
         autotune.search(study(), trials=1, fix={"WG": 33}, database=str(tmp_path / "a.db"))
+
+
+def test_a_search_that_another_begins_is_refused_where_it_would_wait_for_itself(tmp_path: Path) -> None:
+    database, told = tmp_path / "a.db", []
+
+    def begin_another(_: object) -> None:
+        with pytest.raises(
+            UsageError, match=r"is in use by the search whose on_progress begins this one: neither"
+        ) as e:
+            autotune.search(study(), trials=1, database=database)
+        told.append(str(e.value))
+
+    autotune.search(study(), trials=1, database=database, on_progress=begin_another)
+    assert told
+    autotune.search(study(), trials=1, database=database)  # one after another, as before
 
 
 def children() -> set[int]:
@@ -174,6 +200,12 @@ def test_other_names_are_no_attributes() -> None:
         autotune.nope  # noqa: B018
 
 
+def test_a_budget_is_there_before_anything_else_was_asked_for() -> None:
+    code = "import autotune; print(autotune.Budget(trials=100).trials)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "100\n"
+
+
 def test_the_api_is_listed_without_being_imported() -> None:
     code = (
         "import sys; before = set(sys.modules); import autotune; print(*dir(autotune)); print(autotune.__version__); "
@@ -182,7 +214,9 @@ def test_the_api_is_listed_without_being_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names, version, loaded = done.stdout.splitlines()
     assert set(autotune.__all__) <= set(names.split())
-    assert {"search", "best", "tuned", "connect", "Study", "AutotuneError", "__version__"} == set(autotune.__all__)
+    assert {"search", "best", "tuned", "connect", "Budget", "Study", "AutotuneError", "__version__"} == set(
+        autotune.__all__
+    )
     assert version.count(".") == 2
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")
@@ -191,8 +225,16 @@ def test_the_api_is_listed_without_being_imported() -> None:
 
 @pytest.mark.parametrize("given", ["", "/tmp"])
 def test_a_database_that_is_none_is_told_of_as_an_argument(given: str) -> None:
-    for ask in (autotune.best, partial(autotune.search, trials=1)):
+    for ask in (autotune.best, autotune.tuned, partial(autotune.search, trials=1)):
         with pytest.raises(AutotuneError) as raised:
             ask(database=given)
         assert "--db" not in str(raised.value)
         assert "database" in str(raised.value)
+
+
+def test_a_device_and_a_cluster_that_are_none_are_told_of_as_arguments() -> None:
+    for ask in (autotune.best, autotune.tuned, autotune.search):
+        with pytest.raises(DeviceError, match="no device 'nope'; choose with device=: 0 "):
+            ask(device="nope")
+    with pytest.raises(UsageError, match=r"^on: '' is no address of a scheduler; write on=tcp://HOST:8786"):
+        autotune.search(on="")

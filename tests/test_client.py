@@ -287,6 +287,20 @@ def test_what_is_no_server_is_said_so(url: str) -> None:
         Server(url)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": None}, "url: NoneType is no text; write autotune.connect"),
+        ({"url": b"http://x"}, "url: bytes is no text"),
+        ({"url": "http://127.0.0.1:1", "token": 5}, "token: int is no text"),
+        ({"url": "tune"}, "url: 'tune' is no server"),
+    ],
+)
+def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=f"^{said}"):
+        autotune.connect(**given)
+
+
 def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> None:
     asks: list[Callable[[Server, str], Any]] = [
         lambda server, word: server.best(word),

@@ -55,6 +55,10 @@ def test_a_study_holds_what_its_tables_say() -> None:
             {"choices": {"T": ["float", "unsigned int"]}},
             "choices.T: 'unsigned int' has a space, which build options cannot carry; write uint$",
         ),
+        ({"source": 5}, "source: int is no text of a kernel; write source="),
+        ({"source": b"kernel"}, "source: bytes is no text of a kernel"),
+        ({"arguments": ["x"]}, r"arguments: needs a table, got \['x'\]"),
+        ({"arguments": None}, "arguments: needs a table, got None"),
         ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
         (
             {"tolerance": {"absolute": "WPT"}},

@@ -376,6 +376,9 @@ def test_a_matrix_that_is_turned_is_refused(queue: cl.CommandQueue) -> None:
         ({"size": "N=5"}, "size: 'N=5' is no mapping of names to sizes"),
         ({"search": 0}, "search: 0 is no number of seconds"),
         ({"search": "soon"}, "search: 'soon' is no duration"),
+        ({"search": Budget(trials="x")}, "trials: 'x' is no whole number"),
+        ({"search": 1, "background": "no"}, "background: 'no' is neither True nor False"),
+        ({"search": 1, "allow_python": "no"}, "allow_python: 'no' is neither True nor False"),
         ({"background": True}, "no search is asked for"),
     ],
 )
@@ -547,9 +550,27 @@ def test_a_search_at_first_use_is_for_what_is_not_stored(monkeypatch: pytest.Mon
 
 
 def test_a_search_that_finds_nothing_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None))
-    with pytest.warns(UserWarning, match="found no configuration that passed"):
+    monkeypatch.setattr("autotune.tuner.run", lambda *_: SimpleNamespace(best=None, reason="done"))
+    with pytest.warns(UserWarning, match="found no configuration that passed") as warned:
         assert autotune.tuned(study(), search=30).match is Match.DEFAULT
+    assert warned[0].filename == __file__
+
+
+def test_a_search_that_was_interrupted_or_failed_is_made_when_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned = study()
+
+    def interrupted(_: Request) -> Any:
+        return SimpleNamespace(best=None, reason="interrupted")
+
+    def failed(_: Request) -> Any:
+        raise SetupError("no linker")
+
+    for run, error in ((failed, SetupError), (interrupted, KeyboardInterrupt)):
+        monkeypatch.setattr("autotune.tuner.run", run)
+        with pytest.raises(error), warnings.catch_warnings(action="ignore"):
+            autotune.tuned(tuned, search=30)
+    monkeypatch.setattr("autotune.tuner.run", found(tuned))
+    assert autotune.tuned(tuned, search=30).match is Match.EXACT
 
 
 def test_a_search_in_the_background_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,21 @@ import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from autotune.errors import AutotuneError, UsageError
 from autotune.text import line
+from autotune.tuner import Budget
+
+_OPTIONS = {"--db": "database", "--on": "on"}
+_TYPED = {"give --db ": "give database= ", "write --on ": "write on=", "choose with -d: ": "choose with device=: ",
+          "for instance -d all": 'for instance device="all"'}  # fmt: skip
+"""What errors say for the command line, and what for a program."""
 
 
 @contextmanager
@@ -20,8 +29,9 @@ def told_as_arguments() -> Iterator[None]:
     try:
         yield
     except AutotuneError as error:
-        error.where = "database" if error.where == "--db" else error.where
-        error.hint = error.hint.replace("give --db ", "give database= ")
+        error.where = _OPTIONS.get(error.where, error.where)
+        for typed, written in _TYPED.items():
+            error.hint = error.hint.replace(typed, written)
         raise
 
 
@@ -117,10 +127,44 @@ def fixed(given: object) -> dict[str, list[Any]]:
 def starts(given: object) -> list[dict[str, Any]]:
     """Return the configurations to try early; the space judges them. Raises UsageError."""
     found = None if isinstance(given, Mapping) else _listed(given)
-    if found is None or not all(isinstance(one, Mapping) for one in found):
+    if found is None or not all(isinstance(one, Mapping) and all(isinstance(n, str) for n in one) for one in found):
         what = line(f"{given!r:.40} is no list of configurations")
         raise UsageError(what, where="start", hint='write start=[{"WG": 64}]')
     return [{name: plain(value) for name, value in one.items()} for one in found]
+
+
+def flag(name: str, given: object) -> bool:
+    """Return True or False; no other word stands for one, as `"no"` would allow what it forbids. Raises UsageError."""
+    if not isinstance(given, bool | np.bool_):
+        what = line(f"{given!r:.40} is neither True nor False")
+        raise UsageError(what, where=name, hint=f"write {name}=True where it is meant, else leave it out")
+    return bool(given)
+
+
+def seconds(name: str, given: object) -> float | None:
+    """Return a time in seconds as a plain number; None stands for none. Raises UsageError."""
+    if given is None:
+        return None
+    with suppress(OverflowError):
+        if isinstance(given, Real) and not isinstance(given, bool) and float(given) > 0:
+            return float(given)
+    raise UsageError(line(f"{given!r:.40} is no number of seconds above 0"), where=name, hint=f"write {name}=300")
+
+
+def budget(given: object) -> Budget:
+    """Return a budget with plain numbers. Raises UsageError."""
+    if not isinstance(given, Budget):
+        what = line(f"{given!r:.40} is no budget")
+        raise UsageError(what, where="budget", hint="write budget=autotune.Budget(trials=100)")
+    gain = given.least_gain
+    share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
+    of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
+    return replace(
+        given,
+        seconds=seconds("seconds", given.seconds),
+        trials=whole("trials", given.trials, least=1, example=100),
+        until_stale=whole("until_stale", given.until_stale, least=1, example=50),
+    )
 
 
 def whole(name: str, given: object, *, least: int, most: int | None = None, example: int) -> int | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import cast
 
 from autotune import cluster, devices, tuner
 from autotune.api import asked
@@ -63,11 +61,14 @@ def search(
     database = asked.database(database)
     kept, given = asked.fixed(fix), asked.starts(start)
     seed = asked.whole("seed", seed, least=0, most=2**32 - 1, example=1)
+    asked.of_kind("sampler", sampler, isinstance(sampler, str), "name of a sampler", f'"{DEFAULT_SAMPLER}"')
+    retry_failed, fresh = asked.flag("retry_failed", retry_failed), asked.flag("fresh", fresh)
+    cold, allow_python = asked.flag("cold", cold), asked.flag("allow_python", allow_python)
     asked.of_kind("on", on, on is None or isinstance(on, str), "address of a cluster", '"tcp://head:8786"')
     told = on_progress is None or callable(on_progress)
     asked.of_kind("on_progress", on_progress, told, "function", "print")
     budget = _budget(budget, trials, seconds)
-    _require_seconds("run_limit", run_limit)
+    run_limit, build_limit = asked.seconds("run_limit", run_limit), asked.seconds("build_limit", build_limit)
     with ExitStack() as opened:
         run: Callable[..., Result] = tuner.run
         if on is not None:
@@ -78,7 +79,6 @@ def search(
             chosen = devices.find_devices(device) if device is not None else [devices.find_device(None)]
         loaded = study if isinstance(study, Study) else Study.load(str(study))
         problem = Problem(loaded, size, choices, chosen[0], fix=kept)
-        _require_seconds("build_limit", build_limit)
         limits = Limits(
             build_s=BUILD_S if build_limit is None else build_limit, first_s=FIRST_S if run_limit is None else run_limit
         )
@@ -99,32 +99,15 @@ def search(
         return run(request, on_progress=on_progress)
 
 
-def _require_seconds(name: str, value: object) -> None:
-    """Raise UsageError for what is no time; None stands for no limit."""
-    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not value > 0):
-        raise UsageError(f"{value!r} is no number of seconds above 0", where=name, hint=f"write {name}=300")
-
-
-def _budget(budget: object, trials: object, seconds: float | None) -> Budget:
+def _budget(budget: object, trials: int | None, seconds: float | None) -> Budget:
     """Return when to stop: a budget, or what is given of trials and seconds. Raises UsageError."""
     if budget is None:
-        number = asked.whole("trials", trials, least=1, example=100)
-        budget = Budget(number, seconds if seconds is not None or number is not None else DEFAULT_SECONDS)
-    elif trials is not None or seconds is not None:
-        hint = "leave trials= and seconds= out: autotune.tuner.Budget(trials=..., seconds=...)"
+        given = seconds is not None or trials is not None
+        return asked.budget(Budget(trials, seconds if given else DEFAULT_SECONDS))
+    if trials is not None or seconds is not None:
+        hint = "leave trials= and seconds= out: autotune.Budget(trials=..., seconds=...)"
         raise UsageError("says when to stop, and so do trials= and seconds=", where="budget", hint=hint)
-    example = "autotune.tuner.Budget(trials=100)"
-    asked.of_kind("budget", budget, isinstance(budget, Budget), "budget", example)
-    found = cast("Budget", budget)
-    _require_seconds("seconds", found.seconds)
-    gain = found.least_gain
-    share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
-    asked.of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
-    return replace(
-        found,
-        trials=asked.whole("trials", found.trials, least=1, example=100),
-        until_stale=asked.whole("until_stale", found.until_stale, least=1, example=50),
-    )
+    return asked.budget(budget)
 
 
 @asked.told_as_arguments()

@@ -153,6 +153,7 @@ class TunedKernel:
         """Whether a search in the background is at work."""
         return self._tuning is not None and self._tuning.running
 
+    @asked.told_as_arguments()
     def wait(self, timeout: float | None = None) -> Result | None:
         """Wait for the search in the background, so many seconds at most, and return what it found.
 
@@ -169,7 +170,8 @@ class TunedKernel:
     def tune(self, budget: Budget, *, background: bool = False, allow_python: bool = False) -> None:
         """Search on the device, unless its best is stored or one has been searched for by this program.
 
-        Then the kernel goes by what was found. In the background, `wait` gives the result.
+        Then the kernel goes by what was found. In the background, `wait` gives the result; else Ctrl-C ends the search
+        in order, and is KeyboardInterrupt then. What ended so, or with an error, is searched for when asked again.
         """
         with self._lock:
             if self._searched or self.match is Match.EXACT:
@@ -189,18 +191,25 @@ class TunedKernel:
             if background:
                 self._tuning = Tuning(request, self._searched_for)
                 return
-        self._searched_for(tuner.run(request))
+        try:
+            result = tuner.run(request)
+            self._searched_for(result)
+            if result.reason == "interrupted":
+                raise KeyboardInterrupt
+        except BaseException:
+            self._searched = False
+            raise
 
     def _searched_for(self, result: Result) -> None:
         model = self._main
         if result.best is None:
-            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=3)
+            warnings.warn(f"{self!r}: the search found no configuration that passed", stacklevel=_caller())
             return
         found, before = self._ready(model.info), model.ready
         if (found.extents, found.ends) != (before.extents, before.ends) and self._bound:
             # The caller's arrays are those of before: calls would begin to fail in the middle of a program.
             warnings.warn(
-                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=3
+                f"{self!r}: the best that was found pads its arrays otherwise; refresh() takes it", stacklevel=_caller()
             )
             return
         self._swap(model, found)
@@ -237,6 +246,7 @@ class TunedKernel:
                 warn_of_default(self._models[key].ready.best)
         return self._models[key]
 
+    @asked.told_as_arguments()
     def _ready(self, info: DeviceInfo) -> Ready:
         text = self.study.text
         problem = Problem(self.study, self._size, self._choices, info)
@@ -258,6 +268,7 @@ def warn_of_default(best: Best) -> None:
 def _caller() -> int:
     """Return the level of the first frame outside this room."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("autotune."):
+    # A decorator that is a context manager has a frame of its own, between our own.
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(("autotune.", "contextlib")):
         level, frame = level + 1, frame.f_back
     return level

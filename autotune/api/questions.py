@@ -6,6 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ _MOST_KERNELS = 512
 """Kept per process, the last ones asked for."""
 
 
+@asked.told_as_arguments()
 def tuned(
     study: str | Path | Study = DEFAULT_STUDY,
     /,
@@ -54,6 +56,7 @@ def tuned(
     Raises AutotuneError for bad input and for a machine without a device.
     """
     budget = None if search is None else _budget(search)
+    background, allow_python = asked.flag("background", background), asked.flag("allow_python", allow_python)
     if background and budget is None:
         raise UsageError("says how to search, and no search is asked for", where="background", hint="add search=40")
     wanted, choices, named = asked.one_size(size, sizes), asked.choices(choices), asked.database(database)
@@ -123,10 +126,10 @@ def _device(device: object) -> DeviceInfo:
 
 def _budget(search: float | str | Budget) -> Budget:
     if isinstance(search, Budget):
-        return search
+        return asked.budget(search)
     if isinstance(search, str):
         return Budget(seconds=text.parse_duration(search, where="search"))
-    if isinstance(search, bool) or not isinstance(search, int | float) or not 0 < search < float("inf"):
+    if isinstance(search, bool) or not isinstance(search, Real) or not 0 < search < float("inf"):
         what = f"{search!r:.40} is no number of seconds above 0"
         raise UsageError(what, where="search", hint="write search=40, or search='5m'")
     return Budget(seconds=float(search))

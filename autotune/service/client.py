@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UsageError
 from autotune.identity import Choices, Size
 from autotune.lookup import DEFAULT_STUDY, Best
 from autotune.service.kept import Kept, KeptAnswers
@@ -44,7 +44,15 @@ def connect(url: str, token: str | None = None, *, cache: bool = True) -> Server
 
     Raises UsageError for what is no URL of a server, or where the token would travel in clear text.
     """
-    return Server(url, token, cache=cache)
+    for name, given in (("url", url), ("token", "" if token is None else token)):
+        if not isinstance(given, str):
+            hint = 'write autotune.connect("https://HOST")'
+            raise UsageError(f"{type(given).__name__} is no text", where=name, hint=hint)
+    try:
+        return Server(url, token, cache=cache)
+    except UsageError as error:
+        error.where = "url" if error.where == "--server" else error.where
+        raise
 
 
 class Server:

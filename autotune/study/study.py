@@ -65,13 +65,17 @@ class Study:
         **tables: Any,
     ) -> None:
         function = reference if callable(reference) else None
-        self.given, tables["arguments"] = _given(tables.get("arguments", {}))
+        arguments = tables.get("arguments", {})
+        self.given, tables["arguments"] = _given(arguments) if isinstance(arguments, Mapping) else ({}, arguments)
         tables["reference"] = {"function": digest_of(function)} if function else reference
         tables.setdefault("kernel", f"{tables.get('name', 'study')}.cl")
         path = f"{tables.get('name', 'study')}.toml"
         library.require_plain(tables, path)
         if source is None:
             kernel, text = library.sources_of(tables["kernel"], tables, path, "kernel")
+        elif not isinstance(source, str):
+            hint = 'write source=Path("mine.cl").read_text()'
+            raise StudyError(f"{type(source).__name__} is no text of a kernel", where=f"{path}: source", hint=hint)
         else:
             kernel = str(tables["kernel"])
             text = inline(kernel, folders_of(tables, path), source)

@@ -6,17 +6,17 @@ import math
 import platform
 import secrets
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import __version__
-from autotune.errors import AutotuneError, SetupError, SpaceError, WorkerError
-from autotune.model import Trial, identity
-from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, quick_turns
+from autotune.errors import AutotuneError, SetupError, SpaceError, UsageError, WorkerError
+from autotune.model import DeviceInfo, Trial, identity
+from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, lock_key, quick_turns
 from autotune.samplers import entry_of
 from autotune.store import locate, require_place
 from autotune.study import Problem, space_hash
@@ -56,19 +56,39 @@ def run(
     `on_progress` is told after each trial. A ready `evaluator` runs the trials instead of one of this search's own, and
     is left open.
 
-    Raises WorkerError and SetupError where no best is known, and StoreError, DeviceError, StudyError, SpaceError.
+    Raises WorkerError and SetupError where no best is known, StoreError, DeviceError, StudyError, SpaceError, and
+    UsageError where `on_progress` begins another search on the device.
     """
     stop = stop or threading.Event()
     require_place(locate(request.database))  # what can be told at once, before a device is waited for
     with ExitStack() as opened:
         opened.enter_context(quick_turns())
         if evaluator is None:
+            opened.enter_context(_not_within(request.devices or [request.problem.device]))
             evaluator = _own_evaluator(request, stop)
             opened.callback(evaluator.close)
         from autotune.store import Store  # and SQLAlchemy, which loads while the evaluator's workers start
 
         store = opened.enter_context(Store.open(request.database))
         return _search(request, store, evaluator, stop, on_progress)
+
+
+_thread = threading.local()
+
+
+@contextmanager
+def _not_within(devices: Sequence[DeviceInfo]) -> Iterator[None]:
+    """Raise UsageError where this thread is within a search on one of the devices: it would wait for ever."""
+    outer: frozenset[str] = getattr(_thread, "used", frozenset())
+    for device in devices:
+        if lock_key(device) in outer:
+            what = "is in use by the search whose on_progress begins this one: neither would end"
+            raise UsageError(what, where=device.name, hint="begin it once that search has returned")
+    _thread.used = outer.union(map(lock_key, devices))
+    try:
+        yield
+    finally:
+        _thread.used = outer
 
 
 def _own_evaluator(request: Request, stop: threading.Event) -> Evaluator:
