@@ -48,6 +48,8 @@ class Sketch:
     signatures: Mapping[str, Sequence[KernelArgument]]
     macros: Mapping[str, str]
     guessed: bool = False
+    folders: list[str] = field(default_factory=list)
+    """Where files that it includes lie, as the study names them."""
     gaps: list[str] = field(default_factory=list)
     """What the author has to write, a line each."""
     guesses: list[str] = field(default_factory=list)

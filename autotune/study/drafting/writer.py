@@ -73,6 +73,8 @@ class _Writer:
         )
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml. docs/studies.md has every key.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
+        for folder in sketch.folders:
+            self._add("", "[[options]]", f"flag = {json.dumps(f'-I{folder}')}")
         self._size_tables()
         self._parameter_tables()
         self._argument_table()
