@@ -764,3 +764,58 @@ def test_indices_in_a_buffer_leave_room_for_what_is_behind_their_places() -> Non
     )
     assert 'shape = ["3 * n"]' in shape_of(lines, "v")
     assert 'shape = ["4", "n"], access = "in", data = { low = 0, high = "n - 1" }' in shape_of(lines, "next")
+
+
+FRAMED = """
+kernel void edges(global const float *in, global float *out, const int strong, const int border)
+{
+    const int x = get_global_id(0), y = get_global_id(1), wide = get_global_size(0) + 2, high = get_global_size(1) + 2;
+    float sum = 0;
+    for (int d = -1; d <= 1; ++d) {
+        int u = x + d, v = y + d;
+        u = u < 0 ? 0 : (u < wide ? u : wide - 1);
+        v = v < 0 ? 0 : (v < high ? v : high - 1);
+        sum += in[v * wide + u];
+    }
+    out[y * get_global_size(0) + x] = strong ? sum : 1 - sum;
+}
+"""
+
+
+def test_a_frame_around_what_is_launched_is_in_the_rows_and_a_switch_is_no_extent() -> None:
+    _, lines = drafted(FRAMED)
+    assert 'in_ = { type = "float", shape = ["HEIGHT + 2", "WIDTH + 2"], access = "in" }' in lines
+    assert 'out = { type = "float", shape = ["HEIGHT", "WIDTH"], access = "out" }' in lines
+    assert shape_of(lines, "strong").endswith("# guess: its value")
+    _, lines = drafted(FRAMED.replace("+ 2", "+ 2 * border").replace("(y + 1)", "(y + border)"))
+    assert 'shape = ["HEIGHT + 2 * border", "WIDTH + 2 * border"]' in shape_of(lines, "in_")
+
+
+def test_a_value_that_replaces_another_counts_from_there_on() -> None:
+    loose = "int i = (int)floor(step * get_global_id(0)); {} y[get_global_id(0)] = x[i];"
+    kernel = "kernel void f(const int n, const float step, global const float *x, global float *y) { BODY }"
+    _, lines = drafted(kernel.replace("BODY", loose.replace("{}", "i = clamp(i, 0, n - 1);")))
+    assert 'x = { type = "float", shape = ["n"], access = "in" }' in lines
+    for doubtful in ("if (step < 0) i = clamp(i, 0, n - 1);", "do { i = clamp(i, 0, n - 1); i += 2; } while (step);"):
+        _, lines = drafted(kernel.replace("BODY", loose.replace("{}", doubtful)))
+        assert "TODO" in shape_of(lines, "x"), doubtful
+
+
+SEVERAL = """
+kernel void fill(global float *to, const float value) { to[get_global_id(0)] = value; }
+kernel void fill4(global float4 *to, const float4 value) { to[get_global_id(0)] += value; }
+kernel void mark(global uchar *to, const int value) { to[get_global_id(0)] = value; }
+"""
+
+
+def test_one_name_for_several_arguments_is_told_apart() -> None:
+    sketch, lines = drafted(SEVERAL)
+    assert shape_of(lines, "to") == (
+        'to = { type = "float", shape = ["4 * N"], access = "inout" }  # guess: fill4 takes it as float4'
+    )
+    assert 'to_char = { type = "uchar", shape = ["N"], access = "out" }' in lines
+    assert [line for line in lines if line.startswith("arguments = ")] == [
+        'arguments = ["to", "value"]', 'arguments = ["to", "value_float4"]', 'arguments = ["to_char", "value_int"]',
+    ]  # fmt: skip
+    assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "1" }  # guess: its value'
+    assert draft(sketch, "mark").count("to_char") == 0

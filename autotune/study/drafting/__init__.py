@@ -3,6 +3,7 @@
 What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
 guards and names; what is no more than a guess says so: nothing here decides a result.
 
+    sketch.py      what is known of a kernel file
     scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
     syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches
     terms.py       sums of products of names
@@ -23,8 +24,8 @@ from autotune import lazily
 
 if TYPE_CHECKING:
     from autotune.study.drafting.missing import asked_by_error, hiding, unknown_functions, unknown_names
-    from autotune.study.drafting.proposal import Sketch
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
+    from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
 
 __all__ = [
@@ -37,7 +38,7 @@ __getattr__ = lazily(
     __name__,
     {
         "missing": "asked_by_error hiding unknown_functions unknown_names",
-        "proposal": "Sketch",
+        "sketch": "Sketch",
         "scanning": "candidates scanned struct_bodies",
         "writer": "draft",
     },

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.groups import is_alone, is_of_group, work_group
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.reading import Reading, functions_of
+from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import members_spelt_out
 from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -36,24 +39,6 @@ _SMALL_NAME = re.compile(
     r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
     re.IGNORECASE,
 )
-
-
-@dataclass
-class Sketch:
-    """What is known of a kernel file. `guessed`: no compiler was asked, the text was read."""
-
-    name: str
-    kernel: str
-    source: str
-    signatures: Mapping[str, Sequence[KernelArgument]]
-    macros: Mapping[str, str]
-    guessed: bool = False
-    folders: list[str] = field(default_factory=list)
-    """Where files that it includes lie, as the study names them."""
-    gaps: list[str] = field(default_factory=list)
-    """What the author has to write, a line each."""
-    guesses: list[str] = field(default_factory=list)
-    """What the author should look at."""
 
 
 class Proposal:
@@ -198,8 +183,22 @@ class Proposal:
         for entry in self.launched:
             for one in self.sketch.signatures[entry]:
                 before = found.get(one.name, one)
-                found[one.name] = replace(before, const=before.const and one.const)
+                least = min(before.type_name, one.type_name, key=lambda kind: components(kind.removesuffix("*"))[1])
+                found[one.name] = replace(before, const=before.const and one.const, type_name=least)
         return found
+
+    def in_text(self, name: str) -> str:
+        """Return what the text calls an argument."""
+        return next((called[name] for called in self.sketch.called.values() if name in called), name)
+
+    def taken_as(self, name: str) -> str:
+        """Say where kernels take a buffer as of different types, which one of the study's cannot all be."""
+        told = {
+            entry: one.type_name for entry in self.launched for one in self.sketch.signatures[entry] if one.name == name
+        }
+        mine = self.arguments[name].type_name
+        other = next((entry for entry, kind in told.items() if kind != mine and kind.endswith("*")), None)
+        return "" if other is None else f"{other} takes it as {told[other].removesuffix('*')}"
 
     def _is_whole(self, one: KernelArgument) -> bool:
         reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
@@ -305,8 +304,10 @@ class Proposal:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
         kept = self._kept(tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)} | self.members
+        called = self.sketch.called.get(entry, {})
+        known |= {theirs: name for name, theirs in called.items() if name in known}
         pointers = {
-            one.name: self.choices.get(kind := self.kind(one.type_name.removesuffix("*")), kind)
+            called.get(one.name, one.name): self._pointer(one)
             for one in self.sketch.signatures[entry]
             if one.address != "private" or "image" in one.type_name
         }
@@ -315,6 +316,12 @@ class Proposal:
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
+
+    def _pointer(self, one: KernelArgument) -> Pointer:
+        """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
+        kind, mine = (each.type_name.removesuffix("*") for each in (self.arguments[one.name], one))
+        of = self.choices.get(named := self.kind(kind), named)
+        return Pointer(one.name, Sum(), of, components(mine)[1] // components(kind)[1])
 
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

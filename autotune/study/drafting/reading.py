@@ -42,6 +42,7 @@ class Reading:
     `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
     begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
     that run from one content of an argument to the next, with its name.
+    `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `spread`: along which work-groups differ.
     `unread`: arguments that are also used in a way that was not understood.
@@ -52,6 +53,7 @@ class Reading:
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
+    either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)

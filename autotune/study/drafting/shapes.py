@@ -15,6 +15,11 @@ IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
 
 
+COUNTED = re.compile(
+    r"^[nmkwh]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
+)
+"""What numbers are called that say how much there is."""
+
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
 
@@ -114,7 +119,7 @@ class Shapes(Indices):
         if not indices:
             return None
         self.inferred.add(axis)
-        for index in indices:  # within a row: as long as the row is
+        for index in [each for each in indices if not self._strided(each)]:  # within a row: as long as the row is
             for extent, counted in self._levels(index)[1:]:
                 if f"gid#{axis}" in counted.names:
                     return extent
@@ -124,7 +129,7 @@ class Shapes(Indices):
                 return found
         bounded = {word for _, limit in self.reading.guards for name in limit.names for word in words(name)}
         bounded |= {word for index in indices for name in index.names if "#" not in name for word in words(name)}
-        left = [size for size in self._sizes if size not in bounded and size not in self._small]
+        left = [size for size in self._sizes if size not in {*bounded, *self._small} and COUNTED.search(size)]
         taken = {str(extent) for extent in self.axes.values()}
         left = [size for size in left if size not in taken]
         written = any(mention.name for mention in self.reading.mentions if len(mention.places) > 1)
@@ -240,8 +245,15 @@ class Shapes(Indices):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
+        if name in self.reading.either:
+            return self._larger(*(self.upper(value, depth + 1) for value in self.reading.either[name]))
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         return self.upper(Sum.of(name), depth + 1) if guarded or name in self.reading.between else None
+
+    def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
+        if one is None or other is None:
+            return None
+        return max(one, other, key=lambda limit: self.elements([limit]))
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -258,6 +270,7 @@ class Shapes(Indices):
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
+            index = self._factored(index)
             rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
             if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
                 if not index.names & self.reading.contents.keys():  # contents are bounded by their data

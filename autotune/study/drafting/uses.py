@@ -118,7 +118,7 @@ class Uses:
 
     def _written(self, name: str) -> str:
         """`out` where every mention in a body stores to an element, else `inout`."""
-        bodies = self._of.text[self._of.text.find("{") :]
+        name, bodies = self._of.in_text(name), self._of.text[self._of.text.find("{") :]
         mentions = re.findall(rf"\b{name}\b(?!\s*[,)])", bodies)
         stores = re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", bodies)
         return "out" if stores and len(stores) == len(mentions) else "inout"

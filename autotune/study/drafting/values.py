@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
-from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
+from autotune.study.drafting.syntax import NotRead, Tree, changes, expression, folded, whole
 from autotune.study.drafting.terms import Sum, quotient, remainder
 from autotune.study.drafting.touching import components, is_understood, touched
 
@@ -33,10 +33,13 @@ class Values(ABC):
         self.found = Reading()
         self._functions, self._known = functions, known
         self._scopes: list[dict[str, Any]] = [{}]
+        self._branches = 0  # conditions and loops around what is walked through
+        self._opened: list[int] = [0]  # how many there were around each scope
         self._rest: Sequence[str] = ()  # of the block, from the statement on
         self._minima: dict[str, list[Sum]] = {}
         self._quotients: dict[str, tuple[Sum, Sum]] = {}
         self._returned: list[Any] = []
+        self._once: set[str] = set()  # variables that change once after their declaration
         self._count = self._steps = self._depth = 0
 
     @abstractmethod
@@ -108,7 +111,13 @@ class Values(ABC):
         self._of(parts[0])
         first, second = self._of(parts[1]), self._of(parts[2])
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
-        return first if first == second or known else second if known == 0 else None
+        if first == second or known is not None:
+            return second if known == 0 else first
+        if not isinstance(first, Sum) or not isinstance(second, Sum):
+            return None
+        either = self._unread(first, second)
+        self.found.either[next(iter(either.names))] = (first, second)
+        return either
 
     def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
         """A pointer as one to another type: so many elements of the argument's are one of it."""
@@ -172,11 +181,16 @@ class Values(ABC):
         return self._lookup(str(root[1])) if root[0] == "name" else self._of(root)
 
     def _set(self, name: str, value: Any) -> None:
-        for scope in reversed(self._scopes):
+        for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):
             if name in scope:
-                if scope[name] is None or (isinstance(scope[name], Pointer) and isinstance(value, Pointer)):
+                once = opened == self._branches and changes(name, self._rest) == 1
+                before = scope[name]
+                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it is what it began as
+                    begun = self.found.loops[str(before)][0]
+                    self.found.either[str(before)] = (begun, begun)
+                if before is None or (isinstance(value, Pointer) if isinstance(before, Pointer) else once):
                     scope[name] = value
-                elif isinstance(scope[name], Pointer):
+                elif isinstance(before, Pointer):
                     scope[name] = scope[name].moved(self._fresh(name))
                 elif isinstance(value, Sum):  # from here on it is another variable
                     scope[name] = self._begun(name, value)

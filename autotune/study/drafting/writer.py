@@ -10,9 +10,10 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.builtins import is_builtin
-from autotune.study.drafting.naming import nameable
-from autotune.study.drafting.proposal import Proposal, Sketch
+from autotune.study.drafting.naming import nameable, told_apart
+from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates, scanned
+from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
@@ -50,7 +51,8 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     sketch.guesses.clear()
     types = {name for name, text in given.items() if {text, sketch.macros.get(name)} & SCALAR_TYPES.keys()}
     plain = replace(sketch, signatures=spelt_out(sketch.signatures, sketch.source, types))
-    return _Writer(Proposal(nameable(plain), entries(sketch, wanted), given)).study()
+    launched = entries(sketch, wanted)
+    return _Writer(Proposal(told_apart(nameable(plain), launched), launched, given)).study()
 
 
 class _Writer:
@@ -243,7 +245,7 @@ class _Writer:
         if access != "in":
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,) * int(dimensions[1]))
-        name = re.escape(one.name)
+        name = re.escape(self._of.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
@@ -270,7 +272,9 @@ class _Writer:
         else:
             if one.name in self._uses.indexed:
                 said = said or "as many as there are rows; places in it are read from a buffer"
-            self._told(line, "; ".join(filter(None, (self._doubt(one, "its shape"), said))))
+            self._told(
+                line, "; ".join(filter(None, (self._doubt(one, "its shape"), self._of.taken_as(one.name), said)))
+            )
 
     # -- launch and reference -----------------------------------------------------------------------
 
@@ -299,6 +303,7 @@ class _Writer:
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
+            what += "; --entry drafts one kernel alone"
             self._gap(f'when = "{GAP}"', what)
         elif len(self._of.launched) > 1:
             self._add('# when = "..."  # where this launch does not always take place')
