@@ -471,7 +471,8 @@ def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
     )
     assert 'shape = ["4 * n"], access = "in" }' in shape_of(lines, "a")
     assert 'shape = ["4 * n"], access = "out" }' in shape_of(lines, "b")
-    assert all("TODO: its shape" in shape_of(lines, name) for name in "cd")  # of another type: nothing is said
+    assert 'shape = ["n"], access = "in"' in shape_of(lines, "d")  # as many bytes
+    assert "TODO: its shape" in shape_of(lines, "c")  # of a type that is not read: nothing is said
 
 
 def test_what_the_kernel_defines_itself_is_no_parameter() -> None:
@@ -819,3 +820,31 @@ def test_one_name_for_several_arguments_is_told_apart() -> None:
     ]  # fmt: skip
     assert shape_of(lines, "value_float4") == 'value_float4 = { type = "float4", value = "1" }  # guess: its value'
     assert draft(sketch, "mark").count("to_char") == 0
+
+
+SHIFTED = """
+kernel void rows(global float *from, const ulong skipped, global void *to, const ulong to_skipped, const int width,
+                 const ulong stride, local void *held)
+{
+    from = (global float *)((global char *)from + skipped);
+    global float *line = (global float *)((global char *)to + to_skipped + get_group_id(0) * stride);
+    local float *own = (local float *)held;
+    for (int x = get_local_id(0); x < width; x += get_local_size(0)) {
+        own[x] = from[get_group_id(0) * width + x];
+        line[x] = 2 * own[x];
+    }
+}
+"""
+
+
+def test_places_counted_in_bytes_are_elements_and_what_is_void_is_what_it_is_cast_to() -> None:
+    sketch, lines = drafted(SHIFTED)
+    assert sketch.gaps == []
+    assert 'from_ = { type = "float", shape = ["GROUPS", "width"], access = "in" }' in lines
+    assert 'skipped = { type = "ulong", value = "0" }  # guess: bytes before what is used' in lines
+    assert 'type = "float", shape = ["GROUPS", "stride // 4"]' in shape_of(lines, "to")
+    assert shape_of(lines, "to").endswith("# guess: its type: void in the kernel, which casts it")
+    assert 'held = { type = "float", local = "width" }' in lines
+    assert any(line.startswith('global = ["GROUPS * WG"]  # guess: ') for line in lines)
+    _, lines = drafted("kernel void f(global void *x) { ((global int *)x)[0] = 1; ((global float *)x)[1] = 1; }")
+    assert "does not cast it to one type" in shape_of(lines, "x")

@@ -109,7 +109,7 @@ def _other_cure(told: str, source: str) -> str:
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
-    if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|\batom_|extension|implicit declaration", told):
+    if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told):
         return "mend it, or choose a device that has it with --device (autotune devices lists them)"
     return _MEND
 

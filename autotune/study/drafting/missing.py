@@ -15,7 +15,9 @@ _UNKNOWN = re.compile(
     r"|identifier \"(?P<other>\w+)\" is undefined"
 )
 _UNDECLARED = re.compile(r"implicit declaration of function '(\w+)'")
-_OF_OPENCL = re.compile(r"(half|double)\d*|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_)\w*")
+_OF_OPENCL = re.compile(
+    r"(half|double)\d*|(sub_group_|get_.*sub_group|atom_|atomic_|(read|write)_image|intel_|cl_|CLK_)\w*"
+)
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")

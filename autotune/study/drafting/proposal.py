@@ -57,8 +57,11 @@ class Proposal:
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
+        self.cast: dict[str, str] = {}
+        """What arguments that are `void *` are cast to."""
         self._read_macros()
         self.arguments = self._merged()
+        self._type_untyped()
         self._set_apart_counts()
         self._set_apart_repeats()
         self.extra: dict[str, int] = {}
@@ -71,6 +74,8 @@ class Proposal:
         self._leave_out_idle()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
+        self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
+        """Numbers that are bytes by which a place is shifted."""
 
     @property
     def whole(self) -> list[str]:
@@ -187,18 +192,21 @@ class Proposal:
                 found[one.name] = replace(before, const=before.const and one.const, type_name=least)
         return found
 
-    def in_text(self, name: str) -> str:
-        """Return what the text calls an argument."""
-        return next((called[name] for called in self.sketch.called.values() if name in called), name)
-
-    def taken_as(self, name: str) -> str:
-        """Say where kernels take a buffer as of different types, which one of the study's cannot all be."""
-        told = {
-            entry: one.type_name for entry in self.launched for one in self.sketch.signatures[entry] if one.name == name
+    def _type_untyped(self) -> None:
+        """Take what is only said to be `void *` for what it is cast to where it is read and written, if that is one."""
+        untyped = {name for name, one in self.arguments.items() if one.type_name == "void*"}
+        readings = [self._reading(entry, tuned=False) for entry in self.launched] if untyped else []
+        for name in untyped:
+            seen = set[str]().union(*(reading.seen.get(name, ()) for reading in readings if reading is not None))
+            kinds = {self.kind(kind) for kind in seen}
+            if len(kinds) == 1 and is_plain(self.choices.get(kind := kinds.pop(), kind)) and kind != "void":
+                self.cast[name] = kind
+        signatures = {
+            entry: [replace(one, type_name=f"{self.cast[one.name]}*") if one.name in self.cast else one for one in told]
+            for entry, told in self.sketch.signatures.items()
         }
-        mine = self.arguments[name].type_name
-        other = next((entry for entry, kind in told.items() if kind != mine and kind.endswith("*")), None)
-        return "" if other is None else f"{other} takes it as {told[other].removesuffix('*')}"
+        self.sketch = replace(self.sketch, signatures=signatures)
+        self.arguments = self._merged()
 
     def _is_whole(self, one: KernelArgument) -> bool:
         reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES

@@ -71,10 +71,15 @@ class Shapes(Indices):
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
         self.axes: dict[int, Sum] = {}
+        self.rows: dict[int, Sum] = {}
+        """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
         self.inferred: set[int] = set()
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
                 self.axes[axis] = extent
+            elif axis < len(local) and self._is_grouped(axis):
+                self.inferred.add(axis)
+                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
 
     def each_with_each(self) -> bool:
         """Whether every work-item walks over what the launch counts."""
@@ -127,14 +132,25 @@ class Shapes(Indices):
             others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
-        bounded = {word for _, limit in self.reading.guards for name in limit.names for word in words(name)}
-        bounded |= {word for index in indices for name in index.names if "#" not in name for word in words(name)}
-        left = [size for size in self._sizes if size not in {*bounded, *self._small} and COUNTED.search(size)]
-        taken = {str(extent) for extent in self.axes.values()}
-        left = [size for size in left if size not in taken]
         written = any(mention.name for mention in self.reading.mentions if len(mention.places) > 1)
         names = IMAGE_NAMES if written else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        return Sum.of(left[0] if left else self._new(names[axis]))
+        return self._left(axis, names[axis])
+
+    def _is_grouped(self, axis: int) -> bool:
+        """Whether each work-group along an axis has places of its own, that nothing bounds."""
+        places = [self._started(each) for mention in self.reading.mentions for each in mention.places]
+        groups = [each.factor_of(f"wid#{axis}") for each in places]
+        return any(factor for factor in groups) and not self._guards(axis)
+
+    def _left(self, axis: int, name: str) -> Sum:
+        """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
+        indices = [self._started(each) for mention in self.reading.mentions for each in mention.places]
+        indices = [each for each in indices if self._ids(each) & {axis}]
+        bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
+        bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
+        taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
+        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
+        return Sum.of(left[0] if left else self._new(name))
 
     def _counted(self, index: Sum) -> Sum | None:
         """The limit of an index that stands in a guard as it is."""
@@ -185,10 +201,14 @@ class Shapes(Indices):
                 return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
         if axis in self.axes:
             return _rounded(str(self.axes[axis]), local)
+        if axis in self.rows:
+            return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
         return None if axis in self.reading.spread else plain(local)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
+        if axis in self.rows:
+            return self.rows[axis] + more
         items = self.items(axis) if axis < len(self._local) else None
         if items is None:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 from autotune.study.drafting.reading import Function, Pointer, Reading
 from autotune.study.drafting.syntax import QUALIFIERS, changes, closing, is_type, split
 from autotune.study.drafting.terms import Sum
-from autotune.study.drafting.touching import components
+from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
 
 _FARTHEST = 4000
@@ -27,6 +27,7 @@ def read(
     walk = _Walk(functions, known)
     function = functions[entry]
     given = {name: pointers[name] for name in function.takes if name in pointers}
+    walk.takes = frozenset(function.takes)
     walk.function(function, given)
     if walk.spent:
         walk.found.unread |= {pointer.name for pointer in given.values()}
@@ -139,7 +140,8 @@ class _Walk(Values):
         if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
             vector = components(words[0])[1] > 1
             for part in split(words[1:]):
-                self._declared([word for word in part if word not in QUALIFIERS], shared=shared, vector=vector)
+                declared = [word for word in part if word not in QUALIFIERS]
+                self._declared(declared, words[0], shared=shared, vector=vector)
             return
         for part in split(words):
             self._value(part)
@@ -147,7 +149,8 @@ class _Walk(Values):
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str], *, shared: bool, vector: bool) -> None:
+    def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
+        pointed = words[:1] == ["*"]
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
@@ -160,6 +163,8 @@ class _Walk(Values):
         if shared and extents:
             self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
+        if pointed and isinstance(value, Pointer) and bytes_of(kind):
+            value = self._seen_as(value, kind)
         stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come

@@ -149,6 +149,13 @@ def remainder(value: Sum, by: Sum) -> Sum:
     return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
 
 
+def moved(place: object, by: object, operator: str) -> Sum | None:
+    """Return a component of the sum or difference of two vectors, if it is known."""
+    if not isinstance(place, Sum) or not isinstance(by, Sum):
+        return None
+    return place + by if operator == "+" else place - by
+
+
 def _operand(value: Sum) -> str:
     single = len(value.terms) == 1 and next(iter(value.terms.values())) == 1 and sum(map(len, value.terms)) == 1
     return str(next(iter(value.terms))[0]) if single else f"({value})" if value.number is None else str(value.number)

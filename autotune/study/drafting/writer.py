@@ -119,6 +119,7 @@ class _Writer:
         read = all(name in self._shapes for name in buffers) and bool(used)
         self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
+        asked = [name for name in asked if name not in self._of.shifts]
         return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
 
     def _is_small(self, name: str) -> bool:
@@ -210,7 +211,9 @@ class _Writer:
             self._image(one)
         elif one.address == "local":
             count = self._shapes.get(one.name)
-            if count is None or len(count) != 1:
+            if not self._is_known(kind):
+                self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _untyped(kind))
+            elif count is None or len(count) != 1:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
                 self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
@@ -218,7 +221,8 @@ class _Writer:
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes)
-            self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', "its value")
+            what = "bytes before what is used" if one.name in self._of.shifts else "its value"
+            self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
             self._buffer(one, kind)
 
@@ -234,7 +238,7 @@ class _Writer:
             given = f'shape = [{shape}], access = "{access}"'
             if access != "in":
                 self._outputs.append(one)
-        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', f"its type: what {kind} stands for was not read")
+        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', _untyped(kind))
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
@@ -245,7 +249,7 @@ class _Writer:
         if access != "in":
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,) * int(dimensions[1]))
-        name = re.escape(self._of.in_text(one.name))
+        name = re.escape(self._uses.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
@@ -273,7 +277,7 @@ class _Writer:
             if one.name in self._uses.indexed:
                 said = said or "as many as there are rows; places in it are read from a buffer"
             self._told(
-                line, "; ".join(filter(None, (self._doubt(one, "its shape"), self._of.taken_as(one.name), said)))
+                line, "; ".join(filter(None, (self._doubt(one, "its shape"), self._uses.taken_as(one.name), said)))
             )
 
     # -- launch and reference -----------------------------------------------------------------------
@@ -336,6 +340,13 @@ class _Writer:
         self._guess(f"configuration = {{ {values} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
+
+
+def _untyped(kind: str) -> str:
+    """Say what is missing of a type."""
+    if kind == "void":
+        return "its type: the kernel has void, and does not cast it to one type"
+    return f"its type: what {kind} stands for was not read"
 
 
 def _long(type_name: str) -> str:
