@@ -848,3 +848,21 @@ def test_places_counted_in_bytes_are_elements_and_what_is_void_is_what_it_is_cas
     assert any(line.startswith('global = ["GROUPS * WG"]  # guess: ') for line in lines)
     _, lines = drafted("kernel void f(global void *x) { ((global int *)x)[0] = 1; ((global float *)x)[1] = 1; }")
     assert "does not cast it to one type" in shape_of(lines, "x")
+
+
+def test_ids_by_hand_are_ids_and_what_a_variable_is_before_it_changes_counts() -> None:
+    _, lines = drafted(
+        """kernel void f(const int w, const int h, global const float *x, global float *y)
+        {
+            const int u = get_group_id(0) * get_local_size(0) + get_local_id(0);
+            const int v = get_local_id(1) + get_group_id(1) * get_local_size(1);
+            if (u >= w || v >= h) return;
+            int i = 2 * (v * w + u);
+            y[i + 1] = x[i];
+            i = v;
+            y[i] = 1;
+        }"""
+    )
+    assert 'x = { type = "float", shape = ["h", "w", "2"], access = "in" }' in lines
+    assert 'y = { type = "float", shape = ["h", "w", "2"], access = "out" }' in lines
+    assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines

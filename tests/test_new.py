@@ -420,3 +420,19 @@ def drafted(kernel: Path, entry: str | None, folder: Path) -> Study:
 def test_any_text_is_read_or_left(text: str) -> None:
     source = f"#define b 2\nkernel void f(global int *a, int n) {{ {text} }}"
     assert "[reference" in draft(sketch(source))
+
+
+@pytest.mark.device
+def test_what_is_given_is_in_the_study(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text(
+        "#ifdef FAST\nkernel void f(global vec *x, const int n) "
+        "{ const int i = get_global_id(0); if (i < n) x[i] = (float4)(STEP * 0.5f + i, 0, 0, 1); }\n#endif\n"
+    )
+    given = [word for one in ("vec=float4", "STEP=1.5f", "FAST=1") for word in ("-D", one)]
+    assert CliRunner().invoke(app, ["new", str(kernel), *given]).exit_code == 0
+    text = kernel.with_suffix(".toml").read_text()
+    assert 'flag = "-DSTEP=1.5f"' in text
+    assert 'vec = ["float4"]' in text
+    done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
+    assert done.exit_code == 0, done.output

@@ -53,6 +53,8 @@ class Proposal:
         """Numbers that decide what is computed, with their defaults: choices, not parameters."""
         self.counts: dict[str, int] = {}
         """Numbers that say how much there is to compute, with their defaults: sizes that the kernel has as macros."""
+        self.fixed: dict[str, str] = {}
+        """What was given on the command line and is none of these, as the study has to give it too."""
         self.words: dict[str, list[str]] = {}
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
@@ -146,8 +148,10 @@ class Proposal:
                 self.parameters[name] = number
             elif number is not None:
                 (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
-            elif text in SCALAR_TYPES or value in SCALAR_TYPES:
+            elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
+            elif name not in candidates(self.sketch.source):
+                self.fixed[name] = text
 
     def _set_apart_repeats(self) -> None:
         """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""

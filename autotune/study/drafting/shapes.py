@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 
 from autotune.study.drafting.indices import Indices, words
 from autotune.study.drafting.reading import EXTENT, Reading
@@ -270,6 +271,26 @@ class Shapes(Indices):
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         return self.upper(Sum.of(name), depth + 1) if guarded or name in self.reading.between else None
 
+    def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
+        """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""
+        several = gcd(*(factor for product, factor in index.terms.items() if product))
+        counted, extent = self._levels(index)[-1][1], rows[1][-1]
+        limit = self.upper(counted) if several > 1 else None
+        row = next(iter(extent.terms), ())
+        if limit is None or limit.terms.get(row, 0) < 2 * extent.terms.get(row, 1):
+            return rows
+        each = Sum((product, factor // several) for product, factor in index.terms.items())
+        outer = self._rows(each)
+        return rows if outer is None else (outer[0], [*outer[1], Sum.of(several)])
+
+    def _begun(self, value: Sum) -> Sum:
+        """With what they are in the place of variables that change only later."""
+        guarded = {name for varying, _ in self.reading.guards for name in varying.names}
+        for name in (value.names & self.reading.either.keys()) - guarded:
+            one, other = self.reading.either[name]
+            value = value.with_value(name, one) if one == other else value
+        return value
+
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
         if one is None or other is None:
             return None
@@ -286,12 +307,13 @@ class Shapes(Indices):
         stored = list[Sum]()
         guarded = list[Sum]()
         for mention in self.reading.of(name):
-            (index,) = mention.places
+            index = self._begun(mention.places[0])
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
             index = self._factored(index)
             rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
+            rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
             if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
                 if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                     self.doubts[name] = BEYOND

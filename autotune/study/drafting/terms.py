@@ -134,6 +134,20 @@ def plain(text: str) -> str:
     return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
 
 
+def with_ids(value: Sum) -> Sum:
+    """With the global id in the place of what is one, `group * size + item`, along each axis."""
+    for axis in range(3):
+        item, group = f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}")
+        for product in [product for product in value.terms if item in product]:
+            rest = list(product)
+            rest.remove(item)
+            other, factor = tuple(sorted((*rest, *group))), value.terms[product]
+            if value.terms.get(other) == factor:
+                gone = [(product, -factor), (other, -factor), (tuple(sorted((*rest, f"gid#{axis}"))), factor)]
+                value = Sum([*value.terms.items(), *gone])
+    return value
+
+
 def quotient(value: Sum, by: Sum) -> Sum:
     """Whole-number division, rounded down."""
     if by.number is not None and value.number is not None and by.number:

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
 from autotune.study.drafting.syntax import NotRead, Tree, changes, expression, folded, whole
-from autotune.study.drafting.terms import Sum, moved, quotient, remainder
+from autotune.study.drafting.terms import Sum, moved, quotient, remainder, with_ids
 from autotune.study.drafting.touching import bytes_of, is_understood, touched
 
 IDS = {
@@ -154,7 +154,7 @@ class Values(ABC):
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
         index = index if isinstance(index, Sum) else self._fresh("any")
-        place = base.moved(index).offset + (base.width - 1)  # the last that is touched
+        place = with_ids(base.moved(index).offset + (base.width - 1))  # the last that is touched
         self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
@@ -256,7 +256,7 @@ class Values(ABC):
             if power is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
-        return self._unread(left, right) if made is None else made(right)
+        return self._unread(left, right) if made is None else with_ids(made(right))
 
     def _quotient(self, value: Sum, by: Sum) -> Sum:
         found = quotient(value, by)

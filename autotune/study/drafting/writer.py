@@ -77,6 +77,8 @@ class _Writer:
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
         for folder in sketch.folders:
             self._add("", "[[options]]", f"flag = {json.dumps(f'-I{folder}')}")
+        for name, value in of.fixed.items():
+            self._add("", "[[options]]", f'flag = "-D{name}={value}"')
         self._size_tables()
         self._parameter_tables()
         self._argument_table()
