@@ -32,7 +32,9 @@ def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
     assert text_of("int a;\n#include <fac.h>\nint b;\n", "inc") == (
         'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
     )
-    with pytest.raises(StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; copy it"):
+    with pytest.raises(
+        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; copy it beside"
+    ):
         text_of("#include <own.h>\n", "inc")
 
 

@@ -13,7 +13,18 @@ from typer.testing import CliRunner
 from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
-from autotune.study import Buffer, Problem, Sketch, Study, candidates, draft, inline, scanned
+from autotune.study import (
+    Buffer,
+    Problem,
+    Sketch,
+    Study,
+    asked_by_error,
+    candidates,
+    draft,
+    inline,
+    scanned,
+    unknown_names,
+)
 
 ROOT = Path(__file__).parent.parent
 KERNELS = ROOT / "kernels"
@@ -207,6 +218,74 @@ def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tm
     assert re.search(cure, " ".join(result.output.split())), result.output
 
 
+LACKING = """
+kernel void f(global real4 *x, const uint8_t n)
+{
+    real4 near = x[0], far;
+    for (int i = 0; i < ROUNDS; ++i) far = near + step_of(far) * SCALE;
+    x[get_global_id(0)] = far;
+}
+"""
+
+
+@pytest.mark.device
+def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text(LACKING)
+    said = " ".join(CliRunner().invoke(app, ["new", str(kernel)]).output.split())
+    given = ["-D", "real4=float4", "-D", "uint8_t=uchar", "-D", "ROUNDS=1", "-D", "SCALE=1"]
+    assert "4 names have no meaning there and need a default (#ifndef real4, #define real4 float4, #endif)" in said
+    assert (
+        f"give what they stand for: autotune new {kernel} {' '.join(given)}; it calls what is not there, step_of: "
+        in said
+    )
+    kernel.write_text("inline float4 step_of(float4 x) { return x; }\n" + LACKING.replace("uint8_t", "uchar"))
+    done = CliRunner().invoke(app, ["new", str(kernel), *given])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.device
+def test_kernels_that_the_preprocessor_leaves_out_are_told_with_what_brings_them_back(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text("#ifdef FIRST\nkernel void f(global int *x) { x[get_global_id(0)] = 1; }\n#endif\n")
+    result = CliRunner().invoke(app, ["new", str(kernel)])
+    assert (result.exit_code, kernel.with_suffix(".toml").exists()) == (2, False)
+    assert "its #if leaves out every kernel: f; it depends on FIRST: -D FIRST=1" in " ".join(result.output.split())
+    assert CliRunner().invoke(app, ["new", str(kernel), "-D", "FIRST=1"]).exit_code == 0
+
+
+@pytest.mark.device
+def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None:
+    kernel, folder = tmp_path / "a.cl", tmp_path / "inc"
+    kernel.write_text(
+        '#include "one.h"\n#include "two.h"\nkernel void f(global int *x) { x[get_global_id(0)] = ONE; }\n'
+    )
+    result = CliRunner().invoke(app, ["new", str(kernel)])
+    assert "includes 'one.h', 'two.h', which are not there" in " ".join(result.output.split())
+    folder.mkdir()
+    (folder / "one.h").write_text("#define ONE 1\n")
+    (folder / "two.h").write_text("")
+    done = CliRunner().invoke(app, ["new", str(kernel), "-I", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml"))]).exit_code == 0
+    for wrong in (tmp_path / "none", folder.rename(tmp_path / "in c")):
+        result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-I", str(wrong)])
+        assert (result.exit_code, "error: --include: " in result.output) == (2, True)
+
+
+def test_what_a_declaration_declares_is_not_lacking() -> None:
+    log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in ("real", "a", "b", "p", "N"))
+    source = "kernel void f(void) { const real a = N, b[2], *p; return a * b; }"
+    assert unknown_names(log, source) == {"real": "float", "N": "1"}
+
+
+def test_what_an_error_of_the_text_asks_for() -> None:
+    one = '#if !defined(WIDTH)\n#error "WIDTH is needed"\n#endif'
+    assert asked_by_error(one, 'error: "WIDTH is needed"') == (["WIDTH"], True)
+    two = "#if A == 1\nint x;\n#elif B\n#else\n#error choose\n#endif"
+    assert asked_by_error(two, "error: choose") == (["A", "B"], False)
+
+
 def sketch(source: str) -> Sketch:
     return Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
 
@@ -341,3 +420,19 @@ def drafted(kernel: Path, entry: str | None, folder: Path) -> Study:
 def test_any_text_is_read_or_left(text: str) -> None:
     source = f"#define b 2\nkernel void f(global int *a, int n) {{ {text} }}"
     assert "[reference" in draft(sketch(source))
+
+
+@pytest.mark.device
+def test_what_is_given_is_in_the_study(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text(
+        "#ifdef FAST\nkernel void f(global vec *x, const int n) "
+        "{ const int i = get_global_id(0); if (i < n) x[i] = (float4)(STEP * 0.5f + i, 0, 0, 1); }\n#endif\n"
+    )
+    given = [word for one in ("vec=float4", "STEP=1.5f", "FAST=1") for word in ("-D", one)]
+    assert CliRunner().invoke(app, ["new", str(kernel), *given]).exit_code == 0
+    text = kernel.with_suffix(".toml").read_text()
+    assert 'flag = "-DSTEP=1.5f"' in text
+    assert 'vec = ["float4"]' in text
+    done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
+    assert done.exit_code == 0, done.output

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from autotune import devices, text
+from autotune.cli.compiled import Compiler, compiled
 from autotune.cli.options import DeviceOption
 from autotune.cli.output import say, write
-from autotune.errors import AutotuneError, StudyError, UsageError, WorkerError
-from autotune.reports import inspect
+from autotune.errors import AutotuneError, StudyError, UsageError
 from autotune.study import Sketch, candidates, draft, inline, scanned, write_new
 
 
@@ -31,6 +31,10 @@ def new_study(
             "--define", "-D", metavar="NAME=V", help="Compile with this, where it has no default. Repeatable."
         ),
     ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("--include", "-I", metavar="FOLDER", help="Look here too for what it includes. Repeatable."),
+    ] = None,
     device: DeviceOption = None,
 ) -> None:
     """Write a study to start from: the kernel's arguments and defaults, ranges around them, a launch.
@@ -45,7 +49,8 @@ def new_study(
       autotune new blur.cl
       autotune new kernels/sgemm.cl mine.toml --entry sgemm
     """
-    source = inline(kernel)  # what cannot be read, a folder too, is told before a name is made of its name
+    folders = _folders(include or [])
+    source = inline(kernel, folders)  # what cannot be read, a folder too, is told before a name is made of its name
     path = file or kernel.with_suffix(".toml")
     if path == kernel:
         what, hint = "is the kernel itself, and a study beside it has this name", "give the .cl file"
@@ -57,6 +62,7 @@ def new_study(
     options = _options(define or [])
     found = candidates(source) | dict(option.split("=") for option in (one[2:] for one in options))
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
+    sketch.folders = [_relative(folder, path) for folder in map(Path, folders)]
     try:
         info = devices.find_device(device)
     except AutotuneError as error:
@@ -65,11 +71,9 @@ def new_study(
         say(f"no device here, so the text is read, which is a guess: {error}")
         sketch.guessed = True
     if not sketch.guessed:
-        try:
-            told = inspect(f'#line 1 "{kernel.name}"\n{source}', options, list(found), info)
-        except WorkerError as error:
-            what = f"does not compile by itself: {error.what}"
-            raise StudyError(what, where=str(kernel), hint=_cure(error.what, source)) from None
+        words = ["autotune", "new", *map(str, filter(None, (kernel, file))), *(["--entry", entry] if entry else [])]
+        words += [word for folder in folders for word in ("-I", folder)]
+        told = compiled(kernel, source, list(found), Compiler(info, options, words))
         sketch.signatures, sketch.macros = told.signatures, told.macros
         sketch.guessed = not told.signatures
     if sketch.guessed:
@@ -83,21 +87,14 @@ def new_study(
     say(f"then: {text.command('check', str(path) if '/' in str(path) else f'./{path}')}")
 
 
-def _cure(told: str, source: str) -> str:
-    """What to do about a compiler's message: a name without a meaning may be a parameter of the host program's."""
-    if re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
-        return "give what the kernel asks for there with -D NAME=1"
-    named = re.search(
-        r"undeclared identifier '(\w+)'|unknown type name '(\w+)'|identifier \"(\w+)\" is undefined", told
-    )
-    name = next(filter(None, named.groups()), "") if named else ""
-    if re.search(r"\bhalf\b|\bdouble\b|\bsub_group_|\batom_|extension|implicit declaration", told):
-        return "mend it, or choose a device that has it with --device (autotune devices lists them)"
-    if not name:
-        return "mend the kernel there"
-    if "unknown type name" in told:
-        return f"a type needs a default (#ifndef {name}, #define {name} float, #endif), or give it with -D {name}=float"
-    return f"a parameter needs a default (#ifndef {name}, #define {name} 1, #endif), or give it with -D {name}=1"
+def _folders(included: list[Path]) -> list[str]:
+    for folder in included:
+        if not os.path.isdir(folder):
+            raise UsageError(f"{str(folder)!r} is no folder", where="--include", hint="write -I FOLDER")
+        if re.search(r"[\s'\"{}\\]", str(folder)):
+            what = f"{str(folder)!r} has characters that compilers take for the end of an option"
+            raise UsageError(what, where="--include", hint="give it another name, or a link to it")
+    return [os.fspath(folder) for folder in included]
 
 
 def _options(defined: list[str]) -> tuple[str, ...]:

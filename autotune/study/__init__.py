@@ -45,7 +45,17 @@ if TYPE_CHECKING:
     from autotune.study.arrays import evaluate, names_of
     from autotune.study.builtins import is_builtin
     from autotune.study.checks import check_entries, effects
-    from autotune.study.drafting import Sketch, candidates, draft, scanned, struct_bodies
+    from autotune.study.drafting import (
+        Sketch,
+        asked_by_error,
+        candidates,
+        draft,
+        hiding,
+        scanned,
+        struct_bodies,
+        unknown_functions,
+        unknown_names,
+    )
     from autotune.study.entries import refusing
     from autotune.study.function import call_file
     from autotune.study.imports import files_of
@@ -67,13 +77,13 @@ if TYPE_CHECKING:
 __all__ = [
     "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Option", "Parameter",
     "Places", "Plan", "Problem", "PythonCaller", "Read", "Sampler", "Scalar", "Sketch", "Study", "StudyText",
-    "Tolerance", "as_begun", "call_file", "candidates", "check_entries", "check_inputs", "check_reference", "confined",
-    "data_place", "default_choices", "default_configuration", "default_size", "draft", "effects", "ends_of", "evaluate",
-    "expected_data", "files_of", "filled", "find_study", "inline", "input_data", "is_builtin", "is_struct", "leaves",
-    "made_of", "member_of", "names_of", "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key",
-    "python_place", "read_by", "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned",
-    "space_hash", "struct_bodies", "struct_name", "study_paths", "toml", "watched", "widened", "without_comments",
-    "write_new",
+    "Tolerance", "as_begun", "asked_by_error", "call_file", "candidates", "check_entries", "check_inputs",
+    "check_reference", "confined", "data_place", "default_choices", "default_configuration", "default_size", "draft",
+    "effects", "ends_of", "evaluate", "expected_data", "files_of", "filled", "find_study", "hiding", "inline",
+    "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type",
+    "offered_choices", "offsets", "parameter_values", "problem_key", "python_place", "read_by", "read_study",
+    "reads_of", "refusing", "require_numbers", "round_up", "scanned", "space_hash", "struct_bodies", "struct_name",
+    "study_paths", "toml", "unknown_functions", "unknown_names", "watched", "widened", "without_comments", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -85,7 +95,8 @@ __getattr__ = lazily(
         "builtins": "is_builtin",
         "checks": "check_entries effects",
         "entries": "refusing",
-        "drafting": "Sketch candidates draft scanned struct_bodies",
+        "drafting": "Sketch asked_by_error candidates draft hiding scanned struct_bodies unknown_functions "
+        "unknown_names",
         "function": "call_file",
         "imports": "files_of",
         "includes": "inline without_comments",

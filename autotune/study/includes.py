@@ -17,6 +17,8 @@ from autotune.errors import StudyError
 from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
+_MOST_TOLD = 20
+"""Files that are not there which one line tells."""
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes for a blank, compilers do not
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
@@ -50,7 +52,10 @@ def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> 
     unless the `#include` depends on an `#if`: then an `#error` stands there, for the compiler to meet or to skip.
     `text` stands for the file's own, where it is none. Raises StudyError, also for more than 4 MiB of text.
     """
-    return _Inliner(folders).inline(path, (), text, conditional=False)
+    inliner = _Inliner(folders)
+    whole = inliner.inline(path, (), text, conditional=False)
+    inliner.require_all()
+    return whole
 
 
 def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
@@ -153,6 +158,8 @@ class _Inliner:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
+        self._missing: dict[str, tuple[str, str]] = {}
+        """Files that are not there, each with where it is first included and where it was looked for."""
 
     def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
         if path in above:
@@ -177,6 +184,20 @@ class _Inliner:
             done = line.end
         return "".join([*pieces, text[done:]])
 
+    def require_all(self) -> None:
+        """Raise StudyError with all the files that are not there."""
+        if not self._missing:
+            return
+        first, *others = [repr(name) for name in self._missing]
+        more = f"{', '.join(['', *others[: _MOST_TOLD - 1]])}" + (" ..." if len(others) >= _MOST_TOLD else "")
+        where, looked = next(iter(self._missing.values()))
+        raise StudyError(
+            f"includes {first}{more}, which {'are' if others else 'is'} not there",
+            where=where,
+            hint=f"{looked}copy {'them' if others else 'it'} beside the kernel, or name the folder: -I FOLDER of "
+            'autotune new, [[options]] flag = "-IFOLDER" in a study',
+        )
+
     def _included(self, line: _Line, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
         named = _FILE.fullmatch(line.rest)
         if named is None:
@@ -191,11 +212,8 @@ class _Inliner:
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
-        raise StudyError(
-            f"includes {name!r}, which is not there",
-            where=f"{path}:{line.line}",
-            hint=f'{looked}copy it beside the kernel, or name its folder in the study: [[options]] flag = "-IFOLDER"',
-        )
+        self._missing.setdefault(name, (f"{path}:{line.line}", looked))
+        return ""
 
     def _count(self, size: int, path: File) -> None:
         self._size += size

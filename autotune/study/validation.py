@@ -27,6 +27,7 @@ from autotune.study.schema import (
     ToleranceTable,
     WorkTable,
 )
+from autotune.study.scope import GAP
 from autotune.text import did_you_mean, line
 
 _MOST_LINES = 20
@@ -85,6 +86,8 @@ def _told(item: Any) -> str:
     """One pydantic error as `table.key: what is wrong`."""
     path = [part for part in item["loc"] if not _is_branch(part)]
     place = _place(path)
+    if GAP in path:
+        return f"{place}: has a {GAP}: write what belongs there"
     if item["type"] == "extra_forbidden":
         return f"{place}: unknown key{did_you_mean(str(path[-1]), _keys_beside(path))}"
     if item["type"] == "missing":

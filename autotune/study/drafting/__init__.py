@@ -3,6 +3,7 @@
 What the compiler tells (arguments, what macros stand for) is taken as it is. The rest is proposed from indices, their
 guards and names; what is no more than a guess says so: nothing here decides a result.
 
+    sketch.py      what is known of a kernel file
     scanning.py    kernels, macros and structs of a text, where no compiler tells; typedefs.py: names of types
     syntax.py      C as far as index arithmetic goes; preprocessing.py: its macros and branches
     terms.py       sums of products of names
@@ -12,6 +13,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     proposal.py    what is proposed of parameters and choices, with repeats.py; groups.py: of work-groups; uses.py: of
                    each argument
     writer.py      the text of the study; naming.py: arguments that no expression can name
+    missing.py     what a kernel lacks that does not compile by itself
 """
 
 from __future__ import annotations
@@ -21,13 +23,23 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.study.drafting.proposal import Sketch
+    from autotune.study.drafting.missing import asked_by_error, hiding, unknown_functions, unknown_names
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
+    from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
 
-__all__ = ["Sketch", "candidates", "draft", "scanned", "struct_bodies"]
+__all__ = [
+    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "scanned", "struct_bodies", "unknown_functions",
+    "unknown_names",
+]  # fmt: skip
 
 # A worker needs what scanning knows of structs, and none of the rest.
 __getattr__ = lazily(
-    __name__, {"proposal": "Sketch", "scanning": "candidates scanned struct_bodies", "writer": "draft"}
+    __name__,
+    {
+        "missing": "asked_by_error hiding unknown_functions unknown_names",
+        "sketch": "Sketch",
+        "scanning": "candidates scanned struct_bodies",
+        "writer": "draft",
+    },
 )

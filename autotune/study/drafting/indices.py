@@ -47,6 +47,26 @@ class Indices:
     def _strided(self, index: Sum) -> bool:
         return any("gsz#" in name for name in index.names)
 
+    def _factored(self, index: Sum) -> Sum:
+        """With strides that are sums as one factor each: of `y * W + 2 * y + W + 2` that `(W + 2)`."""
+        for name in sorted(name for name in index.names if "#" in name):
+            stride = index.factor_of(name)
+            if not stride.known or len(stride.terms) < 2 or min(stride.terms.values()) < 0 or not self._sized(stride):
+                continue
+            rest = index - _expanded(Sum.of(name), stride)
+            skipped = next(filter(None, (self._whole(rest.fixed, stride, of) for of in stride.terms)), Sum())
+            index = rest - _expanded(skipped, stride) + (Sum.of(name) + skipped) * stride.as_factor()
+        return index
+
+    def _whole(self, value: Sum, stride: Sum, of: Product) -> Sum:
+        """How often a stride is in a known sum, by one of the stride's products; 0 where that leaves more behind."""
+        held = [
+            (Counter(product), n) for product, n in value.terms.items() if of and not Counter(of) - Counter(product)
+        ]
+        found = Sum((tuple(sorted((each - Counter(of)).elements())), n // stride.terms[of]) for each, n in held)
+        left = value - _expanded(found, stride)
+        return found if left.terms.keys() < value.terms.keys() else Sum()
+
     def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
         """Take an index apart: what counts rows, and the extents of a row. None where it is no such index."""
         levels = self._levels(index)
@@ -83,3 +103,8 @@ class Indices:
             if outer != inner:
                 levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
         return levels
+
+
+def _expanded(one: Sum, other: Sum) -> Sum:
+    """The product, term by term."""
+    return Sum((tuple(sorted((*a, *b))), m * n) for a, m in one.terms.items() for b, n in other.terms.items())

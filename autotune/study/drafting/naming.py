@@ -1,12 +1,15 @@
-"""Arguments under names that a study's expressions can hold."""
+"""Arguments under names that a study can hold: words of Python, and one name for several arguments."""
 
 from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
-from autotune.study.drafting.proposal import Sketch
+from autotune.devices import KernelArgument
+from autotune.study.drafting.sketch import Sketch
+from autotune.study.drafting.touching import components
 from autotune.study.drafting.uses import words
 
 
@@ -26,3 +29,31 @@ def nameable(sketch: Sketch) -> Sketch:
         for entry, told in sketch.signatures.items()
     }
     return replace(sketch, source=source, signatures=signatures)
+
+
+def told_apart(sketch: Sketch, launched: Sequence[str]) -> Sketch:
+    """Return a sketch with names of their own for arguments of which kernels have one name and different sorts: a
+    `float` and an `int`, or buffers of these. `called` holds what each kernel calls those.
+    """
+    sorts, taken = dict[str, tuple[str, str]](), words(sketch.source)
+    signatures, called = dict(sketch.signatures), dict[str, dict[str, str]]()
+    for entry in launched:
+        arguments = list[KernelArgument]()
+        for one in sketch.signatures[entry]:
+            name, sort = one.name, _sort(one)
+            while sorts.setdefault(name, sort) != sort or (name != one.name and name in taken):
+                name = f"{name}_{sort[1] or sort[0]}" if name == one.name else f"{name}_"
+            if name != one.name:
+                called.setdefault(entry, {})[name] = one.name
+            arguments.append(replace(one, name=name))
+        signatures[entry] = arguments
+    return replace(sketch, signatures=signatures, called=called)
+
+
+def _sort(one: KernelArgument) -> tuple[str, str]:
+    """What arguments that one of a study's may stand for have in common: memory and type, but for signs and vectors."""
+    kind = one.type_name.removesuffix("*").removeprefix("struct ").strip()
+    if one.address == "private":
+        return "private", "int" if kind == "uint" else re.sub(r"\W", "_", kind)
+    of = components(kind)[0] or re.sub(r"\W", "_", kind)
+    return one.address, of[1:] if of in ("uchar", "ushort", "uint", "ulong") else of

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
 from autotune.study.drafting.groups import is_alone, is_of_group, work_group
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.reading import Reading, functions_of
+from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
+from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
+from autotune.study.drafting.terms import Sum
+from autotune.study.drafting.touching import components
 from autotune.study.drafting.typedefs import members_spelt_out
 from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
@@ -38,22 +41,6 @@ _SMALL_NAME = re.compile(
 )
 
 
-@dataclass
-class Sketch:
-    """What is known of a kernel file. `guessed`: no compiler was asked, the text was read."""
-
-    name: str
-    kernel: str
-    source: str
-    signatures: Mapping[str, Sequence[KernelArgument]]
-    macros: Mapping[str, str]
-    guessed: bool = False
-    gaps: list[str] = field(default_factory=list)
-    """What the author has to write, a line each."""
-    guesses: list[str] = field(default_factory=list)
-    """What the author should look at."""
-
-
 class Proposal:
     """What is proposed of the kernels that are launched. `given`: macros that may be set, with their text."""
 
@@ -66,12 +53,17 @@ class Proposal:
         """Numbers that decide what is computed, with their defaults: choices, not parameters."""
         self.counts: dict[str, int] = {}
         """Numbers that say how much there is to compute, with their defaults: sizes that the kernel has as macros."""
+        self.fixed: dict[str, str] = {}
+        """What was given on the command line and is none of these, as the study has to give it too."""
         self.words: dict[str, list[str]] = {}
         """The words that a parameter may be, in the place of numbers."""
         self.made: dict[str, str] = {}
         """Sizes that the kernel is not given, with what is said of them."""
+        self.cast: dict[str, str] = {}
+        """What arguments that are `void *` are cast to."""
         self._read_macros()
         self.arguments = self._merged()
+        self._type_untyped()
         self._set_apart_counts()
         self._set_apart_repeats()
         self.extra: dict[str, int] = {}
@@ -84,6 +76,8 @@ class Proposal:
         self._leave_out_idle()
         self.shapes = {entry: self._shapes(entry, tuned=False) for entry in launched}
         self.tuned = {entry: self._shapes(entry, tuned=True) for entry in launched}
+        self.shifts = set[str]().union(*(each.reading.shifts for each in self.shapes.values()))
+        """Numbers that are bytes by which a place is shifted."""
 
     @property
     def whole(self) -> list[str]:
@@ -154,8 +148,10 @@ class Proposal:
                 self.parameters[name] = number
             elif number is not None:
                 (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
-            elif text in SCALAR_TYPES or value in SCALAR_TYPES:
+            elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
+            elif name not in candidates(self.sketch.source):
+                self.fixed[name] = text
 
     def _set_apart_repeats(self) -> None:
         """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
@@ -196,8 +192,25 @@ class Proposal:
         for entry in self.launched:
             for one in self.sketch.signatures[entry]:
                 before = found.get(one.name, one)
-                found[one.name] = replace(before, const=before.const and one.const)
+                least = min(before.type_name, one.type_name, key=lambda kind: components(kind.removesuffix("*"))[1])
+                found[one.name] = replace(before, const=before.const and one.const, type_name=least)
         return found
+
+    def _type_untyped(self) -> None:
+        """Take what is only said to be `void *` for what it is cast to where it is read and written, if that is one."""
+        untyped = {name for name, one in self.arguments.items() if one.type_name == "void*"}
+        readings = [self._reading(entry, tuned=False) for entry in self.launched] if untyped else []
+        for name in untyped:
+            seen = set[str]().union(*(reading.seen.get(name, ()) for reading in readings if reading is not None))
+            kinds = {self.kind(kind) for kind in seen}
+            if len(kinds) == 1 and is_plain(self.choices.get(kind := kinds.pop(), kind)) and kind != "void":
+                self.cast[name] = kind
+        signatures = {
+            entry: [replace(one, type_name=f"{self.cast[one.name]}*") if one.name in self.cast else one for one in told]
+            for entry, told in self.sketch.signatures.items()
+        }
+        self.sketch = replace(self.sketch, signatures=signatures)
+        self.arguments = self._merged()
 
     def _is_whole(self, one: KernelArgument) -> bool:
         reserved = one.name in FUNCTIONS or one.name in DEVICE_FACTS or one.name in SCALAR_TYPES
@@ -303,8 +316,10 @@ class Proposal:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
         kept = self._kept(tuned=tuned)
         known = {name: name for name in (*self.whole, *kept)} | self.members
+        called = self.sketch.called.get(entry, {})
+        known |= {theirs: name for name, theirs in called.items() if name in known}
         pointers = {
-            one.name: self.choices.get(kind := self.kind(one.type_name.removesuffix("*")), kind)
+            called.get(one.name, one.name): self._pointer(one)
             for one in self.sketch.signatures[entry]
             if one.address != "private" or "image" in one.type_name
         }
@@ -313,6 +328,12 @@ class Proposal:
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
+
+    def _pointer(self, one: KernelArgument) -> Pointer:
+        """Where a buffer begins, as a kernel sees it: of vectors, where the study has it of their components."""
+        kind, mine = (each.type_name.removesuffix("*") for each in (self.arguments[one.name], one))
+        of = self.choices.get(named := self.kind(kind), named)
+        return Pointer(one.name, Sum(), of, components(mine)[1] // components(kind)[1])
 
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]

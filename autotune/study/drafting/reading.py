@@ -15,16 +15,36 @@ EXTENT = "image extent "
 
 
 class Pointer(NamedTuple):
-    """A place in an argument of elements of a type, seen as one of elements that are `width` of those each."""
+    """A place in an argument of elements of a type, seen as one of elements of which each is `width` of those, or of
+    which `parts` are one of those.
+    """
 
     name: str
     offset: Sum
     type_name: str = ""
     width: int = 1
+    parts: int = 1
+    seen: str = ""
+    """The type that it is seen as, where it is cast."""
 
     def moved(self, by: Sum) -> Pointer:
         """So many of its elements farther."""
-        return self._replace(offset=self.offset + by * Sum.of(self.width))
+        by = by * Sum.of(self.width) if self.parts == 1 else _part(by, self.parts)
+        return self._replace(offset=self.offset + by)
+
+
+def _part(value: Sum, parts: int) -> Sum:
+    """A sum of parts of elements in elements: strides in bytes divided, term by term."""
+    total = Sum()
+    for product, factor in value.terms.items():
+        if factor % parts == 0:
+            total += Sum([(product, factor // parts)])
+            continue
+        variables = tuple(name for name in product if "#" in name)
+        stride = Sum([(tuple(name for name in product if "#" not in name), factor)])
+        share = quotient(stride, Sum.of(parts)) if stride.names else Sum.of("part.#0")
+        total += Sum([(variables, 1)]) * share
+    return total
 
 
 class Mention(NamedTuple):
@@ -42,8 +62,11 @@ class Reading:
     `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
     begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
     that run from one content of an argument to the next, with its name.
+    `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `spread`: along which work-groups differ.
+    `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
+    written as.
     `unread`: arguments that are also used in a way that was not understood.
     """
 
@@ -52,11 +75,14 @@ class Reading:
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
+    either: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
+    shifts: set[str] = field(default_factory=set)
+    seen: dict[str, set[str]] = field(default_factory=dict)
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""

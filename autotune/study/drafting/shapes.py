@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 
 from autotune.study.drafting.indices import Indices, words
 from autotune.study.drafting.reading import EXTENT, Reading
@@ -14,6 +15,11 @@ AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
 IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
 """What sizes are called that a kernel is not given: the extents of its launch."""
 
+
+COUNTED = re.compile(
+    r"^[nmkwh]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
+)
+"""What numbers are called that say how much there is."""
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
@@ -66,10 +72,15 @@ class Shapes(Indices):
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
         self.axes: dict[int, Sum] = {}
+        self.rows: dict[int, Sum] = {}
+        """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
         self.inferred: set[int] = set()
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
                 self.axes[axis] = extent
+            elif axis < len(local) and self._is_grouped(axis):
+                self.inferred.add(axis)
+                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
 
     def each_with_each(self) -> bool:
         """Whether every work-item walks over what the launch counts."""
@@ -114,7 +125,7 @@ class Shapes(Indices):
         if not indices:
             return None
         self.inferred.add(axis)
-        for index in indices:  # within a row: as long as the row is
+        for index in [each for each in indices if not self._strided(each)]:  # within a row: as long as the row is
             for extent, counted in self._levels(index)[1:]:
                 if f"gid#{axis}" in counted.names:
                     return extent
@@ -122,14 +133,25 @@ class Shapes(Indices):
             others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
-        bounded = {word for _, limit in self.reading.guards for name in limit.names for word in words(name)}
-        bounded |= {word for index in indices for name in index.names if "#" not in name for word in words(name)}
-        left = [size for size in self._sizes if size not in bounded and size not in self._small]
-        taken = {str(extent) for extent in self.axes.values()}
-        left = [size for size in left if size not in taken]
         written = any(mention.name for mention in self.reading.mentions if len(mention.places) > 1)
         names = IMAGE_NAMES if written else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        return Sum.of(left[0] if left else self._new(names[axis]))
+        return self._left(axis, names[axis])
+
+    def _is_grouped(self, axis: int) -> bool:
+        """Whether each work-group along an axis has places of its own, that nothing bounds."""
+        places = [self._started(each) for mention in self.reading.mentions for each in mention.places]
+        groups = [each.factor_of(f"wid#{axis}") for each in places]
+        return any(factor for factor in groups) and not self._guards(axis)
+
+    def _left(self, axis: int, name: str) -> Sum:
+        """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
+        indices = [self._started(each) for mention in self.reading.mentions for each in mention.places]
+        indices = [each for each in indices if self._ids(each) & {axis}]
+        bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
+        bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
+        taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
+        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
+        return Sum.of(left[0] if left else self._new(name))
 
     def _counted(self, index: Sum) -> Sum | None:
         """The limit of an index that stands in a guard as it is."""
@@ -180,10 +202,14 @@ class Shapes(Indices):
                 return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
         if axis in self.axes:
             return _rounded(str(self.axes[axis]), local)
+        if axis in self.rows:
+            return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
         return None if axis in self.reading.spread else plain(local)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
+        if axis in self.rows:
+            return self.rows[axis] + more
         items = self.items(axis) if axis < len(self._local) else None
         if items is None:
             return None
@@ -240,8 +266,35 @@ class Shapes(Indices):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":
             return self.axes[int(axis)] + 1 if int(axis) in self.axes else None
+        if name in self.reading.either:
+            return self._larger(*(self.upper(value, depth + 1) for value in self.reading.either[name]))
         guarded = any(varying == Sum.of(name) for varying, _ in self.reading.guards)
         return self.upper(Sum.of(name), depth + 1) if guarded or name in self.reading.between else None
+
+    def _of_several(self, index: Sum, rows: tuple[Sum, list[Sum]]) -> tuple[Sum, list[Sum]]:
+        """An index taken apart, of elements that are several numbers each: `2 * (y * W + x)` counts pairs."""
+        several = gcd(*(factor for product, factor in index.terms.items() if product))
+        counted, extent = self._levels(index)[-1][1], rows[1][-1]
+        limit = self.upper(counted) if several > 1 else None
+        row = next(iter(extent.terms), ())
+        if limit is None or limit.terms.get(row, 0) < 2 * extent.terms.get(row, 1):
+            return rows
+        each = Sum((product, factor // several) for product, factor in index.terms.items())
+        outer = self._rows(each)
+        return rows if outer is None else (outer[0], [*outer[1], Sum.of(several)])
+
+    def _begun(self, value: Sum) -> Sum:
+        """With what they are in the place of variables that change only later."""
+        guarded = {name for varying, _ in self.reading.guards for name in varying.names}
+        for name in (value.names & self.reading.either.keys()) - guarded:
+            one, other = self.reading.either[name]
+            value = value.with_value(name, one) if one == other else value
+        return value
+
+    def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
+        if one is None or other is None:
+            return None
+        return max(one, other, key=lambda limit: self.elements([limit]))
 
     # -- shapes -----------------------------------------------------------------------------------
 
@@ -254,11 +307,13 @@ class Shapes(Indices):
         stored = list[Sum]()
         guarded = list[Sum]()
         for mention in self.reading.of(name):
-            (index,) = mention.places
+            index = self._begun(mention.places[0])
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)
+            index = self._factored(index)
             rows = self._rows(index) if not whole or not self._strided(index) else (index, [])
+            rows = self._of_several(index, rows) if rows is not None and rows[1] else rows
             if rows is None or (limit := self.upper(rows[0])) is None or not limit.known:
                 if not index.names & self.reading.contents.keys():  # contents are bounded by their data
                     self.doubts[name] = BEYOND

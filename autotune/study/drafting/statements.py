@@ -11,27 +11,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import Function, Pointer, Reading
-from autotune.study.drafting.syntax import QUALIFIERS, closing, is_type, split
+from autotune.study.drafting.syntax import QUALIFIERS, changes, closing, is_type, split
 from autotune.study.drafting.terms import Sum
-from autotune.study.drafting.touching import components
+from autotune.study.drafting.touching import bytes_of, components
 from autotune.study.drafting.values import MOST_STEPS, Values
 
 _FARTHEST = 4000
 """Tokens of a block that are looked through for changes of a variable."""
 
-_MODIFIED = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
-
 
 def read(
-    functions: Mapping[str, Function], entry: str, pointers: Mapping[str, str], known: Mapping[str, str]
+    functions: Mapping[str, Function], entry: str, pointers: Mapping[str, Pointer], known: Mapping[str, str]
 ) -> Reading:
-    """Return what is found in a kernel. `pointers`: its buffers and images, of what; `known`: what names stand for."""
+    """Return what is found in a kernel. `pointers`: its buffers and images; `known`: what names stand for."""
     walk = _Walk(functions, known)
     function = functions[entry]
-    given: dict[str, Any] = {name: Pointer(name, Sum(), pointers[name]) for name in function.takes if name in pointers}
+    given = {name: pointers[name] for name in function.takes if name in pointers}
+    walk.takes = frozenset(function.takes)
     walk.function(function, given)
     if walk.spent:
-        walk.found.unread |= given.keys()
+        walk.found.unread |= {pointer.name for pointer in given.values()}
         walk.found.spread |= {0, 1, 2}
     return walk.found
 
@@ -41,11 +40,11 @@ class _Walk(Values):
 
     def function(self, function: Function, given: Mapping[str, Any]) -> Any:
         """Walk through a body; return what it returns, if that is one value."""
-        before = self._scopes, self._rest, self._returned
-        self._scopes, self._returned = [dict(given)], []
+        before = self._scopes, self._opened, self._rest, self._returned
+        self._scopes, self._opened, self._returned = [dict(given)], [self._branches], []
         self._block(function.body)
         returned = self._returned
-        self._scopes, self._rest, self._returned = before
+        self._scopes, self._opened, self._rest, self._returned = before
         return returned[0] if len(returned) == 1 else None
 
     def _block(self, tokens: Sequence[str]) -> None:
@@ -61,9 +60,9 @@ class _Walk(Values):
         token = tokens[at]
         if token == "{":
             end = closing(tokens, at)
-            self._scopes.append({})
+            self._open()
             self._block(tokens[at + 1 : end])
-            self._scopes.pop()
+            self._close()
             return end + 1
         if token in ("for", "if", "while", "switch", "_Pragma") and tokens[at + 1 : at + 2] == ["("]:
             end = closing(tokens, at + 1)
@@ -74,14 +73,14 @@ class _Walk(Values):
                 self._leave_behind(tokens[at : end + 1 + _FARTHEST], end + 1 - at)
             if token != "_Pragma":
                 self._value(inside, bound=token == "while")
-            at = self._statement(tokens, end + 1)  # within the scope of a loop around it
+            at = self._perhaps(tokens, end + 1)  # within the scope of a loop around it
             while tokens[at : at + 1] == ["else"]:
-                at = self._statement(tokens, at + 1)
+                at = self._perhaps(tokens, at + 1)
             return at
         if token in ("else", "do"):
             if token == "do":
                 self._leave_behind(tokens[at + 1 : at + 1 + _FARTHEST], 0)
-            return at + 1
+            return self._perhaps(tokens, at + 1) if token == "do" else at + 1
         if token in ("case", "default"):
             return next((n for n in range(at, len(tokens)) if tokens[n] == ":"), len(tokens)) + 1
         end = at
@@ -95,7 +94,7 @@ class _Walk(Values):
         return end + 1
 
     def _loop(self, inside: Sequence[str], tokens: Sequence[str], at: int) -> int:
-        self._scopes.append({})
+        self._open()
         self._rest = [*inside, *tokens[at : at + _FARTHEST]]
         parts = [*split(inside, ";"), [], [], []][:3]
         self._simple(parts[0])
@@ -103,8 +102,23 @@ class _Walk(Values):
         self._value(parts[1], bound=True)
         for step in split(parts[2]):
             self._value(step)
-        at = self._statement(tokens, at)
+        at = self._perhaps(tokens, at)
+        self._close()
+        return at
+
+    def _open(self) -> None:
+        self._scopes.append({})
+        self._opened.append(self._branches)
+
+    def _close(self) -> None:
         self._scopes.pop()
+        self._opened.pop()
+
+    def _perhaps(self, tokens: Sequence[str], at: int) -> int:
+        """Walk through one statement that is carried out never, once or often."""
+        self._branches += 1
+        at = self._statement(tokens, at)
+        self._branches -= 1
         return at
 
     def _leave_behind(self, tokens: Sequence[str], body: int) -> None:
@@ -115,7 +129,7 @@ class _Walk(Values):
         names = {name for scope in self._scopes for name, value in scope.items() if isinstance(value, Pointer)}
         for name in names & {*tokens[:end]}:
             value = self._lookup(name)
-            if isinstance(value, Pointer) and _changes(name, tokens[:end]):
+            if isinstance(value, Pointer) and changes(name, tokens[:end]):
                 self._put(name, value.moved(self._fresh(name)))
 
     def _simple(self, tokens: Sequence[str]) -> None:
@@ -126,7 +140,8 @@ class _Walk(Values):
         if named and (words[1] == "*" or re.fullmatch(r"[A-Za-z_]\w*", words[1])) and self._names_type(words[0], words):
             vector = components(words[0])[1] > 1
             for part in split(words[1:]):
-                self._declared([word for word in part if word not in QUALIFIERS], shared=shared, vector=vector)
+                declared = [word for word in part if word not in QUALIFIERS]
+                self._declared(declared, words[0], shared=shared, vector=vector)
             return
         for part in split(words):
             self._value(part)
@@ -134,7 +149,8 @@ class _Walk(Values):
     def _names_type(self, word: str, words: Sequence[str]) -> bool:
         return is_type(word) or ((words[1] != "*" or "=" in words[2:5]) and self._lookup(word) is None)
 
-    def _declared(self, words: list[str], *, shared: bool, vector: bool) -> None:
+    def _declared(self, words: list[str], kind: str, *, shared: bool, vector: bool) -> None:
+        pointed = words[:1] == ["*"]
         while words[:1] == ["*"]:
             words = words[1:]
         if not words:
@@ -147,12 +163,16 @@ class _Walk(Values):
         if shared and extents:
             self.found.arrays[name] = [each if isinstance(each, Sum) else None for each in extents]
         value = self._initial(rest[1:], vector=vector and not extents) if rest[:1] == ["="] else None
-        stated, changed = rest[:1] == ["="], _changes(name, self._rest)
+        if pointed and isinstance(value, Pointer) and bytes_of(kind):
+            value = self._seen_as(value, kind)
+        stated, changed = rest[:1] == ["="], changes(name, self._rest)
         if not stated and changed == 1:
             self._scopes[-1][name] = None  # its one assignment is to come
             return
         if changed and (value is None or isinstance(value, Sum)):
-            value = self._begun(name, Sum() if value is None else value)
+            begun = self._begun(name, Sum() if value is None else value)
+            self._once |= {str(begun)} if changed == 1 and value is not None else set()
+            value = begun
         self._scopes[-1][name] = value
 
     def _initial(self, tokens: Sequence[str], *, vector: bool) -> Any:
@@ -161,18 +181,3 @@ class _Walk(Values):
             return self._value(tokens)
         parts = tuple(self._initial(part, vector=False) for part in split(tokens[1 : closing(tokens, 0)]))
         return parts if vector else None
-
-
-def _changes(name: str, tokens: Sequence[str]) -> int:
-    """Return how often a name is assigned or changed after its declaration: two for what others may change."""
-    found = 0
-    for place, token in enumerate(tokens):
-        if token != name:
-            continue
-        before, after = tokens[place - 1] if place else "", tokens[place + 1] if place + 1 < len(tokens) else ""
-        declared = before in ("*", ",") or (before[:1].isalpha() and before not in ("else", "do", "return"))
-        if before == "&" and after != "[" and place > 1 and tokens[place - 2] in ("(", ","):
-            found += 2
-        elif before in ("++", "--") or after in ("++", "--", *_MODIFIED):
-            found += not (after == "=" and declared)
-    return found

@@ -60,6 +60,23 @@ def split(tokens: Sequence[str], between: str = ",") -> list[list[str]]:
     return parts if parts != [[]] else []
 
 
+def changes(name: str, tokens: Sequence[str]) -> int:
+    """Return how often a name is assigned or changed after its declaration: two for what others may change."""
+    found = 0
+    for place, token in enumerate(tokens):
+        if token != name:
+            continue
+        before, after = tokens[place - 1] if place else "", tokens[place + 1] if place + 1 < len(tokens) else ""
+        if before in (".", "->"):  # a member of something else
+            continue
+        declared = before in ("*", ",") or (before[:1].isalpha() and before not in ("else", "do", "return"))
+        if before == "&" and after != "[" and place > 1 and tokens[place - 2] in ("(", ","):
+            found += 2
+        elif before in ("++", "--") or after in ("++", "--", *_ASSIGN):
+            found += not (after == "=" and declared)
+    return found
+
+
 def is_type(token: str) -> bool:
     """Whether a token is one of OpenCL's types for numbers."""
     return _PLAIN.fullmatch(token) is not None

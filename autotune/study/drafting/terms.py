@@ -134,6 +134,20 @@ def plain(text: str) -> str:
     return text[1:-1] if text.startswith("(") and re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", text) else text
 
 
+def with_ids(value: Sum) -> Sum:
+    """With the global id in the place of what is one, `group * size + item`, along each axis."""
+    for axis in range(3):
+        item, group = f"lid#{axis}", (f"lsz#{axis}", f"wid#{axis}")
+        for product in [product for product in value.terms if item in product]:
+            rest = list(product)
+            rest.remove(item)
+            other, factor = tuple(sorted((*rest, *group))), value.terms[product]
+            if value.terms.get(other) == factor:
+                gone = [(product, -factor), (other, -factor), (tuple(sorted((*rest, f"gid#{axis}"))), factor)]
+                value = Sum([*value.terms.items(), *gone])
+    return value
+
+
 def quotient(value: Sum, by: Sum) -> Sum:
     """Whole-number division, rounded down."""
     if by.number is not None and value.number is not None and by.number:
@@ -147,6 +161,13 @@ def remainder(value: Sum, by: Sum) -> Sum:
     if by.number is not None and value.number is not None and by.number:
         return Sum.of(value.number % by.number)
     return Sum.of(0) if by == Sum.of(1) else Sum.of(f"({_operand(value)} % {_operand(by)})")
+
+
+def moved(place: object, by: object, operator: str) -> Sum | None:
+    """Return a component of the sum or difference of two vectors, if it is known."""
+    if not isinstance(place, Sum) or not isinstance(by, Sum):
+        return None
+    return place + by if operator == "+" else place - by
 
 
 def _operand(value: Sum) -> str:

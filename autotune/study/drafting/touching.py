@@ -52,3 +52,10 @@ def components(type_name: str) -> tuple[str, int]:
         return "", 1
     found = re.fullmatch(r"([a-z_]*[a-z])(\d+)", name)
     return (found[1], int(found[2])) if found else (name, 1)
+
+
+def bytes_of(type_name: str) -> int:
+    """Return the bytes of one element of a type; 0 for what is none of OpenCL's."""
+    of, count = components(type_name)
+    size = {"char": 1, "short": 2, "half": 2, "int": 4, "float": 4, "long": 8, "double": 8}.get(of.removeprefix("u"), 0)
+    return size * (4 if count == 3 else count)

@@ -116,9 +116,27 @@ class Uses:
         known = self._of.shapes[entry].reading.kinds(name)
         return known or {"read" if one.const else "both" for one in taken}
 
+    def in_text(self, name: str) -> str:
+        """Return what the text calls an argument."""
+        return next((called[name] for called in self._of.sketch.called.values() if name in called), name)
+
+    def taken_as(self, name: str) -> str:
+        """Say where kernels take a buffer as of different types, which one of the study's cannot all be."""
+        told = {
+            entry: one.type_name
+            for entry in self._of.launched
+            for one in self._of.sketch.signatures[entry]
+            if one.name == name
+        }
+        if name in self._of.cast:
+            return "its type: void in the kernel, which casts it"
+        mine = self._of.arguments[name].type_name
+        other = next((entry for entry, kind in told.items() if kind != mine and kind.endswith("*")), None)
+        return "" if other is None else f"{other} takes it as {told[other].removesuffix('*')}"
+
     def _written(self, name: str) -> str:
         """`out` where every mention in a body stores to an element, else `inout`."""
-        bodies = self._of.text[self._of.text.find("{") :]
+        name, bodies = self.in_text(name), self._of.text[self._of.text.find("{") :]
         mentions = re.findall(rf"\b{name}\b(?!\s*[,)])", bodies)
         stores = re.findall(rf"\b{name}\s*\[[^;=]*\]\s*=(?!=)", bodies)
         return "out" if stores and len(stores) == len(mentions) else "inout"
@@ -172,7 +190,7 @@ class Uses:
         """Return a scalar's value, or one for each member of a struct; those of an argument may be `sizes`."""
         bodies = self._of.structs
         if kind not in bodies:
-            return '"1"'
+            return '"0"' if argument in self._of.shifts else '"1"'
         parts = (member.split() for member in bodies[kind])
         values = []
         for member in parts:

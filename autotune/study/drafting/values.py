@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.study.drafting.reading import EXTENT, Function, Mention, Pointer, Reading
-from autotune.study.drafting.syntax import NotRead, Tree, expression, folded, whole
-from autotune.study.drafting.terms import Sum, quotient, remainder
-from autotune.study.drafting.touching import components, is_understood, touched
+from autotune.study.drafting.syntax import NotRead, Tree, changes, expression, folded, whole
+from autotune.study.drafting.terms import Sum, moved, quotient, remainder, with_ids
+from autotune.study.drafting.touching import bytes_of, is_understood, touched
 
 IDS = {
     "get_global_id": "gid", "get_group_id": "wid", "get_local_id": "lid", "get_global_size": "gsz",
@@ -32,11 +32,16 @@ class Values(ABC):
     def __init__(self, functions: Mapping[str, Function], known: Mapping[str, str]) -> None:
         self.found = Reading()
         self._functions, self._known = functions, known
+        self.takes: frozenset[str] = frozenset()
+        """The names of the kernel's arguments."""
         self._scopes: list[dict[str, Any]] = [{}]
+        self._branches = 0  # conditions and loops around what is walked through
+        self._opened: list[int] = [0]  # how many there were around each scope
         self._rest: Sequence[str] = ()  # of the block, from the statement on
         self._minima: dict[str, list[Sum]] = {}
         self._quotients: dict[str, tuple[Sum, Sum]] = {}
         self._returned: list[Any] = []
+        self._once: set[str] = set()  # variables that change once after their declaration
         self._count = self._steps = self._depth = 0
 
     @abstractmethod
@@ -108,17 +113,26 @@ class Values(ABC):
         self._of(parts[0])
         first, second = self._of(parts[1]), self._of(parts[2])
         known = folded(parts[0]) if "name" not in repr(parts[0]) else None
-        return first if first == second or known else second if known == 0 else None
+        if first == second or known is not None:
+            return second if known == 0 else first
+        if not isinstance(first, Sum) or not isinstance(second, Sum):
+            return None
+        either = self._unread(first, second)
+        self.found.either[next(iter(either.names))] = (first, second)
+        return either
 
     def _of_cast(self, _: str, parts: Any, bound: bool) -> Any:
-        """A pointer as one to another type: so many elements of the argument's are one of it."""
         value = self._of(parts[1])
-        if not isinstance(value, Pointer) or parts[0] == value.type_name:
-            return value._replace(width=1) if isinstance(value, Pointer) else value
-        (mine, many), (other, more) = components(value.type_name), components(str(parts[0]))
-        if mine and mine == other and 3 not in (many, more) and more % many == 0:
-            return value._replace(width=more // many)
-        return value.moved(self._fresh("any"))
+        return self._seen_as(value, str(parts[0])) if isinstance(value, Pointer) else value
+
+    def _seen_as(self, value: Pointer, kind: str) -> Pointer:
+        """A pointer as one to another type: so many elements of the argument's are one of it, or the other way."""
+        mine, other = bytes_of(value.type_name), bytes_of(kind)
+        if kind == value.type_name:
+            return value._replace(width=1, parts=1, seen=kind)
+        if mine and other and max(mine, other) % min(mine, other) == 0:
+            return value._replace(width=max(other // mine, 1), parts=max(mine // other, 1), seen=kind)
+        return value.moved(self._fresh("any"))._replace(seen=kind)
 
     def _of_member(self, _: str, parts: Any, bound: bool) -> Any:
         value = self._of(parts[0])
@@ -140,7 +154,8 @@ class Values(ABC):
 
     def _at(self, base: Pointer, index: Any, kind: str = "read") -> Any:
         index = index if isinstance(index, Sum) else self._fresh("any")
-        place = base.moved(index).offset + (base.width - 1)  # the last that is touched
+        place = with_ids(base.moved(index).offset + (base.width - 1))  # the last that is touched
+        self.found.seen.setdefault(base.name, set()).add(base.seen)
         self.found.mentions.append(Mention(base.name, (place,), kind))
         content = self._fresh(f"{base.name}@")
         self.found.contents[next(iter(content.names))] = (base.name, place)
@@ -172,11 +187,18 @@ class Values(ABC):
         return self._lookup(str(root[1])) if root[0] == "name" else self._of(root)
 
     def _set(self, name: str, value: Any) -> None:
-        for scope in reversed(self._scopes):
+        for scope, opened in zip(reversed(self._scopes), reversed(self._opened), strict=True):
             if name in scope:
-                if scope[name] is None or (isinstance(scope[name], Pointer) and isinstance(value, Pointer)):
+                once = opened == self._branches and changes(name, self._rest) == 1
+                before = scope[name]
+                if once and isinstance(before, Sum) and str(before) in self._once:  # up to here it is what it began as
+                    begun = self.found.loops[str(before)][0]
+                    self.found.either[str(before)] = (begun, begun)
+                if isinstance(before, Pointer) and isinstance(value, Pointer):  # of the type that the variable has
+                    scope[name] = value._replace(width=before.width, parts=before.parts, seen=before.seen)
+                elif before is None or (once and not isinstance(before, Pointer)):
                     scope[name] = value
-                elif isinstance(scope[name], Pointer):
+                elif isinstance(before, Pointer):
                     scope[name] = scope[name].moved(self._fresh(name))
                 elif isinstance(value, Sum):  # from here on it is another variable
                     scope[name] = self._begun(name, value)
@@ -208,9 +230,12 @@ class Values(ABC):
         left, right = self._of(parts[0], bound), self._of(parts[1], bound)
         if isinstance(left, Pointer) and operator in ("+", "-") and not isinstance(right, Pointer):
             by = right if isinstance(right, Sum) else self._fresh("any")
+            if operator == "+" and left.parts > 1 and str(by) in self.takes:
+                self.found.shifts.add(str(by))
+                return left
             return left.moved(by if operator == "+" else -by)
         if type(left) is type(right) is tuple and operator in ("+", "-"):
-            return tuple(_moved(a, b, operator) for a, b in zip(left, right, strict=False))
+            return tuple(moved(a, b, operator) for a, b in zip(left, right, strict=False))
         if not isinstance(left, Sum) or not isinstance(right, Sum):
             one = left if isinstance(left, Sum) else right
             return self._unread(one) if isinstance(one, Sum) and operator in _ARITHMETIC else None
@@ -231,7 +256,7 @@ class Values(ABC):
             if power is not None:
                 return self._quotient(left, power) if operator == ">>" else left * power
         made = {"+": left.__add__, "-": left.__sub__, "*": left.__mul__}.get(operator)
-        return self._unread(left, right) if made is None else made(right)
+        return self._unread(left, right) if made is None else with_ids(made(right))
 
     def _quotient(self, value: Sum, by: Sum) -> Sum:
         found = quotient(value, by)
@@ -328,10 +353,3 @@ class Values(ABC):
                 self.found.mentions.append(Mention(pointer.name, place, kind))
             else:
                 self._at(pointer, place, kind)
-
-
-def _moved(place: Any, by: Any, operator: str) -> Sum | None:
-    """Return a component of the sum or difference of two vectors, if it is known."""
-    if not isinstance(place, Sum) or not isinstance(by, Sum):
-        return None
-    return place + by if operator == "+" else place - by

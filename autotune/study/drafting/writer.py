@@ -10,9 +10,10 @@ from dataclasses import replace
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.builtins import is_builtin
-from autotune.study.drafting.naming import nameable
-from autotune.study.drafting.proposal import Proposal, Sketch
+from autotune.study.drafting.naming import nameable, told_apart
+from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates, scanned
+from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
@@ -50,7 +51,8 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     sketch.guesses.clear()
     types = {name for name, text in given.items() if {text, sketch.macros.get(name)} & SCALAR_TYPES.keys()}
     plain = replace(sketch, signatures=spelt_out(sketch.signatures, sketch.source, types))
-    return _Writer(Proposal(nameable(plain), entries(sketch, wanted), given)).study()
+    launched = entries(sketch, wanted)
+    return _Writer(Proposal(told_apart(nameable(plain), launched), launched, given)).study()
 
 
 class _Writer:
@@ -74,6 +76,10 @@ class _Writer:
         self._add("# Then: autotune check ./FILE.toml, autotune search ./FILE.toml.")
         self._add("# Every key: docs/studies-reference.md.")
         self._add(f'name = "{sketch.name}"', f'about = "{sketch.name}"', f'kernel = "{sketch.kernel}"')
+        for folder in sketch.folders:
+            self._add("", "[[options]]", f"flag = {json.dumps(f'-I{folder}')}")
+        for name, value in of.fixed.items():
+            self._add("", "[[options]]", f'flag = "-D{name}={value}"')
         self._size_tables()
         self._parameter_tables()
         self._argument_table()
@@ -116,6 +122,7 @@ class _Writer:
         read = all(name in self._shapes for name in buffers) and bool(used)
         self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
+        asked = [name for name in asked if name not in self._of.shifts]
         return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
 
     def _is_small(self, name: str) -> bool:
@@ -207,7 +214,9 @@ class _Writer:
             self._image(one)
         elif one.address == "local":
             count = self._shapes.get(one.name)
-            if count is None or len(count) != 1:
+            if not self._is_known(kind):
+                self._gap(f'{one.name} = {{ type = "{GAP}", local = "{GAP}" }}', _untyped(kind))
+            elif count is None or len(count) != 1:
                 self._gap(f'{one.name} = {{ type = "{kind}", local = "{GAP}" }}', "how many elements")
             else:
                 self._told(f'{one.name} = {{ type = "{kind}", local = "{count[0]}" }}', self._doubt(one, "how many"))
@@ -215,7 +224,8 @@ class _Writer:
             self._untyped(one, kind)
         elif one.address == "private":
             value = self._uses.value(kind, one.name, self._sizes)
-            self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', "its value")
+            what = "bytes before what is used" if one.name in self._of.shifts else "its value"
+            self._guess(f'{one.name} = {{ type = "{_long(kind)}", value = {value} }}', what)
         else:
             self._buffer(one, kind)
 
@@ -231,7 +241,7 @@ class _Writer:
             given = f'shape = [{shape}], access = "{access}"'
             if access != "in":
                 self._outputs.append(one)
-        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', f"its type: what {kind} stands for was not read")
+        self._gap(f'{one.name} = {{ type = "{GAP}", {given} }}', _untyped(kind))
 
     def _image(self, one: KernelArgument) -> None:
         shape, access = self._shapes.get(one.name), self._uses.access(one)
@@ -242,7 +252,7 @@ class _Writer:
         if access != "in":
             self._outputs.append(one)
         extents = ", ".join(f'"{extent}"' for extent in shape or (GAP,) * int(dimensions[1]))
-        name = re.escape(one.name)
+        name = re.escape(self._uses.in_text(one.name))
         called = re.search(rf"(?:read|write)_image(f|i|ui|h)\s*\(\s*{name}\b", self._of.text)
         kind = {"f": "float", "i": "int", "ui": "uint", "h": "half"}[called[1] if called else "f"]
         data = ", data = { low = 0, high = 255 }" if access != "out" and kind in ("int", "uint") else ""
@@ -269,7 +279,9 @@ class _Writer:
         else:
             if one.name in self._uses.indexed:
                 said = said or "as many as there are rows; places in it are read from a buffer"
-            self._told(line, "; ".join(filter(None, (self._doubt(one, "its shape"), said))))
+            self._told(
+                line, "; ".join(filter(None, (self._doubt(one, "its shape"), self._uses.taken_as(one.name), said)))
+            )
 
     # -- launch and reference -----------------------------------------------------------------------
 
@@ -298,6 +310,7 @@ class _Writer:
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
+            what += "; --entry drafts one kernel alone"
             self._gap(f'when = "{GAP}"', what)
         elif len(self._of.launched) > 1:
             self._add('# when = "..."  # where this launch does not always take place')
@@ -330,6 +343,13 @@ class _Writer:
         self._guess(f"configuration = {{ {values} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
+
+
+def _untyped(kind: str) -> str:
+    """Say what is missing of a type."""
+    if kind == "void":
+        return "its type: the kernel has void, and does not cast it to one type"
+    return f"its type: what {kind} stands for was not read"
 
 
 def _long(type_name: str) -> str:

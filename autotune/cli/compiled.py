@@ -1,0 +1,119 @@
+"""A kernel that `autotune new` has compiled, or all that it lacks for that, in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from autotune import text
+from autotune.bench import Inspected
+from autotune.errors import StudyError, WorkerError
+from autotune.model import DeviceInfo
+from autotune.reports import inspect
+from autotune.study import asked_by_error, hiding, unknown_functions, unknown_names
+
+_ROUNDS = 8
+"""So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
+_MOST = 64
+"""Names without a meaning that are told."""
+_MEND = "mend the kernel there"
+
+
+class Compiler(NamedTuple):
+    """A device's compiler, what it is given, and the words of the command that asks."""
+
+    device: DeviceInfo
+    options: tuple[str, ...]
+    words: Sequence[str]
+
+    def inspect(self, source: str, names: Sequence[str], defined: Mapping[str, str] | None = None) -> Inspected:
+        """Raises WorkerError where the source does not compile."""
+        more = [f"-D{name}={value}" for name, value in (defined or {}).items()]
+        return inspect(source, [*self.options, *more], names, self.device)
+
+    def again(self, names: Mapping[str, str]) -> str:
+        """Return the command with these names defined as well."""
+        given = [option[2:] for option in self.options] + [f"{name}={value}" for name, value in names.items()]
+        return text.typed([*self.words, *(word for one in given for word in ("-D", one))])
+
+
+def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler) -> Inspected:
+    """Return what a compiler tells of a kernel's text. Raises StudyError, with all that the text lacks."""
+    source = f'#line 1 "{kernel.name}"\n{source}'
+    try:
+        told = compiler.inspect(source, names)
+    except WorkerError as error:
+        what = f"does not compile by itself: {error.what}"
+        raise StudyError(what, where=str(kernel), hint=_cure(error, source, compiler)) from None
+    left_out, macros = hiding(source) if not told.signatures else ([], [])
+    if left_out:
+        what = f"its #if leaves out every kernel: {_listed(left_out)}"
+        hint = f"it depends on {_listed(macros)}: -D {macros[0]}=1" if macros else "mend the #if"
+        raise StudyError(what, where=str(kernel), hint=hint)
+    return told
+
+
+def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
+    """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
+    names, functions, left = _lacking(error, source, compiler)
+    said = []
+    if len(names) == 1:
+        ((name, value),) = names.items()
+        kind = "parameter" if value.isdigit() else "type"
+        default = f"#ifndef {name}, #define {name} {value}, #endif"
+        said.append(f"a {kind} needs a default ({default}), or give it with -D {name}={value}")
+    elif names:
+        first, value = next(iter(names.items()))
+        default = f"#ifndef {first}, #define {first} {value}, #endif"
+        said.append(
+            f"{len(names)} names have no meaning there and need a default ({default}), or give what they stand for: "
+            f"{compiler.again(names)}"
+        )
+    if functions:
+        said.append(f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie")
+    if left or not said:
+        cure = _other_cure(left or error.what, source)
+        said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
+    return "; ".join(said)
+
+
+def _lacking(error: WorkerError, source: str, compiler: Compiler) -> tuple[dict[str, str], list[str], str]:
+    """Return the names that have no meaning, with what they might stand for, functions that are not there, and what the
+    compiler says once the names are defined.
+    """
+    names, functions = dict[str, str](), dict[str, None]()
+    for _ in range(_ROUNDS):
+        log = f"{error.what}\n{error.detail}"
+        functions |= dict.fromkeys(unknown_functions(log))
+        asked, alone = asked_by_error(source, log)
+        found = unknown_names(log, source) | dict.fromkeys(asked if alone else (), "1")
+        more = {name: value for name, value in found.items() if name not in names or value not in (names[name], "1")}
+        if not more or len(names | more) > _MOST:
+            break
+        names |= more
+        try:
+            compiler.inspect(source, (), names)
+        except WorkerError as further:
+            error = further
+        else:
+            return names, [*functions], ""
+    left = "" if functions and unknown_functions(error.what) else error.what
+    return names, [*functions], left
+
+
+def _other_cure(told: str, source: str) -> str:
+    """What to do about a message that is of no name without a meaning."""
+    asked, _ = asked_by_error(source, told)
+    if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
+        depends = f": it depends on {_listed(asked)}" if asked else ""
+        return f"give what the kernel asks for there with -D NAME=1{depends}"
+    if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told):
+        return "mend it, or choose a device that has it with --device (autotune devices lists them)"
+    return _MEND
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
