@@ -19,6 +19,7 @@ READERS = [
     ("export --format csv --study matmul", 2, "nothing is stored of matmul; autotune search matmul makes some"),
     ("export --format header --study matmul", 2, "nothing is stored of matmul; autotune search matmul measures it"),
     ("report matmul", 2, "nothing is stored of matmul; autotune search matmul measures some"),
+    ("report matmul --size 64 --choice T=int", 2, "autotune search matmul --size 64 --choice T=int measures some"),
     ("compare matmul --by size --no-search", 1, "leave out --no-search to measure some"),
     ("cover matmul --sizes 64,128 --no-search", 1, "no best is stored at M=64,N=64,K=64; autotune search matmul"),
     ("best matmul -d x-1cu", 0, "to measure it: autotune search matmul -d x-1cu"),

@@ -140,7 +140,7 @@ def test_arguments_launch_and_tolerance_are_carried() -> None:
     assert tables["tolerance"] == {"absolute": 0.1}
     assert "constraints" not in tables
     assert [line.partition(":")[0] for line in found.lost] == [
-        "Conditions.1", "CompilerOptions", "GlobalSize", "ReferenceArguments", "reference.numpy.b",
+        "Conditions.1", "CompilerOptions", "ReferenceArguments", "reference.numpy.b",
     ]  # fmt: skip
 
 
@@ -151,6 +151,11 @@ def test_a_global_size_counts_groups_or_items(kind: str, expected: list[str]) ->
     kernel = {"GlobalSizeType": kind, "GridDivX": None, "GridDivY": None, "GlobalSize": {"X": "ProblemSize[0] // 4"},
               "LocalSize": {"X": "block_size_x"}}  # fmt: skip
     assert imported(described(FIVE, [], size=[64], **kernel)).tables["launch"][0]["global"] == expected
+
+
+def test_a_global_size_that_is_not_there_is_not_lost() -> None:
+    lost = {bool(size): imported(described(FIVE, [], size=[64], GlobalSize=size)).lost for size in ({}, {"X": "64"})}
+    assert {given for given, lines in lost.items() if any("GlobalSize" in line for line in lines)} == {True}
 
 
 def test_first_values_are_no_default() -> None:

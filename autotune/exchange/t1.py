@@ -165,7 +165,8 @@ class _Description:
 
     def _grid(self, local: Sequence[str]) -> list[str]:
         """Return the work-items as Kernel Tuner counts them: groups are the size over the divisors, rounded up."""
-        self._lose("GlobalSize: ProblemSize and GridDiv are followed instead, as Kernel Tuner does")
+        if self._kernel.get("GlobalSize"):
+            self._lose("GlobalSize: ProblemSize and GridDiv are followed instead, as Kernel Tuner does")
         found = []
         for axis, size, one in zip(AXES, self._space.sizes, [*local, "1", "1", "1"], strict=False):
             divisors = [str(part) for part in listed(self._kernel.get(f"GridDiv{axis}") or [], f"GridDiv{axis}")]

@@ -57,7 +57,7 @@ def written(store: Store, asked: Asked) -> Written:
     if not fitting:
         raise UsageError(
             f"nothing is stored of {name}" + (f" on {asked.device}" if asked.device else "") + _where(asked),
-            hint=f"autotune search {asked.study} measures some, autotune history {asked.study} lists what there is",
+            hint=f"{_search(asked)} measures some, autotune history {text.typed([asked.study])} lists what there is",
         )
     order = listing.last_searched(store, [one.number for one in fitting])
     problem = next((one for one in fitting if order[:1] == [one.number]), fitting[0])
@@ -70,6 +70,13 @@ def written(store: Store, asked: Asked) -> Written:
         problem = problem._replace(key=problem.key._replace(size=in_order(problem.key.size, default_size(text_of))))
     default = default_of(store, problem, text_of)
     return Written(problem.key, report(store, problem, default, notes))
+
+
+def _search(asked: Asked) -> str:
+    """Return the command that measures what was asked for."""
+    given = [("-d", asked.device)] if asked.device else []
+    given += [("--size", size) for size in asked.sizes] + [("--choice", choice) for choice in asked.choices]
+    return text.typed(["autotune", "search", asked.study, *(word for option in given for word in option)])
 
 
 def _where(asked: Asked) -> str:
