@@ -45,7 +45,7 @@ pytestmark = [
 
 
 def long(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{name}_" * 8: value for name, value in configuration.items()}
+    return {f"{name}_" * 8: f"word_{value}_" * 8 if name == "FAST" else value for name, value in configuration.items()}
 
 
 class Server:
@@ -177,6 +177,9 @@ def test_what_one_came_for_is_in_sight_beside_long_names(window: Window) -> None
         window.go(path)
         box = window.page.locator(".lead").first.bounding_box()
         assert box["x"] + box["width"] <= 1200, path
+    window.go("/problems/3/learned")
+    of_values = "[...document.querySelectorAll('[aria-labelledby=values-title] .scroll')]"
+    assert window.page.evaluate(f"{of_values}.map((one) => one.scrollWidth - one.clientWidth)") == [0] * 3
 
 
 def test_many_sizes_are_drawn_on_a_phone(browser: Any, tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ def test_a_result_shows_itself(problem: Problem, store: Store) -> None:
         "space exhausted",
     ):
         assert word in told
-    assert len(shown.findall(".//circle")) == len(problem.space)
+    dots = shown.findall(".//circle")
+    assert len(dots) == len(problem.space)
+    assert {2.0, 418.0} <= {float(dot.attrib["cx"]) for dot in dots}  # the first and the last are whole
     assert shown.find(".//script") is None
 
 

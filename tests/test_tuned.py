@@ -387,6 +387,13 @@ def test_a_bad_question_is_one_line(options: dict[str, Any], said: str) -> None:
         quiet(study(), **options)
 
 
+def test_what_a_kernel_says_of_itself_is_the_callers_to_change(queue: cl.CommandQueue) -> None:
+    saxpy = quiet(study())
+    for told in (saxpy.configuration, saxpy.best.configuration, saxpy.best_on(queue).configuration):
+        cast("dict[str, Any]", told)["WG"] = -1
+    assert saxpy.configuration["WG"] == saxpy.best_on(queue).configuration["WG"] == 64
+
+
 def test_a_database_may_be_a_path_and_the_warning_names_it(tmp_path: Path) -> None:
     database, tuned = tmp_path / "nowhere/x.db", study()
     with pytest.warns(UserWarning, match=rf"nothing is stored for saxpy on .* in {database}: it runs as by default"):
@@ -426,7 +433,7 @@ def test_what_is_stored_is_used_and_a_later_one_at_the_next_call(queue: cl.Comma
     store_best(tuned, {"WPT": 4, "WG": 64, "FAST": 0}, 500, N=1000)
     assert saxpy.refresh()
     assert saxpy.configuration["WPT"] == 4
-    assert saxpy.best_on(queue) is saxpy.best
+    assert saxpy.best_on(queue) == saxpy.best
     saxpy(queue, x=x, y=y).wait()
     assert np.allclose(y.get(), expected[1], rtol=1e-5)
 

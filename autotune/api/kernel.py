@@ -16,7 +16,7 @@ from autotune.api.tuning import Tuning
 from autotune.devices import Event
 from autotune.errors import DeviceError, UsageError
 from autotune.identity import Choices, Configuration, Size
-from autotune.lookup import Best, Match
+from autotune.lookup import Best, Match, warm
 from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.study import Argument, Problem, Study
@@ -72,7 +72,7 @@ class TunedKernel:
     @property
     def best(self) -> Best:
         """The record that the look-up gave: configuration, match, options, time, and where it was measured."""
-        return self._main.ready.best
+        return warm.own(self._main.ready.best)
 
     @property
     def match(self) -> Match:
@@ -101,7 +101,7 @@ class TunedKernel:
 
     def best_on(self, queue: object) -> Best:
         """Return the record that calls on a queue go by: of its device, where that is another than the default one."""
-        return self._bind(queue).ready.best
+        return warm.own(self._bind(queue).ready.best)
 
     # Calls -----------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def best_again(
     except TypeError:  # a value that is none: the look-up says so
         key, known = None, None
     if known is not None and known.text is text and _are(known.stamps):
-        return _own(known.best)
+        return own(known.best)
     files = (place, log_of(place)) if place else ()  # of a link led elsewhere, the first has another stamp
     before = _stamped(files) if files else None
     meant = _here.get(device) or device_meant(device, database)
@@ -89,10 +89,10 @@ def best_again(
             if len(_answers) >= _MOST:
                 _answers.clear()
             _answers[key] = _Answer(text, before, found)
-    return _own(found)
+    return own(found)
 
 
-def _own(found: Best) -> Best:
+def own(found: Best) -> Best:
     """Return an answer whose tables are the caller's to change."""
     measured_size = None if found.measured_size is None else {**found.measured_size}
     return found._replace(

@@ -14,7 +14,7 @@ from autotune.ranking import confidence, median_interval
 if TYPE_CHECKING:
     from autotune.tuner.result import Result
 
-_WIDE, _HIGH = 420, 90
+_WIDE, _HIGH, _DOT = 420, 90, 2
 
 
 def shown(result: Result) -> str:
@@ -55,17 +55,20 @@ def _course(rows: Sequence[dict[str, object]]) -> str:
     if len(timed) < 2:
         return ""
     low, high = (math.log(edge(time for _, time in timed)) for edge in (min, max))
-    step, span = _WIDE / max(1, len(rows) - 1), (high - low) or 1.0
+    step, span = (_WIDE - 2 * _DOT) / max(1, len(rows) - 1), (high - low) or 1.0
+
+    def x(at: int) -> float:
+        return _DOT + step * at
 
     def y(time: float) -> float:
         return 6 + (_HIGH - 12) * (high - math.log(time)) / span
 
     stride = -(-len(timed) // 1000)
-    dots = "".join(f'<circle cx="{step * at:.1f}" cy="{y(time):.1f}" r="2"/>' for at, time in timed[::stride])
+    dots = "".join(f'<circle cx="{x(at):.1f}" cy="{y(time):.1f}" r="{_DOT}"/>' for at, time in timed[::stride])
     best, path = math.inf, ""
     for at, time in timed:
         if time < best:
-            path += f"H{step * at:.1f}V{y(time):.1f}" if path else f"M{step * at:.1f} {y(time):.1f}"
+            path += f"H{x(at):.1f}V{y(time):.1f}" if path else f"M{x(at):.1f} {y(time):.1f}"
             best = time
     return (
         f'<svg width="{_WIDE}" height="{_HIGH}" role="img" aria-label="time of each trial, and the best so far">'
