@@ -19,6 +19,7 @@ from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import Settings
 from autotune.store import Store
 from autotune.study import GENERIC_DEVICE, Problem
+from autotune.text import time
 from autotune.tuner import Budget, Progress, ProgressCallback, ReplayEvaluator, Request, Result, loop, recall
 from autotune.tuner.loop import RETIME_S
 from autotune.tuner.result import SEARCH
@@ -531,3 +532,15 @@ def test_a_short_search_starts_fewer_builders_and_samples_for_less(
     assert [within_budget(Request(problem, sampler=name)).learns for name in ("bayes", "random")] == [True, False]
     asked = Request(problem, budget=budget, settings=Settings(builders=3, rules=Rules(trial_s=0.1)))
     assert (within_budget(asked).builders, within_budget(asked).rules.trial_s) == (3, 0.1)
+
+
+def test_printed_they_say_in_a_line_where_a_search_stands_and_what_it_found(problem: Problem, store: Store) -> None:
+    said: list[str] = []
+    result = run(problem, store, budget=Budget(trials=3), on_progress=lambda one: said.append(str(one)))
+    assert result.best is not None
+    best = " ".join(f"{name}={value}" for name, value in result.best.configuration.items())
+    assert any(line.startswith(f"{SEARCH}: 3 of 3 trials, best 1.") and best in line for line in said)
+    assert str(result) == f"saxpy: 3 new trials ({result.reason}), best {time(result.best.time_ns)}: {best}"
+    broken = ReplayEvaluator([replace(one, outcome=Outcome.CRASH, measurement=None) for one in recorded(problem)])
+    nothing = run(problem, store, broken, budget=Budget(trials=1), fresh=True)
+    assert str(nothing) == f"saxpy: 1 new trial ({nothing.reason}), nothing passed"

@@ -39,6 +39,16 @@ class Progress:
     search: int = 0
     trial: Trial | None = None
 
+    def __str__(self) -> str:
+        """Return it in a line, for `on_progress=print`."""
+        done = text.count(self.done, "trial") if self.total is None else f"{self.done} of {self.total} trials"
+        left = "" if self.left_s is None else f"{text.duration(self.left_s)} left"
+        return ", ".join(filter(None, (f"{self.phase}: {done}", _best(self.best), left)))
+
+
+def _best(best: Trial | None) -> str:
+    return "" if best is None else f"best {text.time(best.time_ns)}: {text.pairs(best.configuration)}"
+
 
 ProgressCallback = Callable[[Progress], None]
 
@@ -153,6 +163,11 @@ class Result:
     elapsed_s: float
     failure: AutotuneError | None = None
     reused_wrong: int = 0
+
+    def __str__(self) -> str:
+        """Return it in a line, as `print` wants it."""
+        found = _best(self.best) or "nothing passed"
+        return f"{self.problem.study.name}: {text.count(self.trials, 'new trial')} ({self.reason}), {found}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
