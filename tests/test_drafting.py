@@ -866,3 +866,25 @@ def test_ids_by_hand_are_ids_and_what_a_variable_is_before_it_changes_counts() -
     assert 'x = { type = "float", shape = ["h", "w", "2"], access = "in" }' in lines
     assert 'y = { type = "float", shape = ["h", "w", "2"], access = "out" }' in lines
     assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+
+
+def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_group() -> None:
+    source = """
+    kernel void turned(global const float *a, global float *b, const int w, const int h)
+    {
+        local float t[SIDE][SIDE + 1];
+        const int u = get_local_id(0), v = get_local_id(1), x = get_global_id(0), y = get_global_id(1);
+        if (x < w && y < h) t[v][u] = a[y * w + x];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (x < w && y < h) b[y * w + x] = t[v][SIDE - 1 - u];
+    }"""
+    _, lines = drafted("#define SIDE 8\n" + source)
+    held = "# guess: as many as the local arrays hold, whose extents are numbers of the kernel's"
+    assert f'local = ["8", "8"]  {held}' in lines
+    assert 'global = ["round_up(w, 8)", "round_up(h, 8)"]' in lines
+    _, lines = drafted("#ifndef SIDE\n#define SIDE 8\n#endif\n" + source)
+    assert 'local = ["SIDE", "SIDE"]' in lines
+    _, lines = drafted(
+        "kernel void f(global int *x) { local int t[32]; int l = get_local_id(0); t[l] = x[get_global_id(0)]; }"
+    )
+    assert f'local = ["32"]  {held}' in lines

@@ -26,6 +26,7 @@ _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
 
+BY_ARRAYS = "as many as the local arrays hold, whose extents are numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
 
@@ -41,8 +42,14 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
     if required := _required(of, entry):
         return Group(required[:dimensions])
-    if reading is not None and len(arrays := _held(reading, set(of.parameters))) == dimensions:
+    if reading is not None and _is_tuned(arrays := _held(reading, set(of.parameters)), dimensions):
         return Group([str(arrays[axis]) for axis in range(dimensions)])
+    own = of.read_by_own_names(entry)
+    if own is not None and len(arrays := _held(own, {*of.parameters, *of.own})) == dimensions:
+        said = all(extent.names and all(map(_EXACT.fullmatch, extent.names)) for extent in arrays.values())
+        named = [str(arrays[axis]) for axis in range(dimensions)]
+        extents = [re.sub(r"[A-Za-z_]\w*", lambda one: of.own.get(one[0], one[0]), extent) for extent in named]
+        return Group(extents, "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
     exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
@@ -115,8 +122,14 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
     return found
 
 
+def _is_tuned(extents: Mapping[int, Sum], dimensions: int) -> bool:
+    return len(extents) == dimensions and any(extent.names for extent in extents.values())
+
+
 def _is_extent(value: Sum, parameters: set[str]) -> bool:
-    """Whether a sum is a product of parameters: 2 * WG is what two work-groups hold."""
+    """Whether a sum is a product of parameters, or a power of two: 2 * WG is what two work-groups hold."""
+    if value.number is not None:
+        return 1 < value.number <= 1024 and value.number.bit_count() == 1
     return bool(value.names) and value.names <= parameters and [*value.terms.values()] == [1]
 
 

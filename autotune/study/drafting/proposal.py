@@ -123,10 +123,10 @@ class Proposal:
         return members_spelt_out(struct_bodies(self.text), self.text, {*self.choices})
 
     @cached_property
-    def own(self) -> list[str]:
+    def own(self) -> dict[str, str]:
         """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
-        anyway = defined_anyway(self.sketch.source)
-        return [name for name, value in _DEFINE.findall(self.text) if name in anyway and _number(value) is not None]
+        anyway, stated = defined_anyway(self.sketch.source), _DEFINE.findall(self.text)
+        return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
 
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
@@ -158,7 +158,7 @@ class Proposal:
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self._tokens(tuned=True)
+            tokens = self._tokens(self._kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -228,13 +228,12 @@ class Proposal:
             self.doubts[entry] = found.doubt
             return found.extents
         names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        numbers = {name: value for name, value in _DEFINE.findall(self.text) if name in self.own}
-        self.extra |= dict.fromkeys([name for name in names if name not in numbers], {1: 64, 2: 16, 3: 4}[dimensions])
-        return [numbers.get(name, name) for name in names]
+        self.extra |= dict.fromkeys([name for name in names if name not in self.own], {1: 64, 2: 16, 3: 4}[dimensions])
+        return [self.own.get(name, name) for name in names]
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(functions_of(self._tokens(tuned=True)), entry)
+            return is_alone(functions_of(self._tokens(self._kept(tuned=True))), entry)
         except (NotRead, RecursionError):
             return False
 
@@ -312,9 +311,13 @@ class Proposal:
 
         return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
 
-    def _reading(self, entry: str, *, tuned: bool) -> Reading | None:
+    def read_by_own_names(self, entry: str) -> Reading | None:
+        """Walk through a kernel with the names of its own numbers."""
+        return self._reading(entry, tuned=True, own=[*self.own])
+
+    def _reading(self, entry: str, *, tuned: bool, own: Sequence[str] = ()) -> Reading | None:
         """Walk through a kernel: its parameters stay names where it is `tuned`, else stand for their defaults."""
-        kept = self._kept(tuned=tuned)
+        kept = [*self._kept(tuned=tuned), *own]
         known = {name: name for name in (*self.whole, *kept)} | self.members
         called = self.sketch.called.get(entry, {})
         known |= {theirs: name for name, theirs in called.items() if name in known}
@@ -324,7 +327,7 @@ class Proposal:
             if one.address != "private" or "image" in one.type_name
         }
         try:
-            functions = functions_of(self._tokens(tuned=tuned))
+            functions = functions_of(self._tokens(kept))
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
@@ -338,9 +341,9 @@ class Proposal:
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
 
-    def _tokens(self, *, tuned: bool) -> list[str]:
+    def _tokens(self, kept: Sequence[str]) -> list[str]:
         stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
-        return preprocessed(self.sketch.source, stated, self._kept(tuned=tuned))
+        return preprocessed(self.sketch.source, stated, kept)
 
 
 def proposed(default: int) -> list[int]:

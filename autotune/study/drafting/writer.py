@@ -181,7 +181,7 @@ class _Writer:
             return
         if of.own:
             self._add("")
-            what = f"what to tune: write #ifndef {of.own[0]} before the kernel's #define, #endif after it"
+            what = f"what to tune: write #ifndef {next(iter(of.own))} before the kernel's #define, #endif after it"
             self._gap(f"[parameters.{GAP}]", what)
             self._add("values = []")
         else:
