@@ -888,3 +888,15 @@ def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_grou
         "kernel void f(global int *x) { local int t[32]; int l = get_local_id(0); t[l] = x[get_global_id(0)]; }"
     )
     assert f'local = ["32"]  {held}' in lines
+
+
+def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
+    _, lines = drafted(
+        """kernel void rows(global float *x, const int w)
+        {
+            for (int i = get_local_id(0); i < w; i += get_local_size(0)) x[get_group_id(1) * w + i] += 1;
+        }"""
+    )
+    assert 'local = ["WX", "1"]' in lines
+    assert any(line.startswith('global = ["WX", "GROUPS_Y"]  # guess: ') for line in lines)
+    assert not any("WY" in line for line in lines)

@@ -12,7 +12,7 @@ from autotune.expression import FUNCTIONS
 from autotune.study.drafting.groups import is_alone, is_of_group, work_group
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
-from autotune.study.drafting.repeats import operands, repeats
+from autotune.study.drafting.repeats import operands, proposed, repeats
 from autotune.study.drafting.scanning import candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
@@ -228,7 +228,11 @@ class Proposal:
             self.doubts[entry] = found.doubt
             return found.extents
         names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        self.extra |= dict.fromkeys([name for name in names if name not in self.own], {1: 64, 2: 16, 3: 4}[dimensions])
+        if reading is not None and reading.items:  # along other axes all items of a group would do the same
+            names = [name if axis in reading.items else "1" for axis, name in enumerate(names)]
+        self.extra |= dict.fromkeys(
+            [name for name in names if name not in self.own and name != "1"], {1: 64, 2: 16, 3: 4}[dimensions]
+        )
         return [self.own.get(name, name) for name in names]
 
     def _is_alone(self, entry: str) -> bool:
@@ -344,14 +348,6 @@ class Proposal:
     def _tokens(self, kept: Sequence[str]) -> list[str]:
         stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
         return preprocessed(self.sketch.source, stated, kept)
-
-
-def proposed(default: int) -> list[int]:
-    """Return values around a default: powers of two from a quarter to four times; 0 and 1 for a switch."""
-    if default in (0, 1) or default < 0:
-        return sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8]
-    steps = {default // 4, default // 2, default, default * 2, default * 4}
-    return sorted(step for step in steps if step >= 1)
 
 
 def _number(text: str) -> int | None:

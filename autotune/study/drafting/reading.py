@@ -64,7 +64,7 @@ class Reading:
     that run from one content of an argument to the next, with its name.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
-    `axes`: whose ids are asked for; `spread`: along which work-groups differ.
+    `axes`: whose ids are asked for; `items`: along which items differ; `spread`: along which groups do.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `unread`: arguments that are also used in a way that was not understood.
@@ -79,6 +79,7 @@ class Reading:
     arrays: dict[str, list[Sum | None]] = field(default_factory=dict)
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
+    items: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)

@@ -312,6 +312,8 @@ class Values(ABC):
                 self.found.spread |= {0, 1, 2}
                 return None
             self.found.axes.add(axis)
+            if name in ("get_global_id", "get_local_id"):
+                self.found.items.add(axis)
             if name in ("get_global_id", "get_group_id"):
                 self.found.spread.add(axis)
             return Sum.of(f"{IDS[name]}#{axis}")
