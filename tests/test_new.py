@@ -286,6 +286,17 @@ def test_what_an_error_of_the_text_asks_for() -> None:
     assert asked_by_error(two, "error: choose") == (["A", "B"], False)
 
 
+@pytest.mark.parametrize(
+    ("question", "alone"),
+    [("ifndef W", True), ("if !defined ( W )", True), ("if !defined W", True), ("ifdef W", False), ("if W", False),
+     ("if !defined(W) && 1", False), ("if !defined" + " " * 200_000 + "W !", False)],
+    ids=lambda one: str(one)[:20],
+)  # fmt: skip
+def test_an_error_asks_for_a_name_alone_however_that_is_spelt(question: str, alone: bool) -> None:
+    """The last is of a length at which an expression that goes back and forth does not come to an end."""
+    assert asked_by_error(f"#{question}\n#error W is needed\n#endif\n", "error: W is needed") == (["W"], alone)
+
+
 def sketch(source: str) -> Sketch:
     return Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
 

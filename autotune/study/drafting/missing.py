@@ -126,8 +126,9 @@ def _step(opened: list[_Branch], word: str, rest: str) -> None:
     """Open, change or close what a directive opens, changes or closes."""
     names = [name for name in dict.fromkeys(_NAME.findall(rest)) if name != "defined"]
     if word in ("if", "ifdef", "ifndef"):
-        alone = word == "ifndef" or re.fullmatch(r"!\s*defined\s*\(?\s*\w+\s*\)?", rest) is not None
-        opened.append(_Branch(names[:_MOST], alone and len(names) == 1 and word != "ifdef"))
+        asked = re.findall(r"\w+|[^\w\s()]", rest) if len(names) == 1 else []
+        alone = asked == names if word == "ifndef" else word == "if" and asked == ["!", "defined", *names]
+        opened.append(_Branch(names[:_MOST], alone))
     elif word in ("elif", "else") and opened:
         opened[-1].names += names[: _MOST - len(opened[-1].names)]
         opened[-1].asks_for_one = False
