@@ -231,7 +231,7 @@ def open_records(location: Location) -> Iterator[Records]:
         with Store.open(location) as store:
             yield of_store(store)
         return
-    require_database_file(location.path)
+    require_database_file(location)
     if not os.path.exists(location.path):
         yield Database(lambda query, values: ())
         return

@@ -186,16 +186,17 @@ def default_path() -> str:
     return paths.join(data, "autotune", "autotune.db")
 
 
-def require_database_file(path: str) -> None:
-    """Raise StoreError where `path` is there and cannot be an SQLite file that is read; what it holds SQLite says.
+def require_database_file(location: Location) -> None:
+    """Raise StoreError where a file is there and cannot be an SQLite file that is read; what it holds SQLite says.
 
     It is not opened: to close a file gives up all locks that this process has on it, those of open databases too, and
     another process would take the log of one away (https://sqlite.org/howtocorrupt.html, section 2.2).
     """
+    path = location.path
     try:
         os.stat(path)
     except OSError as error:
-        if error.errno == errno.ENOTDIR:
+        if error.errno == errno.ENOTDIR and location.chosen:
             raise _no_directory(path) from None
         if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
             raise StoreError(f"cannot be opened: {error.strerror}", where=path, hint=_ANOTHER) from None
@@ -225,7 +226,7 @@ def require_place(location: Location) -> None:
     """
     if location.url:
         return
-    require_database_file(location.path)
+    require_database_file(location)
     require_local(location.path)
     file = paths.realpath(location.path) if paths.islink(location.path) else location.path
     folder = paths.dirname(file) or "."
