@@ -383,8 +383,8 @@ def test_what_a_builder_cannot_do_is_lost_to_nobody(
 
     monkeypatch.setattr(DeviceEvaluator, "_attempt_build", fails_once)
     with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=2)) as evaluator:
-        for _ in range(2):  # the first of all is none of theirs
-            assert run(evaluator, "GOOD").outcome is Outcome.OK
+        for _ in range(2):  # the first of all is none of theirs; the other may be stopped for being slower
+            assert not run(evaluator, "GOOD").outcome.failed
     assert failed
 
 
