@@ -42,7 +42,9 @@ def unknown_names(log: str, source: str) -> dict[str, str]:
 
 
 _OF_BITS = {"8": "char", "16": "short", "32": "int", "64": "long"}
-_NO_TYPES = {"return", "else", "case", "goto", "do", "sizeof", "typedef", "struct", "union", "enum", "if", "while"}
+_NO_TYPES = QUALIFIERS | {
+    "return", "else", "case", "goto", "do", "sizeof", "typedef", "struct", "union", "enum", "if", "while",
+}  # fmt: skip
 
 
 def _type(name: str) -> str:
@@ -64,7 +66,7 @@ def _roles(source: str) -> tuple[set[str], set[str]]:
         depth += (token in ("(", "[")) - (token in (")", "]"))
         kind = before if last == "*" else last
         if _NAME.fullmatch(token) and token not in QUALIFIERS:
-            if last != "*" and _NAME.fullmatch(kind) and kind not in {*QUALIFIERS, *_NO_TYPES}:
+            if last != "*" and _NAME.fullmatch(kind) and kind not in _NO_TYPES:
                 types.add(kind)
                 declared.add(token)
                 statement = depth == 0
