@@ -18,7 +18,7 @@ FILES = {"search thread": 25, "device worker": 15, "best --format json": 10}
 def test_a_trial_and_a_look_up_pass_through_few_files() -> None:
     root = Path(__file__).parent.parent
     done = subprocess.run(
-        [sys.executable, root / "benchmarks" / "trace.py", "--traced", "5"],
+        [sys.executable, root / "benchmarks" / "trace.py", "--traced", "3"],
         env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -339,7 +339,10 @@ def run(session: Session) -> Callable[[Plan], Report]:
 
 
 @pytest.mark.parametrize("cache", ["warm", "cold"])
-def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(run: Callable[[Plan], Report], cache: str) -> None:
+def test_launches_in_order_with_a_zeroed_buffer_and_local_memory(
+    run: Callable[[Plan], Report], session: Session, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    monkeypatch.setattr(session, "cache", 2**20)  # a server's last level takes seconds to clear
     report = run(sum_plan(cache=cache))
     assert report.outcome is Outcome.OK, report.reason  # a busy machine gives a reason: the times drifted
     assert report.measurement is not None

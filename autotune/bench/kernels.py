@@ -45,12 +45,6 @@ kernel void checksum(global const uint *whole, ulong start, ulong stop, global u
     }
     atomic_add(results + 4 * slot, sum);
 }
-"""
-)
-
-COMPARE = (
-    EACH
-    + """
 #if IS_DOUBLE
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -99,6 +93,7 @@ kernel void compare(global const TYPE *found, global const TYPE *expected, ulong
 }
 """
 )
+"""For one type of numbers: `verify.OnDevice` says which macros it takes."""
 
 FLUSH = (
     EACH

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from autotune.bench.arena import Guarded
 from autotune.bench.checks import Checks
 from autotune.bench.checks import Verdict as Verdict
-from autotune.bench.kernels import CHECKS, COMPARE, common_options
+from autotune.bench.kernels import CHECKS, common_options
 from autotune.bench.readback import OnHost
-from autotune.devices import Kernel, Memory, Session
+from autotune.devices import Memory, Program, Session
 from autotune.errors import StudyError
 from autotune.study import Buffer, Check, Leaf, Tolerance, leaves, member_of, numpy_type
 
 _GROUP = 64
+_USUAL = {"f4": "float", "i4": "int", "u4": "uint"}
 _SLOTS, _WORDS = 256, 4  # results of one round of checks: four words each
 
 Words = NDArray[np.uint32]
@@ -174,9 +175,12 @@ class OnDevice:
         self._session = session
         self._expected = expected
         self._references: dict[tuple[str, Leaf], Memory] = {}
-        self._compare: dict[str, Kernel] = {}
-        common = session.build(CHECKS, common_options(session))
+        # One program for all three kernels, since the smallest takes as long to build as they do together.
+        kinds = (np.asarray(array).dtype.str[1:] for array in expected.values())
+        usual = next((_USUAL[kind] for kind in kinds if kind in _USUAL), "float")
+        common = self._build(usual)
         self._guards, self._checksum = common.kernel("guards"), common.kernel("checksum")
+        self._compare = {usual: common.kernel("compare")}
         # One geometry for all buffers, since PoCL compiles anew for each; enough items to fill a large GPU.
         self._items = _GROUP * (256 if session.traits.shares_cores else 4096)
         self._results = session.allocate(_SLOTS * _WORDS * 4)
@@ -238,9 +242,9 @@ class OnDevice:
         self._references[buffer.name, leaf] = self._session.allocate(data.nbytes)
         self._session.write(self._references[buffer.name, leaf], data)
         if leaf.scalar not in self._compare:
-            self._compare[leaf.scalar] = self._build(leaf.scalar)
+            self._compare[leaf.scalar] = self._build(leaf.scalar).kernel("compare")
 
-    def _build(self, scalar: str) -> Kernel:
+    def _build(self, scalar: str) -> Program:
         integer = numpy_type(scalar)[0].kind in "iu"
         real = "double" if scalar == "double" else "float"
         options = {
@@ -252,7 +256,7 @@ class OnDevice:
             "IS_HALF": int(scalar == "half"),
         }
         flags = [f"-D{name}={value}" for name, value in options.items()]
-        return self._session.build(COMPARE, [*flags, *common_options(self._session)]).kernel("compare")
+        return self._session.build(CHECKS, [*flags, *common_options(self._session)])
 
 
 def _is_left(guarded: Guarded, offset: int, found: NDArray[Any]) -> bool:
