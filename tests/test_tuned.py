@@ -282,6 +282,8 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     texels = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
     image = cl.create_image(queue.context, cl.mem_flags.READ_WRITE, texels, shape=(64, 64))
     elsewhere = cla.to_device(cl.CommandQueue(context()), x.get())
+    flags = cl.mem_flags
+    read_only, write_only = (cl.Buffer(queue.context, only, 4000) for only in (flags.READ_ONLY, flags.WRITE_ONLY))
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"x": x}, "no y is given; saxpy takes alpha, x, y"),
         ({"x": x, "y": y, "z": y}, r"no argument named 'z'"),
@@ -295,6 +297,8 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x[::2], "y": y}, "x: has gaps"),
         ({"x": x[1:], "y": y}, "x: begins 4 bytes into its buffer"),
         ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
+        ({"x": x, "y": read_only}, "y: lies in memory that was made to be read only, and is written"),
+        ({"x": write_only, "y": y}, "x: lies in memory that was made to be written only, and is read"),
         ({"x": x, "y": y, "alpha": "2"}, "alpha: '2' is no value of float"),
         ({"x": x, "y": y, "alpha": [1, 2]}, r"alpha: \[1, 2\] is no value of float"),
         *(({"x": x, "y": y, "alpha": value}, "alpha: .* is no value of float") for value in (1e60, [-1e60], 10**50)),

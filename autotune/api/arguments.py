@@ -67,7 +67,7 @@ class MemorySlot:
             raise UsageError(f"{error}", where=self.buffer.name, hint="give a copy of the array") from None
         if given is None:
             raise self._is_none(value)
-        found = given[1:5]
+        found = given[1:6]
         if found != self._known:
             self._check(*found)
             self._known = found
@@ -75,8 +75,14 @@ class MemorySlot:
             self._last = weakref.ref(value), given.again
         return given.memory
 
-    def _check(self, nbytes: int, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, in_order: bool) -> None:
+    def _check(
+        self, nbytes: int, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, in_order: bool, only: str
+    ) -> None:
         buffer = self.buffer
+        done = {"read": "written" if buffer.writes else "", "written": "read" if buffer.reads else ""}.get(only)
+        if done:
+            what = f"lies in memory that was made to be {only} only, and is {done}"
+            raise UsageError(what, where=buffer.name, hint="make it with cl.mem_flags.READ_WRITE")
         if dtype is not None and shape is not None:
             shape = self._components(dtype, shape)
             if not in_order:

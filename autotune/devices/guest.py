@@ -15,7 +15,8 @@ class Given(NamedTuple):
     """What a program gives as an argument, looked at: memory, and how many bytes there are from where it begins.
 
     An array also tells its type and shape, and whether its elements lie in C's order without gaps; plain memory
-    tells neither. `again` gives the memory of the very same object another time, where it may be asked so.
+    tells neither. `only`: "read" or "written", where kernels may do nothing else with the memory. `again` gives the
+    memory of the very same object another time, where it may be asked so.
     """
 
     memory: Memory
@@ -23,6 +24,7 @@ class Given(NamedTuple):
     dtype: np.dtype[Any] | None = None
     shape: tuple[int, ...] | None = None
     in_order: bool = True
+    only: str = ""
     again: Callable[[Any], Memory] | None = None
 
 

@@ -60,7 +60,7 @@ class OpenCLGuest(OpenCLSession):
         if isinstance(value, cl.Image):
             return None
         if isinstance(value, cl.MemoryObjectHolder):
-            return Given(self._own(value), value.size)
+            return Given(self._own(value), value.size, only=_only(value))
         array: Any = value
         try:
             base, offset, dtype, shape = array.base_data, array.offset, array.dtype, array.shape
@@ -71,7 +71,7 @@ class OpenCLGuest(OpenCLSession):
         if offset:
             base = self._part(base, offset, array.nbytes)
         again = None if offset else _base_data
-        return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, again)
+        return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, _only(base), again)
 
     def _own(self, memory: Any) -> Memory:
         """Return memory of the queue's context: drivers need not notice another's, nor survive it."""
@@ -202,3 +202,10 @@ def _parts(steps: Sequence[Step]) -> tuple[list[_Arguments], list[tuple[Any, ...
         for step in steps
     ]
     return [arguments[key] for key, step in first.items() if step.given], launches
+
+
+def _only(memory: Any) -> str:
+    """Say what alone kernels may do with memory, if its owner made it so."""
+    if memory.flags & cl.mem_flags.READ_ONLY:
+        return "read"
+    return "written" if memory.flags & cl.mem_flags.WRITE_ONLY else ""
