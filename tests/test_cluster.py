@@ -22,6 +22,7 @@ import pytest
 import autotune
 from autotune.errors import DeviceError, SetupError
 from autotune.model import Configuration, Outcome
+from autotune.pool import Settings
 from autotune.pool.lock import DeviceLock
 from autotune.study import Problem, Study
 from tests.contracts.evaluator import EvaluatorContract
@@ -139,13 +140,13 @@ RANDOM = ("--sampler", "random", "--seed", "1")
 
 
 def test_three_machines_share_one_search_and_pick_as_one_does(machines: Machines, tmp_path: Path) -> None:
-    study = made(tmp_path, range(1, 21), range(1, 16))
+    study = made(tmp_path, range(1, 13), range(1, 11))
     machines.scheduler()
     serve(machines, 1, 2, 3)
     database = tmp_path / "a.db"
-    output, _ = finish(machines.search(str(study), "--trials", "300", *RANDOM, database=database))
+    output, _ = finish(machines.search(str(study), "--trials", "120", *RANDOM, database=database))
     assert re.search(r"best +A=7 B=3", output), output
-    require_whole(database, 300)
+    require_whole(database, 120)
     places = {environment for (environment,) in rows(database, "SELECT DISTINCT environment FROM trials")}
     assert all('"gpu"' in place for place in places)
     if machines.apart:
@@ -211,16 +212,16 @@ def test_a_search_that_was_killed_goes_on_from_the_store(machines: Machines, tmp
     require_whole(database, 60)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_worker_outlives_the_search_that_is_ended(machines: Machines, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_worker_outlives_the_searches_that_are_ended(machines: Machines, tmp_path: Path) -> None:
     study = made(tmp_path, range(1, 21), range(1, 21))
     machines.scheduler()
     (worker,) = serve(machines, 1)
     before, said = machines.children(worker), machines.said(1)
     database = tmp_path / "a.db"
-    for trials in (5, 10):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        trials = counted(database)
         search = machines.search(str(study), "--trials", "400", *RANDOM, database=database)
-        machines.wait_for(lambda trials=trials: counted(database) > trials, search)
+        machines.wait_for(lambda trials=trials: counted(database) > trials + 5, search)
         search.send_signal(number)
         search.communicate(timeout=100)
     _, errors = finish(machines.search(str(study), "--trials", "5", *RANDOM, database=database))
@@ -281,23 +282,29 @@ def copied(folder: Path, value: int) -> Path:
     return folder
 
 
-def test_what_a_study_reads_is_the_searcher_s_not_the_worker_s(machines: Machines, tmp_path: Path) -> None:
+def test_what_a_study_reads_is_the_searcher_s_not_the_worker_s(tmp_path: Path) -> None:
     made(tmp_path, [7], [3])  # the backend
     home, there = copied(tmp_path / "home", 6), copied(tmp_path / "there", 5)
-    machines.scheduler()
-    serve(machines, 1, cwd=there)
-    for name in READING:
-        database = tmp_path / f"{name}.db"
-        asked = machines.search(f"./{name}.toml", "--trials", "2", "--allow-python", database=database, cwd=home)
-        finish(asked)
-        require_whole(database, 2)
-    kept = [*tmp_path.glob("dask-scratch-space/*/autotune-files")]
-    assert len(kept) == 1
-    assert kept[0].stat().st_mode & 0o077 == 0
-    (home / "data" / "a.npy").unlink()
-    lacks = machines.search("./array.toml", "--trials", "2", database=tmp_path / "lacks.db", cwd=home)
-    _, errors = lacks.communicate(timeout=100)
-    assert (lacks.returncode, "'data/a.npy' is not there" in errors) == (2, True), errors
+    with Machines(tmp_path, apart=False) as machines:
+        machines.scheduler()
+        serve(machines, 1, cwd=there)
+        address = cluster.Address.parse(machines.address)
+        (device,) = cluster.choose(address, "numpy")
+        for name in READING:
+            problem = Problem(Study.load(str(home / f"{name}.toml")), device=device)
+            with cluster.ClusterEvaluator(problem, address, Settings(allow_python=True)) as evaluator:
+                evaluator.submit({"A": 1})
+                assert evaluator.collect(100).outcome is Outcome.OK
+        kept = [*tmp_path.glob("dask-scratch-space/*/autotune-files")]
+        assert len(kept) == 1
+        assert kept[0].stat().st_mode & 0o077 == 0
+        asked = ("./array.toml", "--trials", "2")
+        finish(machines.search(*asked, database=tmp_path / "array.db", cwd=home))
+        require_whole(tmp_path / "array.db", 2)
+        (home / "data" / "a.npy").unlink()
+        lacks = machines.search(*asked, database=tmp_path / "lacks.db", cwd=home)
+        _, errors = lacks.communicate(timeout=100)
+        assert (lacks.returncode, "'data/a.npy' is not there" in errors) == (2, True), errors
 
 
 def test_data_of_any_length_travels_in_pieces_and_once(
@@ -327,9 +334,9 @@ def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_
     serve(machines, 1)
     serve(machines, 2, env={"NUMPY_DEVICE": "Other"})
     one, other = tmp_path / "one.db", tmp_path / "other.db"
-    asked = (str(study), "--trials", "40", *RANDOM)
-    first = machines.search(*asked, "-d", "tests-numpy-1cu-1g", database=one)
+    first = machines.search(str(study), "--trials", "40", *RANDOM, "-d", "tests-numpy-1cu-1g", database=one)
     machines.wait_for(lambda: counted(one) > 0, first)
+    asked = (str(study), "--trials", "5", *RANDOM)
     waiting = machines.search(*asked, "-d", "tests-numpy-1cu-1g", database=tmp_path / "third.db")
     beside = machines.search(*asked, "-d", "other", database=other)
     finish(beside)
@@ -337,8 +344,8 @@ def test_models_do_not_mix_and_a_device_is_one_search_s(machines: Machines, tmp_
     assert f" --on {machines.address} --timeout 5m" in output
     _, errors = finish(waiting)
     assert "is in use by another search (process " in errors
-    for database, host in ((one, "machine-1"), (other, "machine-2")):
-        require_whole(database, 40)
+    for database, host, trials in ((one, "machine-1", 40), (other, "machine-2", 5)):
+        require_whole(database, trials)
         if machines.apart:
             places = rows(database, "SELECT DISTINCT environment FROM trials")
             assert all(f'"host":"{host}"' in place for (place,) in places)

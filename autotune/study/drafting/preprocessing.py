@@ -27,10 +27,11 @@ def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) 
     """
     macros = {name: Macro(None, tuple(tokens_of(value))) for name, value in stated.items()}
     found: list[str] = []
-    taken: list[tuple[bool | None, bool]] = []  # of each #if around: whether its branch is taken, and one before was
+    # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
+    taken: list[tuple[bool | None, bool, bool]] = []
     for line in without_comments(source).replace("\\\n", " ").split("\n"):
         directive = re.match(r"[ \t]*#[ \t]*(\w+)(.*)", line)
-        on = all(branch is not False for branch, _ in taken)
+        on = not taken or (taken[-1][0] is not False and taken[-1][2])
         if directive is None:
             if on:
                 found += _expanded(tokens_of(line), macros, kept)
@@ -39,10 +40,10 @@ def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) 
             continue
         word, rest = directive.groups()
         if word in ("if", "ifdef", "ifndef"):
-            taken.append((_holds(word, rest, macros, kept), False))
+            taken.append((_holds(word, rest, macros, kept), False, on))
         elif word in ("elif", "else") and taken:
             done = taken[-1][0] is True or taken[-1][1]
-            taken[-1] = (False if done else _holds(word, rest, macros, kept)), done
+            taken[-1] = (False if done else _holds(word, rest, macros, kept)), done, taken[-1][2]
         elif word == "endif" and taken:
             taken.pop()
         elif on and (define := _DEFINE.match(line)) and define[1] not in stated:
