@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -22,7 +23,7 @@ from typer.testing import CliRunner, Result
 import autotune
 from autotune.cli import app, interrupt
 from autotune.cli.check import _excluded_rows
-from autotune.devices import find_device, linker
+from autotune.devices import find_device, linker, load_backend
 from autotune.pool import sizing
 from autotune.samplers import SAMPLERS
 from tests.processes import has_ended
@@ -394,6 +395,18 @@ def test_export_and_import_lose_nothing_and_add_nothing_twice() -> None:
     assert "2 new trials" in run("import", "trials.jsonl", "--db", "other.db").stderr
     assert "0 new trials" in run("import", "--db", "other.db", stdin=lines).stderr
     assert run("export", "--db", "other.db").stdout == lines
+
+
+def test_devices_says_which_of_several_drivers_of_a_model_its_name_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = find_device(None)
+    other = replace(here, index=here.index + 1, platform="Other OpenCL, OpenCL 3.0", driver="0.1")
+    monkeypatch.setattr(load_backend("opencl"), "devices", lambda: [here, other])
+    model, first = here.fingerprint, f"-d {here.index}"
+    assert re.search(
+        rf"^{model} has several drivers here: {first} \(.*\), -d {other.index} \(Other OpenCL 0.1\); -d {model} means "
+        rf"{here.index}$",
+        run("devices").stderr, re.MULTILINE,
+    )  # fmt: skip
 
 
 def test_devices_as_a_table_and_as_json() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from autotune.bench import clock
@@ -15,7 +16,7 @@ from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.holder import Holder
 from autotune.bench.timing import Limits, Rules
 from autotune.bench.trial import Bench
-from autotune.devices import BackendError, Batch, Session, list_devices, open_session, opencl_session
+from autotune.devices import BackendError, Batch, Session, list_devices, open_session, opencl_session, opencl_timer
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
@@ -67,6 +68,33 @@ def test_events_are_the_clock_of_a_device_that_shares_the_hosts_cores(session: S
     session.traits = replace(session.traits, shares_cores=True)
     report = bench_of(session, out=5).run(spin(30_000), None)
     assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "events")
+
+
+def told_wrongly(session: Session, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], int]) -> None:
+    """Have the driver's events say something else than the time; the session has not looked at them yet."""
+    told = opencl_timer._told
+    monkeypatch.setattr(opencl_timer, "_told", lambda event, what: wrong(told(event, what)))
+    session.traits = replace(session.traits, shares_cores=True)
+
+
+@pytest.mark.parametrize("wrong", [lambda ns: 0, lambda ns: ns // 1000, lambda ns: ns * 1000, lambda ns: -ns])
+def test_where_events_do_not_tell_the_time_the_host_does(
+    session: Session, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int], int]
+) -> None:
+    told_wrongly(session, monkeypatch, wrong)
+    began = time.perf_counter_ns()
+    report = bench_of(session, out=5).run(spin(3_000_000), None)
+    assert (report.outcome, report.environment["clock"]) == (Outcome.OK, "host")
+    assert report.measurement is not None
+    assert 100_000 < sum(report.measurement.samples_ns) < time.perf_counter_ns() - began
+
+
+def test_a_driver_that_tells_no_times_is_timed_by_the_host(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(ns: int) -> int:
+        raise cl.LogicError("no profiling")
+
+    told_wrongly(session, monkeypatch, refuses)
+    assert session.timer == "host"
 
 
 def test_a_cold_cache_is_timed_by_events(session: Session) -> None:

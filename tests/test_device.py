@@ -21,6 +21,7 @@ from autotune.devices import (
     open_session,
     opencl,
     require_usable,
+    selector_of,
 )
 from autotune.devices.opencl_objects import error_name
 from autotune.errors import DeviceError, SetupError
@@ -83,6 +84,20 @@ def test_several_devices_are_of_one_model() -> None:
     assert [device.index for device in find_devices("1,1")] == [1]
     with pytest.raises(DeviceError, match="different devices"):
         find_devices("0,2")
+
+
+INTEL = replace(
+    POCL, index=5, name="AMD EPYC 9534", platform="Intel(R) OpenCL, OpenCL 3.0 LINUX", driver="2026.22"
+)  # fmt: skip
+
+
+def test_of_several_drivers_of_a_model_its_name_means_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl.BACKEND, "devices", lambda: [POCL, INTEL])
+    assert POCL.fingerprint == INTEL.fingerprint
+    assert [find_device(selector).index for selector in (None, INTEL.fingerprint, "3", "5")] == [5, 5, 3, 5]
+    assert [selector_of(device) for device in (INTEL, POCL, RTX)] == [INTEL.fingerprint, "3", RTX.fingerprint]
+    with pytest.raises(DeviceError, match=r"different drivers: 3 \(PoCL 3.0-rc2\), 5 \(Intel.* 2026.22\)"):
+        find_devices("3,5")
 
 
 @pytest.mark.usefixtures("machine")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from autotune import cluster
@@ -30,7 +31,7 @@ def list_devices(on: OnOption = None, as_json: JsonOption = False) -> None:
     elif found:
         headings = ("", "device", "fingerprint", "kind", "units", "memory", "local", "group", "driver")
         table(headings, map(_device_row, found), right=("units", "memory", "local", "group"))
-    for said in select.diagnose():
+    for said in (*_of_several_drivers(found), *select.diagnose()):
         say(said)
     if not found:
         raise SetupError("no OpenCL device", hint="the lines above say how to get one")
@@ -49,6 +50,16 @@ def _list_cluster(address: cluster.Address, as_json: bool) -> None:
         raise SetupError("no worker serves this cluster", hint=f"start one: autotune worker --on {address}")
 
 
+def _of_several_drivers(found: Sequence[DeviceInfo]) -> Iterator[str]:
+    """Say of each model that several drivers have which of its devices the name means."""
+    for model in dict.fromkeys(info.fingerprint for info in found):
+        like = [info for info in found if info.fingerprint == model]
+        if len({info.platform for info in like}) > 1:
+            drivers = ", ".join(f"-d {info.number} ({select.driver_of(info)})" for info in like)
+            meant = next(info for info in like if select.selector_of(info) == model)
+            yield f"{model} has several drivers here: {drivers}; -d {model} means {meant.number}"
+
+
 def _device_row(info: DeviceInfo) -> tuple[str, ...]:
     return (
         info.number,
@@ -59,5 +70,5 @@ def _device_row(info: DeviceInfo) -> tuple[str, ...]:
         f"{info.memory / 2**30:.1f} GiB",
         f"{info.local_memory / 2**10:.0f} KiB",
         str(info.max_work_group_size),
-        f"{info.platform.partition(',')[0].replace('Portable Computing Language', 'PoCL')} {info.driver}",
+        select.driver_of(info),
     )

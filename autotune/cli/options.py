@@ -11,6 +11,7 @@ import typer
 from autotune import text as words
 from autotune.bench import BUILD_S, Limits
 from autotune.cli.output import say, warn
+from autotune.devices import selector_of
 from autotune.errors import UsageError
 from autotune.model import DeviceInfo, Value
 from autotune.pool import Settings
@@ -228,7 +229,7 @@ def command(
     database: str | None,
 ) -> str:
     """The start of a command line that asks about this problem, ready for more options."""
-    named = None if device is None else device.fingerprint
+    named = None if device is None else selector_of(device)
     place = None if database is None else shown(database)
     return words.command(name, study, device=named, size=size, choices=choices, database=place)
 

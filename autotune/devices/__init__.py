@@ -21,6 +21,7 @@ from autotune.devices.select import (
     attach,
     choose,
     diagnose,
+    driver_of,
     environment,
     find_device,
     find_devices,
@@ -31,6 +32,7 @@ from autotune.devices.select import (
     open_session,
     prepare,
     require_usable,
+    selector_of,
     traits,
 )
 from autotune.devices.sensors import Reading
@@ -38,6 +40,6 @@ from autotune.devices.sensors import Reading
 __all__ = [
     "BACKENDS", "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "Guest", "Kernel",
     "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits", "attach",
-    "choose", "diagnose", "environment", "find_device", "find_devices", "list_bundled", "list_by", "list_devices",
-    "load_backend", "open_session", "prepare", "require_usable", "traits",
+    "choose", "diagnose", "driver_of", "environment", "find_device", "find_devices", "list_bundled", "list_by",
+    "list_devices", "load_backend", "open_session", "prepare", "require_usable", "selector_of", "traits",
 ]  # fmt: skip

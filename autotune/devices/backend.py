@@ -258,6 +258,11 @@ class Session(Protocol):
     def span_ns(self, first: Event, last: Event) -> int:
         """Return the device time from the start of one finished launch to the end of another, in nanoseconds."""
 
+    @property
+    def timer(self) -> str:
+        """What tells spans: the `events` of launches, or the `host`, which waits for each launch by itself."""
+        return "events"
+
     def finish(self) -> None:
         """Wait for everything enqueued."""
 

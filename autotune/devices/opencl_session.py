@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from autotune.devices.backend import (
     KernelArgument,
 )
 from autotune.devices.opencl_objects import OpenCLMemory, OpenCLProgram, error_name, failed, reported, signature
+from autotune.devices.opencl_timer import HostSpan, span_ns, tells_time, timed_by_host
 from autotune.devices.sensors import Reading, Sensors, sensors_of
 from autotune.model import DeviceInfo
 
@@ -82,7 +83,7 @@ class OpenCLSession(OpenCLMemory):
             self._context = cl.Context([self._device])
             self._queue = cl.CommandQueue(self._context, properties=cl.command_queue_properties.PROFILING_ENABLE)
             self._plain: cl.CommandQueue | None = None  # without profiling, which puts gaps around launches
-            self._launched: list[cl.Event] | None = []  # None: nothing is profiled
+            self._launched: list[cl.Event | HostSpan] | None = []  # None: nothing is profiled
             self._batches_ns = 0
             self.alignment = max(128, self._device.mem_base_addr_align // 8)  # bytes, of a sub-buffer's origin
             floor = _CACHE_ON_CPU if self.traits.shares_cores else _CACHE_ON_GPU
@@ -143,17 +144,22 @@ class OpenCLSession(OpenCLMemory):
         global_size: Sequence[int],
         local_size: Sequence[int] | None,
         offset: Sequence[int] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | HostSpan:
         with reported():
             local = tuple(local_size) if local_size is not None else None
             start = tuple(offset) if offset is not None else None
-            event = cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
-            if self._launched is not None:
-                self._launched.append(event)
+
+            def enqueue() -> cl.Event:
+                return cl.enqueue_nd_range_kernel(self._queue, kernel, tuple(global_size), local, start)
+
+            if self._launched is None:
+                return enqueue()
+            event = enqueue() if self.timer == "events" else timed_by_host(self._queue, enqueue)
+            self._launched.append(event)
             return event
 
     @contextmanager
-    def batch(self, hold: Callable[[], cl.Event] | None = None) -> Iterator[Batch]:
+    def batch(self, hold: Callable[[], Any] | None = None) -> Iterator[Batch]:
         self.finish()
         with reported():
             plain = self._plain = self._plain or cl.CommandQueue(self._context)
@@ -181,7 +187,9 @@ class OpenCLSession(OpenCLMemory):
             with reported():
                 plain.finish()
 
-    def wait_until_running(self, event: cl.Event) -> bool:
+    def wait_until_running(self, event: cl.Event | HostSpan) -> bool:
+        if isinstance(event, HostSpan):
+            return True
         # OpenCL has no blocking wait for this. Ever slower polling leaves the cores to the compiler.
         began = time.monotonic()
         with reported():
@@ -195,11 +203,13 @@ class OpenCLSession(OpenCLMemory):
         batches, self._batches_ns = self._batches_ns, 0
         return sum(self.span_ns(event, event) for event in launched) + batches
 
-    def span_ns(self, first: cl.Event, last: cl.Event) -> int:
+    def span_ns(self, first: cl.Event | HostSpan, last: cl.Event | HostSpan) -> int:
         with reported():
-            start = first.get_profiling_info(cl.profiling_info.START)
-            end = last.get_profiling_info(cl.profiling_info.END)
-            return cast("int", end) - cast("int", start)
+            return span_ns(first, last)
+
+    @cached_property
+    def timer(self) -> str:
+        return "events" if tells_time(self._context, self._queue) else "host"
 
     def finish(self) -> None:
         with reported():

@@ -98,12 +98,32 @@ def list_bundled() -> list[DeviceInfo]:
     return [device for name in BACKENDS for device in load_backend(name).devices()]
 
 
+_here: list[DeviceInfo] = []
+"""The devices that were listed last."""
+
+
 def list_devices() -> list[DeviceInfo]:
     """Return every device here; its number is good for this machine as it is now, and no identity."""
     others = [one for one in _loaded()[0] if one.name not in BACKENDS]  # read while another process lists
     told = next((found for listing in _listing if (found := listing()) is not None), None)
     bundled = list_bundled() if told is None else told
-    return [*bundled, *(device for one in others for device in _devices_of(one))]
+    _here[:] = [*bundled, *(device for one in others for device in _devices_of(one))]
+    return list(_here)
+
+
+def driver_of(info: DeviceInfo) -> str:
+    """Return a driver's name and version, for people."""
+    return f"{info.platform.partition(',')[0].replace('Portable Computing Language', 'PoCL')} {info.driver}"
+
+
+def selector_of(info: DeviceInfo) -> str:
+    """Return what means a device here: its model, or its number where another driver's device is meant by that.
+
+    Several drivers may have a device: a CPU Intel's and PoCL. For a device that was not listed here it is the model.
+    """
+    like = [device for device in _here if device.fingerprint == info.fingerprint]
+    here = any(device.number == info.number and device.platform == info.platform for device in like)
+    return info.number if here and min(like, key=_rank).platform != info.platform else info.fingerprint
 
 
 def _devices_of(backend: Backend) -> Sequence[DeviceInfo]:
@@ -149,6 +169,11 @@ def find_devices(selector: str) -> list[DeviceInfo]:
             f"different devices: {', '.join(device.fingerprint for device in found)}",
             hint="search on one model at a time, for instance -d all",
         )
+    if len({device.platform for device in found}) > 1:
+        several = ", ".join(f"{device.number} ({driver_of(device)})" for device in found)
+        raise DeviceError(
+            f"different drivers: {several}", hint=f"search with one at a time, for instance -d {found[0].number}"
+        )
     return found
 
 
@@ -172,11 +197,12 @@ def _choose(devices: Sequence[DeviceInfo]) -> str:
     return "choose with -d: " + ", ".join(f"{device.number} ({device.name})" for device in devices)
 
 
-def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
-    def rank(one: DeviceInfo) -> tuple[Any, ...]:
-        return _ORDER.get(one.kind, len(_ORDER)), -one.compute_units, [-n for n in version(one)], one.index
+def _rank(one: DeviceInfo) -> tuple[Any, ...]:
+    return _ORDER.get(one.kind, len(_ORDER)), -one.compute_units, [-n for n in version(one)], one.index
 
-    best = min(devices, key=rank)
+
+def _best(devices: Sequence[DeviceInfo]) -> DeviceInfo:
+    best = min(devices, key=_rank)
     others = [device for device in devices if device.platform != best.platform and is_pocl(device)]
     if is_pocl(best) and others:
         say(

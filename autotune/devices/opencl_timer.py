@@ -1,0 +1,71 @@
+"""Whether a driver's profiling events tell the time, and what stands in for them where they do not.
+
+Mesa's rusticl of 2022 says 0 for every command on llvmpipe, others have counted in units of their own: a kernel would
+seem to take a nanosecond, or any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyopencl as cl
+
+_APART_NS = 2_000_000
+"""Between two commands whose events are compared with the host's clock."""
+
+
+class HostSpan(NamedTuple):
+    """A launch that the host waited for: when it began and had ended, nanoseconds of the host's clock."""
+
+    start: int
+    end: int
+
+
+def span_ns(first: cl.Event | HostSpan, last: cl.Event | HostSpan) -> int:
+    """Return the time from the start of one launch to the end of another, in nanoseconds."""
+    start = first.start if isinstance(first, HostSpan) else _told(first, cl.profiling_info.START)
+    end = last.end if isinstance(last, HostSpan) else _told(last, cl.profiling_info.END)
+    return end - start
+
+
+def timed_by_host(queue: cl.CommandQueue, enqueue: Callable[[], object]) -> HostSpan:
+    """Launch once all before has ended, and wait for the end."""
+    queue.finish()
+    began = time.perf_counter_ns()
+    enqueue()
+    queue.finish()
+    return HostSpan(began, time.perf_counter_ns())
+
+
+def tells_time(context: cl.Context, queue: cl.CommandQueue) -> bool:
+    """Say whether the events of a profiling queue agree with the host's clock.
+
+    Between two commands the device lets at least as much time go by as the host does between the end of one wait and
+    the next command, and at most as much as the host does around both, however busy the host is. Half and twice that
+    are let pass.
+    """
+    try:
+        memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+        began = time.perf_counter_ns()
+        first = _fill(queue, memory)
+        since = time.perf_counter_ns()
+        time.sleep(_APART_NS * 1e-9)
+        until = time.perf_counter_ns()
+        last = _fill(queue, memory)
+        ended = time.perf_counter_ns()
+        return -span_ns(last, first) >= (until - since) / 2 and span_ns(first, last) <= 2 * (ended - began)
+    except cl.Error:
+        return False
+
+
+def _fill(queue: cl.CommandQueue, memory: cl.Buffer) -> cl.Event:
+    event = cl.enqueue_fill(queue, memory, np.zeros(1, np.uint32), 4)
+    event.wait()
+    return event
+
+
+def _told(event: cl.Event, what: int) -> int:
+    return cast("int", event.get_profiling_info(what))
