@@ -12,7 +12,8 @@ import pyopencl.array as cla
 
 import autotune
 
-queue = cl.CommandQueue(cl.create_some_context(interactive=False))
+context = cl.create_some_context(interactive=False)
+queue = cl.CommandQueue(context)
 matmul = autotune.tuned("matmul", M=192, N=256, K=128, device=queue, search=float(sys.argv[1]) if sys.argv[1:] else 5)
 print(f"{matmul!r}: {matmul.configuration}")
 

@@ -93,9 +93,14 @@ def queue() -> cl.CommandQueue:
     return cl.CommandQueue(context())
 
 
+_CONTEXTS: list[cl.Context] = []
+"""Those of queues: to Intel's driver a context is gone once the program lets go of it, whatever else holds it."""
+
+
 def context() -> cl.Context:
     info = find_device(None)
-    return cl.Context([[d for p in cl.get_platforms() for d in p.get_devices()][info.index]])
+    _CONTEXTS.append(cl.Context([[d for p in cl.get_platforms() for d in p.get_devices()][info.index]]))
+    return _CONTEXTS[-1]
 
 
 def unordered() -> cl.CommandQueue:
@@ -525,7 +530,22 @@ def test_the_folder_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.M
     assert binaries._read(folder / "19") == b"code"
 
 
-def test_a_kernel_that_does_not_build_is_one_line_with_its_log(queue: cl.CommandQueue) -> None:
+def test_a_queue_whose_context_is_gone_is_one_line(queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: cl.CommandQueue) -> cl.Context:
+        raise cl.LogicError("clRetainContext failed: INVALID_CONTEXT")
+
+    monkeypatch.setattr(cl.CommandQueue, "context", property(gone))
+    with pytest.raises(DeviceError, match=r"the queue's context is gone: .*; keep it as long as the queue: "):
+        autotune.tuned(study(), device=queue)
+
+
+@pytest.mark.parametrize("keeps_builds", [True, False])
+def test_a_kernel_that_does_not_build_is_one_line_with_its_log(
+    queue: cl.CommandQueue, monkeypatch: pytest.MonkeyPatch, keeps_builds: bool
+) -> None:
+    # Where a driver keeps no builds pyopencl would, in a program that imported it before this package.
+    monkeypatch.setattr("pyopencl.characterize.has_src_build_cache", lambda device: keeps_builds)
+    monkeypatch.setattr(cl, "_PYOPENCL_NO_CACHE", False)
     x, y = vectors(queue)
     with pytest.raises(DeviceError, match="saxpy on ") as caught:
         quiet(study(source="kernel void saxpy( {"))(queue, x=x, y=y)

@@ -14,7 +14,7 @@ from typing import Any
 from autotune import devices, text
 from autotune.api import asked
 from autotune.api.kernel import TunedKernel, warn_of_default
-from autotune.errors import UsageError
+from autotune.errors import DeviceError, UsageError
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import Choices, DeviceInfo, Size
 from autotune.study import Study
@@ -116,6 +116,8 @@ def _device(device: object) -> DeviceInfo:
     if device is not None and not isinstance(device, str):
         try:
             return devices.attach(device).info
+        except DeviceError:
+            raise
         except UsageError:
             pass  # no queue
     name = asked.selector(device, also=", or give a pyopencl.CommandQueue")

@@ -17,6 +17,7 @@ from autotune.devices.backend import BackendError, Memory
 from autotune.devices.guest import Given, Guest, Run, Step
 from autotune.devices.opencl_objects import MOST_FILLED, OpenCLProgram, refused
 from autotune.devices.opencl_session import OpenCLSession, describe, passed
+from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
 from autotune.text import line
 
@@ -27,8 +28,18 @@ _base_data = attrgetter("base_data")
 
 
 def attach(queue: object) -> Guest | None:
-    """Return a program's own queue as one to build and launch for; None for what is no queue of OpenCL's."""
-    return OpenCLGuest(queue) if isinstance(queue, cl.CommandQueue) else None
+    """Return a program's own queue as one to build and launch for; None for what is no queue of OpenCL's.
+
+    Raises DeviceError where its context is gone: to Intel's driver for CPUs it is once the program lets go of it.
+    """
+    if not isinstance(queue, cl.CommandQueue):
+        return None
+    try:
+        _ = queue.context
+    except cl.Error as error:
+        hint = "keep it as long as the queue: context = cl.create_some_context(); queue = cl.CommandQueue(context)"
+        raise DeviceError(f"the queue's context is gone: {line(str(error))}", hint=hint) from None
+    return OpenCLGuest(queue)
 
 
 @cache

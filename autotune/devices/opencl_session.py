@@ -108,6 +108,9 @@ class OpenCLSession(OpenCLMemory):
     def _built(self, program: cl.Program, options: Sequence[str]) -> OpenCLProgram:
         try:
             with warnings.catch_warnings(action="ignore"):  # pyopencl warns of every log that is not empty
+                # Asking makes it now, past the library's cache, which a program that imported the library may have on:
+                # of what that fails to build there is no log.
+                _ = program.int_ptr
                 program.build(list(options))
         except cl.Error as error:
             log = OpenCLProgram(program, self._device).log

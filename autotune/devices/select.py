@@ -69,7 +69,10 @@ def open_session(info: DeviceInfo) -> Session:
 
 
 def attach(queue: object) -> Guest:
-    """Return a program's own queue as one to build and launch for. Raises UsageError for what is none."""
+    """Return a program's own queue as one to build and launch for. Raises UsageError for what is none.
+
+    DeviceError, which is one, for one that cannot be used.
+    """
     for one in _loaded()[0]:
         if (found := one.attach(queue)) is not None:
             return found
