@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
@@ -164,3 +165,24 @@ def test_no_path_is_looked_at_in_a_way_that_raises(path: Path) -> None:
     looks = {one.attr for one in calls if isinstance(one, ast.Attribute)} & {"exists", "is_dir", "is_file"}
     allowed = {"exists"} if room_of(path) == "store" else set()  # SQL's
     assert not looks - allowed
+
+
+OF_THREADS = {
+    *vars(threading.Thread()), *dir(threading.Thread),
+    "_context", "_handle", "_ident", "_is_stopped", "_native_id", "_os_thread_handle", "_tstate_lock",
+}  # fmt: skip
+"""What `threading.Thread` keeps for itself in this Python, and in any from 3.11 to 3.14."""
+
+
+def assigned(tree: ast.ClassDef) -> set[str]:
+    """The attributes that a class's methods give to `self`."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return {node.attr for node in nodes if ast.unparse(node.value) == "self"}
+
+
+def test_no_thread_of_ours_takes_a_name_that_pythons_threads_keep() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for one in ast.walk(ast.parse(path.read_text())):
+            if isinstance(one, ast.ClassDef) and any("Thread" in ast.unparse(base) for base in one.bases):
+                own = assigned(one) | {node.name for node in one.body if isinstance(node, ast.FunctionDef)}
+                assert own & OF_THREADS <= {"__init__", "run"}, f"{path}: {one.name}"

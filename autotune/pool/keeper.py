@@ -65,7 +65,7 @@ class Keeper(threading.Thread):
         super().__init__(name=f"autotune-{role}", daemon=True)
         self.role = role
         self._tasks = tasks
-        self._handle = handle
+        self._serve = handle
         self._fail = fail
         self._set_up = set_up
         self._folder = folder
@@ -85,7 +85,7 @@ class Keeper(threading.Thread):
             self._set_up(self)
             self.started.set()
             while (task := self._next()) is not None and not self._closing:
-                self._handle(self, task)
+                self._serve(self, task)
         except Closed:
             pass
         except AutotuneError as error:
