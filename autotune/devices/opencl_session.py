@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from autotune.devices.backend import (
     KernelArgument,
 )
 from autotune.devices.opencl_objects import OpenCLMemory, OpenCLProgram, error_name, failed, reported, signature
-from autotune.devices.opencl_timer import HostSpan, span_ns, tells_time, timed_by_host
+from autotune.devices.opencl_timer import HostSpan, tells_time, timed_by_host
 from autotune.devices.sensors import Reading, Sensors, sensors_of
 from autotune.model import DeviceInfo
 
@@ -208,7 +208,9 @@ class OpenCLSession(OpenCLMemory):
 
     def span_ns(self, first: cl.Event | HostSpan, last: cl.Event | HostSpan) -> int:
         with reported():
-            return span_ns(first, last)
+            start = first.start if isinstance(first, HostSpan) else first.get_profiling_info(cl.profiling_info.START)
+            end = last.end if isinstance(last, HostSpan) else last.get_profiling_info(cl.profiling_info.END)
+            return cast("int", end) - cast("int", start)
 
     @cached_property
     def timer(self) -> str:

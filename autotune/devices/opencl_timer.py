@@ -24,13 +24,6 @@ class HostSpan(NamedTuple):
     end: int
 
 
-def span_ns(first: cl.Event | HostSpan, last: cl.Event | HostSpan) -> int:
-    """Return the time from the start of one launch to the end of another, in nanoseconds."""
-    start = first.start if isinstance(first, HostSpan) else _told(first, cl.profiling_info.START)
-    end = last.end if isinstance(last, HostSpan) else _told(last, cl.profiling_info.END)
-    return end - start
-
-
 def timed_by_host(queue: cl.CommandQueue, enqueue: Callable[[], object]) -> HostSpan:
     """Launch once all before has ended, and wait for the end."""
     queue.finish()
@@ -50,21 +43,22 @@ def tells_time(context: cl.Context, queue: cl.CommandQueue) -> bool:
     try:
         memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
         began = time.perf_counter_ns()
-        first = _fill(queue, memory)
+        first, over = _fill(queue, memory)
         since = time.perf_counter_ns()
         time.sleep(_APART_NS * 1e-9)
         until = time.perf_counter_ns()
-        last = _fill(queue, memory)
+        again, last = _fill(queue, memory)
         ended = time.perf_counter_ns()
-        return -span_ns(last, first) >= (until - since) / 2 and span_ns(first, last) <= 2 * (ended - began)
+        return again - over >= (until - since) / 2 and last - first <= 2 * (ended - began)
     except cl.Error:
         return False
 
 
-def _fill(queue: cl.CommandQueue, memory: cl.Buffer) -> cl.Event:
+def _fill(queue: cl.CommandQueue, memory: cl.Buffer) -> tuple[int, int]:
+    """Run a command; return when it began and had ended, as its event tells."""
     event = cl.enqueue_fill(queue, memory, np.zeros(1, np.uint32), 4)
     event.wait()
-    return event
+    return _told(event, cl.profiling_info.START), _told(event, cl.profiling_info.END)
 
 
 def _told(event: cl.Event, what: int) -> int:
