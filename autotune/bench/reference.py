@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import FENCE, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
+from autotune.bench.arena import BEYOND, FENCE, OTHER_BEYOND, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.report import Fault
@@ -58,9 +58,9 @@ class ReferenceBench:
         outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         found, run_ns = self._run(plan, compiled)
         if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
-            self._arena.stain(OTHER_POISON, OTHER_FENCE)
+            self._arena.stain(OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
             other, _ = self._run(plan, compiled)
-            self._arena.stain(POISON, FENCE)
+            self._arena.stain(POISON, BEYOND, FENCE)
             places = {
                 name: _differing(buffer, found[name], other[name], but_for_poison=True)
                 for name, buffer in outputs.items()
@@ -69,7 +69,7 @@ class ReferenceBench:
                 again, _ = self._run(plan, compiled)
                 for name, buffer in outputs.items():
                     by_itself = _differing(buffer, found[name], again[name], but_for_poison=False)
-                    _require_own(name, places[name] & ~by_itself)
+                    _require_own(buffer, places[name] & ~by_itself)
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
                 raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
@@ -97,13 +97,15 @@ class ReferenceBench:
         return np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
 
 
-def _require_own(name: str, foreign: NDArray[np.bool_]) -> None:
-    """Raise Fault where elements of an output follow what lay in memory before."""
+def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:
+    """Raise Fault where elements of an output follow what lay in memory before, or what came first of a race."""
     if foreign.any():
+        name = buffer.name
         where = element(name, foreign, int(foreign.reshape(-1).argmax()))
         what = f"what it gives for {name} depends on what lay in memory before, first {where}"
-        cures = f'where it adds to what {name} holds, write access = "inout" with data; else it reads what nobody'
-        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures} has written, or beyond the end of a buffer")
+        adds = f'where it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
+        cures = f"{adds}it reads what nobody has written, or what others write meanwhile (is a barrier missing?)"
+        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
 
 
 def _differing(buffer: Buffer, one: NDArray[Any], other: NDArray[Any], *, but_for_poison: bool) -> NDArray[np.bool_]:
