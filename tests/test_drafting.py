@@ -551,6 +551,12 @@ def test_local_memory_holds_the_farthest_place() -> None:
     assert 'back = { type = "float", local = "WG" }' in lines
 
 
+@pytest.mark.parametrize("use", ["x[i] += 1", "x[i]++", "--x[i]", "(*(x + i))++", "int before = x[i]++"])
+def test_an_element_that_is_counted_up_is_read_and_written(use: str) -> None:
+    _, lines = drafted(f"kernel void f(const int n, global int *x) {{ int i = get_global_id(0); if (i < n) {use}; }}")
+    assert 'shape = ["n"], access = "inout"' in shape_of(lines, "x")
+
+
 @pytest.mark.parametrize(
     ("use", "said"),
     [

@@ -100,7 +100,10 @@ class Values(ABC):
     def _of_unary(self, _: str, parts: Any, bound: bool) -> Any:
         sign, inner = parts
         if sign in ("++", "--"):
-            self._stepped(inner, Sum.of(1) if sign == "++" else None)
+            if inner[0] == "name":
+                self._stepped(inner, Sum.of(1) if sign == "++" else None)
+            else:  # an element that is counted up
+                self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
             return self._of(inner)
         value = self._of(inner, bound)
         if sign == "*" and isinstance(value, Pointer):
