@@ -22,8 +22,9 @@ from autotune.study import (
     candidates,
     draft,
     inline,
+    lacking_extension,
     scanned,
-    unknown_names,
+    unknown,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -207,7 +208,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
-        ("x[0] = sub_group_reduce_ad(x[1]);", "; mend it, or choose a device that has it with --device"),
+        ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )
 def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tmp_path: Path) -> None:
@@ -276,7 +277,30 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
 def test_what_a_declaration_declares_is_not_lacking() -> None:
     log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in ("real", "a", "b", "p", "N"))
     source = "kernel void f(void) { const real a = N, b[2], *p; return a * b; }"
-    assert unknown_names(log, source) == {"real": "float", "N": "1"}
+    assert unknown(log, source).names == {"real": "float", "N": "1"}
+
+
+def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
+    names = ("Info", "pair", "step", "STEP", "as_half2", "Mine")
+    log = "\n".join(f"error: unknown type name '{name}'" for name in ("Info", "pair", "Mine"))
+    log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
+    source = """typedef half2 Mine;
+    kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"])
+
+
+@pytest.mark.parametrize(
+    ("log", "source", "lacking"),
+    [
+        ("unknown type name 'half8'", "half8 h;", "cl_khr_fp16"),
+        ("call to 'fabs' is ambiguous", "x = fabs(h[0]); // of half\nhalf h[2];", "cl_khr_fp16"),
+        ("call to 'fabs' is ambiguous", "x = fabs(h[0]); // half", ""),
+        ("implicit declaration of function 'sub_group_reduce_max'", "sub_group_reduce_max(1)", "cl_khr_subgroups"),
+        ("use of type 'double' requires cl_khr_fp64", "double x;", ""),
+    ],
+)
+def test_an_extension_that_a_device_lacks_is_named(log: str, source: str, lacking: str) -> None:
+    assert lacking_extension(log, source, ["cl_khr_fp64"]) == lacking
 
 
 def test_what_an_error_of_the_text_asks_for() -> None:

@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.study.drafting.missing import asked_by_error, hiding, unknown_functions, unknown_names
+    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
 
 __all__ = [
-    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "scanned", "struct_bodies", "unknown_functions",
-    "unknown_names",
+    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "lacking_extension", "scanned", "struct_bodies",
+    "unknown",
 ]  # fmt: skip
 
 # A worker needs what scanning knows of structs, and none of the rest.
 __getattr__ = lazily(
     __name__,
     {
-        "missing": "asked_by_error hiding unknown_functions unknown_names",
+        "missing": "asked_by_error hiding lacking_extension unknown",
         "sketch": "Sketch",
         "scanning": "candidates scanned struct_bodies",
         "writer": "draft",
