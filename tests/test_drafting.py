@@ -756,7 +756,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
 """
     sketch, lines = drafted(source)
     assert 'Inner = ["float v[3]", "uint n"]' in lines
-    assert sketch.gaps == ["line 20: its members: what other w stands for was not read"]
+    assert sketch.gaps == ["line 22: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []
@@ -906,3 +906,31 @@ def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     assert 'local = ["WX", "1"]' in lines
     assert any(line.startswith('global = ["WX", "GROUPS_Y"]  # guess: ') for line in lines)
     assert not any("WY" in line for line in lines)
+    assert "values = [32, 64, 128, 256]  # guess: work-items of a work-group" in lines
+
+
+@pytest.mark.parametrize(("held", "extents"), [("local float t[64];", '["WX", "1"]'), ("", '["WX", "WY"]')])
+def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held: str, extents: str) -> None:
+    _, lines = drafted(
+        f"""kernel void f(global float *x, const int w, const int h)
+        {{
+            {held}
+            const int l = get_local_id(0), i = get_global_id(0), row = get_global_id(1);
+            {"t[l] = x[row * w + i]; barrier(CLK_LOCAL_MEM_FENCE);" if held else ""}
+            if (i < w && row < h) x[row * w + i] = l;
+        }}"""
+    )
+    assert f"local = {extents}" in lines
+
+
+def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up_to_tune() -> None:
+    kernel = """
+        kernel ATTRIBUTE void f(const int n, global int *x)
+        { for (int i = get_global_id(0); i < n; i += TILE * RADIUS) x[i] = PI * WIDE; }"""
+    numbers = "#define TILE 16\n#define RADIUS 2\n#define PI 3.14\n#define WIDE 1\n"
+    sketch, _ = drafted(numbers + kernel.replace("ATTRIBUTE", ""))
+    assert any("the kernel fixes TILE: #ifndef TILE before its #define" in guess for guess in sketch.guesses)
+    fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
+    sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
+    assert 'local = ["64"]' in lines
+    assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)

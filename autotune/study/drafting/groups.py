@@ -69,6 +69,13 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     return None
 
 
+def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
+    """Return the axes along which a group may be wider than one item: along others all items of a group would do the
+    same, or write the same places of local memory. `shared`: whether arguments are local memory.
+    """
+    return reading.within if reading.within and (shared or reading.arrays) else reading.items
+
+
 def is_of_group(name: str) -> bool:
     """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
     return any(pattern.search(name) for pattern in (_EXACT, _NEAR, _COUNTED))

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.groups import is_alone, is_of_group, work_group
+from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
+from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, proposed, repeats
@@ -27,18 +28,6 @@ from autotune.study.types import SCALAR_TYPES, is_plain
 
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
-_TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
-"""Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
-_COUNT_NAME = re.compile(
-    r"^([nmk]|n_?[xyz]|width|height|(n|num)_?(queens|bodies|particles|points|elements)"
-    r"|(board|grid|matrix|problem|image|array|data)_?(size|width|height|length|dim))$",
-    re.IGNORECASE,
-)
-"""Macros that are sizes of the problem, by their names."""
-_SMALL_NAME = re.compile(
-    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
-    re.IGNORECASE,
-)
 
 
 class Proposal:
@@ -100,7 +89,7 @@ class Proposal:
 
     def is_small(self, name: str) -> bool:
         """Whether a whole number is one of those that hardly are a size, by its name."""
-        return _SMALL_NAME.match(name) is not None
+        return SMALL_NAME.match(name) is not None
 
     def configuration(self) -> dict[str, int | str]:
         """Return the default of every parameter."""
@@ -128,6 +117,12 @@ class Proposal:
         anyway, stated = defined_anyway(self.sketch.source), _DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
 
+    def own_to_tune(self) -> list[str]:
+        """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
+        counts = {name: _number(value) or 0 for name, value in self.own.items()}
+        named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
+        return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
+
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]
@@ -147,7 +142,7 @@ class Proposal:
                 self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
-                (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
+                (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
             elif name not in candidates(self.sketch.source):
@@ -167,7 +162,7 @@ class Proposal:
 
     def _set_apart_counts(self) -> None:
         """Take the macros that are sizes for such: by their names, or as the global ids of a kernel end at them."""
-        found = {name for name in self.parameters if _COUNT_NAME.match(name)}
+        found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
@@ -228,11 +223,12 @@ class Proposal:
             self.doubts[entry] = found.doubt
             return found.extents
         names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        if reading is not None and reading.items:  # along other axes all items of a group would do the same
-            names = [name if axis in reading.items else "1" for axis, name in enumerate(names)]
-        self.extra |= dict.fromkeys(
-            [name for name in names if name not in self.own and name != "1"], {1: 64, 2: 16, 3: 4}[dimensions]
-        )
+        shared = any(one.address == "local" for one in self.sketch.signatures[entry])
+        if reading is not None and (axes := wide_axes(reading, shared=shared)):
+            names = [name if axis in axes else "1" for axis, name in enumerate(names)]
+        made = [name for name in names if name not in self.own and name != "1"]
+        for name in made:
+            self.extra[name] = min(self.extra.get(name, 64), {1: 64, 2: 16, 3: 4}[len(made)])
         return [self.own.get(name, name) for name in names]
 
     def _is_alone(self, entry: str) -> bool:

@@ -314,11 +314,7 @@ class Values(ABC):
             if axis not in (0, 1, 2):
                 self.found.spread |= {0, 1, 2}
                 return None
-            self.found.axes.add(axis)
-            if name in ("get_global_id", "get_local_id"):
-                self.found.items.add(axis)
-            if name in ("get_global_id", "get_group_id"):
-                self.found.spread.add(axis)
+            self.found.note_id(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")
