@@ -672,6 +672,17 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
 
 
+def test_of_choices_for_one_type_each_argument_has_its_own() -> None:
+    _, lines = drafted(
+        macros(In="float", Out="float")
+        + """
+        kernel void f(const int n, const float by, global const In *in, global Out *restrict out, global const float *w)
+        { int i = get_global_id(0); if (i < n) out[i] = by * in[i] + w[i]; }"""
+    )
+    kinds = {name: shape_of(lines, name).split('"')[1] for name in ("by", "in_", "out", "w")}
+    assert kinds == {"by": "float", "in_": "In", "out": "Out", "w": "float"}
+
+
 def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape() -> None:
     _, lines = drafted(
         """kernel void sw(global const uchar *a, global const uchar *b, global int *H, int la, int lb, int d)

@@ -14,19 +14,18 @@ from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, proposed, repeats
-from autotune.study.drafting.scanning import candidates, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import members_spelt_out
+from autotune.study.drafting.typedefs import as_written, members_spelt_out
 from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
 
 
@@ -106,6 +105,18 @@ class Proposal:
             name = next((one for one in meant if is_plain(one)), name)
         return next((choice for choice, kind in self.choices.items() if kind == name), name)
 
+    def kind_of(self, one: KernelArgument) -> str:
+        """Return the type of an argument's elements as the study names it: of several choices the one of its text."""
+        told = one.type_name.removesuffix("*")
+        stated = self._stated.get(one.name, "")
+        usable = stated in self.choices or is_plain(stated)
+        return stated if usable and self.choices.get(stated, stated) == told else self.kind(told)
+
+    @cached_property
+    def _stated(self) -> dict[str, str]:
+        told = {entry: self.sketch.signatures[entry] for entry in self.launched}
+        return as_written(told, self.sketch.source, {*self.choices})
+
     @cached_property
     def structs(self) -> dict[str, list[str]]:
         """The members of the structs in the text."""
@@ -114,7 +125,7 @@ class Proposal:
     @cached_property
     def own(self) -> dict[str, str]:
         """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
-        anyway, stated = defined_anyway(self.sketch.source), _DEFINE.findall(self.text)
+        anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
 
     def own_to_tune(self) -> list[str]:
@@ -131,7 +142,7 @@ class Proposal:
     # -- macros -----------------------------------------------------------------------------------
 
     def _read_macros(self) -> None:
-        constants = {name: value.strip() for name, value in _DEFINE.findall(self.text)}
+        constants = {name: value.strip() for name, value in DEFINE.findall(self.text)}
         for name, text in self.given.items():
             value = self.sketch.macros.get(name, text)
             number = _number(constants.get(value, value))
@@ -269,22 +280,6 @@ class Proposal:
             return max(reading.axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
-
-    def spelt(self, text: str) -> str:
-        """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
-        simple = {name: value for name, value in _DEFINE.findall(self.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
-        for _ in range(6):
-            text = re.sub(
-                r"[A-Za-z_]\w*",
-                lambda match: match[0] if match[0] in self.parameters else simple.get(match[0], match[0]),
-                text,
-            )
-        names = set(re.findall(r"[A-Za-z_]\w*", text))
-        usable = names <= set(self.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
-        spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
-        while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
-            spelt = spelt[1:-1]
-        return spelt if usable else ""
 
     # -- indices ----------------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ class _Writer:
                 self._add(f'{one.name} = {{ type = "{_long(one.type_name)}", value = "{one.name}" }}')
 
     def _argument(self, one: KernelArgument) -> None:
-        kind = self._of.kind(one.type_name.removesuffix("*"))
+        kind = self._of.kind_of(one)
         if one.type_name == "sampler_t":
             sampler = '{ sampler = { addressing = "clamp_to_edge", filter = "nearest", normalized = false } }'
             self._guess(f"{one.name} = {sampler}", "how images are read")
