@@ -93,6 +93,10 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
         ('#embed "own.h"\n', r"k\.cl:1: #embed cannot be followed"),
         ('#include "k.cl"\n', "k.cl: includes itself"),
         ("int a\0;\n", "k.cl: holds a NUL character"),
+        (
+            '// A file of\n/* a program */\nR"src(\nkernel void f() {}\n)src"\n',
+            r"k\.cl: is a string of C\+\+, not OpenCL C",
+        ),
         (f'#include "{"x" * 5000}"\n', "which is not there"),
     ],
 )

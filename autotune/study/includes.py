@@ -23,6 +23,8 @@ _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes fo
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
+_RAW_STRING = re.compile(r"(?>\s+|/\*.*?\*/|//[^\n]*)*+R\"\w*\(", re.DOTALL)
+"""How a file begins that C++ programs include as a string."""
 _FOREIGN = {
     "include_next": 'write #include "file"',
     "import": 'write #include "file", and a guard in the file',
@@ -172,6 +174,12 @@ class _Inliner:
         self._count(len(text), path)
         if "\0" in text:
             raise StudyError("holds a NUL character", where=str(path), hint="save it as plain text")
+        if _RAW_STRING.match(text):
+            what, hint = (
+                "is a string of C++, not OpenCL C",
+                'take R"( from its beginning and )" from its end, in a copy',
+            )
+            raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):
             if line.name in ("if", "ifdef", "ifndef", "endif"):
