@@ -33,9 +33,11 @@ def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
         'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
     )
     with pytest.raises(
-        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; copy it beside"
+        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; <> is not looked for beside"
     ):
         text_of("#include <own.h>\n", "inc")
+    with pytest.raises(StudyError, match=r"looked in \. and inc; copy it beside the kernel, or name its folder"):
+        text_of('#include "none.h"\n', "inc")
 
 
 def test_quotes_look_beside_the_file_first(folder: Path) -> None:

@@ -269,6 +269,13 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["new", str(kernel), "-I", str(folder)])
     assert done.exit_code == 0, done.output
     assert CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml"))]).exit_code == 0
+    (tmp_path / "three.h").write_text("")
+    kernel.write_text(kernel.read_text() + "#include <three.h>\n")
+    done = CliRunner().invoke(
+        app, ["new", str(kernel), str(tmp_path / "c.toml"), "-I", str(folder), "-I", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "c.toml")]).exit_code == 0
     for wrong in (tmp_path / "none", folder.rename(tmp_path / "in c")):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-I", str(wrong)])
         assert (result.exit_code, "error: --include: " in result.output) == (2, True)
@@ -287,6 +294,16 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
     assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"])
+
+
+def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
+    log = "implicit declaration of function 'read_imageKIND'\nuse of undeclared identifier 'REAL4'\n"
+    log += "implicit declaration of function 'read_image1'\nunknown type name 'REAL'"
+    source = """#define JOINED(a, b) a##b
+    #define READ(i) JOINED(read_image, KIND)(i)
+    #define REAL4 JOINED(REAL, 4)
+    kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [])
 
 
 @pytest.mark.parametrize(

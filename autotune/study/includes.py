@@ -160,8 +160,8 @@ class _Inliner:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
-        self._missing: dict[str, tuple[str, str]] = {}
-        """Files that are not there, each with where it is first included and where it was looked for."""
+        self._missing: dict[str, tuple[str, str, str]] = {}
+        """Files that are not there: where each is first included, where it was looked for, where it would be seen."""
 
     def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
         if path in above:
@@ -198,12 +198,12 @@ class _Inliner:
             return
         first, *others = [repr(name) for name in self._missing]
         more = f"{', '.join(['', *others[: _MOST_TOLD - 1]])}" + (" ..." if len(others) >= _MOST_TOLD else "")
-        where, looked = next(iter(self._missing.values()))
+        where, looked, beside = next(iter(self._missing.values()))
         raise StudyError(
             f"includes {first}{more}, which {'are' if others else 'is'} not there",
             where=where,
-            hint=f"{looked}copy {'them' if others else 'it'} beside the kernel, or name the folder: -I FOLDER of "
-            'autotune new, [[options]] flag = "-IFOLDER" in a study',
+            hint=f"{looked}{beside}name {'their' if others else 'its'} folder: -I FOLDER of autotune new, [[options]] "
+            'flag = "-IFOLDER" in a study',
         )
 
     def _included(self, line: _Line, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
@@ -220,7 +220,8 @@ class _Inliner:
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
-        self._missing.setdefault(name, (f"{path}:{line.line}", looked))
+        beside = "copy it beside the kernel, or " if named[1] else "<> is not looked for beside the kernel: "
+        self._missing.setdefault(name, (f"{path}:{line.line}", looked, beside))
         return ""
 
     def _count(self, size: int, path: File) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
 from autotune.study.drafting.syntax import QUALIFIERS, NotRead, tokens_of
-from autotune.study.includes import without_comments
+from autotune.study.includes import defined_anyway, without_comments
 
 _UNKNOWN = re.compile(
     r"unknown type name '(?P<type>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
@@ -19,8 +19,8 @@ _UNKNOWN = re.compile(
 )
 _UNDECLARED = re.compile(r"implicit declaration of function '(\w+)'")
 _OF_OPENCL = re.compile(
-    r"((convert_|as_)?(half|double)\d*(_\w+)?"
-    r"|(sub_group_|get_.*sub_group|atom_|atomic_|(read|write)_image|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
+    r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _EXTENSIONS = {
@@ -56,10 +56,17 @@ def unknown(log: str, source: str) -> Unknown:
     A variable of an unknown type has none either, for the compiler: what the source declares is left out.
     """
     roles = _Roles(source)
-    names, structs = dict[str, str](), dict[str, None]()
-    functions = dict.fromkeys(match[1] for match in _UNDECLARED.finditer(log))
+    names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
+    for match in _UNDECLARED.finditer(log):
+        if part := roles.pasted(match[1]):
+            names[part] = "1"
+        elif roles.is_said(match[1]):
+            functions[match[1]] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
+        if name in roles.own:  # a macro of what has no meaning
+            continue
+        name = roles.pasted(name) or name
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
             continue
         if name in roles.structs:
@@ -104,11 +111,14 @@ class _Roles:
     """What names stand for in a text, as far as declarations and calls tell.
 
     `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
-    members are asked for; `called`: names that are nothing but called.
+    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines.
     """
 
     def __init__(self, source: str) -> None:
         self.types, self.declared = set[str](), dict[str, str]()
+        self.own = defined_anyway(source)
+        words = {*_NAME.findall(without_comments(source))} if "##" in source else set[str]()
+        self._words = sorted(words - self.own, key=len, reverse=True)
         tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
         self._read(tokens)
         pairs = [*pairwise(tokens)]
@@ -117,6 +127,17 @@ class _Roles:
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
         self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
         self.called -= {name for name, after in pairs if after != "("}
+
+    def is_said(self, name: str) -> bool:
+        """Whether a name stands in the text: not so where `##` makes it, of what stands for another name perhaps."""
+        return not self._words or name in self._words
+
+    def pasted(self, name: str) -> str:
+        """Return what has no meaning in a name that macros put together: `KIND` of `read_imageKIND`; empty: nothing."""
+        if self.is_said(name) or _OF_OPENCL.fullmatch(name):
+            return ""
+        ends = (word for word in self._words if len(word) > 1 and word != word.lower())
+        return next((word for word in ends if name.startswith(word) or name.endswith(word)), "")
 
     def _read(self, tokens: Sequence[str]) -> None:
         statement, depth = "", 0  # the type of the declaration that has begun, and the brackets open within it
