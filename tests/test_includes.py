@@ -82,6 +82,9 @@ def test_lines_are_right_after_an_include_of_several_lines(folder: Path) -> None
 def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path) -> None:
     found = text_of('#ifndef __OPENCL_VERSION__\n#include <stdint.h>\n#endif\n#include "own.h"\n')
     assert found.startswith("#ifndef __OPENCL_VERSION__\n#error <stdint.h> is included here and is not there\n")
+    assert text_of("#if A\n#else\n#include M2S(A/x.h)\n#endif\n") == (
+        '#if A\n#else\n#error #include M2S(A/x.h) cannot be followed\n#line 4 "k.cl"\n#endif\n'
+    )
     with pytest.raises(StudyError, match=r"k\.cl:4: includes 'no\.h'"):
         text_of('#if 1\n#include "own.h"\n#endif\n#include "no.h"\n')
 

@@ -210,6 +210,8 @@ class _Inliner:
         named = _FILE.fullmatch(line.rest)
         if named is None:
             what = f"#include{line.rest.rstrip()[:60]} cannot be followed"
+            if conditional:
+                return f"#error {what}"
             raise StudyError(what, where=f"{path}:{line.line}", hint='write #include "file"')
         name, folders = named[1] or named[2], self._folders
         places = [paths.dirname(path), *folders] if named[1] else folders
