@@ -240,6 +240,11 @@ def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
         f"give what they stand for: autotune new {kernel} {' '.join(given)}; it calls what is not there, step_of: "
         in said
     )
+    kernel.write_text(f"kernel void f(global int *x) {{ x[0] = {' + '.join(f'N{n}' for n in range(70))}; }}")
+    many = " ".join(CliRunner().invoke(app, ["new", str(kernel)]).output.split())
+    assert re.search(
+        r"; \d\d names have no meaning there \((N\d+, ){5}\.\.\.\): include the files that define them", many
+    )
     kernel.write_text("inline float4 step_of(float4 x) { return x; }\n" + LACKING.replace("uint8_t", "uchar"))
     done = CliRunner().invoke(app, ["new", str(kernel), *given])
     assert done.exit_code == 0, done.output

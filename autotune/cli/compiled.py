@@ -17,7 +17,9 @@ from autotune.study import asked_by_error, hiding, lacking_extension, unknown
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
 _MOST = 64
-"""Names without a meaning that are told."""
+"""So many names without a meaning are told each; where there are more, a file is missing rather."""
+_FIRST = 5
+"""Of more names, so many are told."""
 _MEND = "mend the kernel there"
 
 
@@ -67,6 +69,9 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
         kind = "parameter" if value.isdigit() else "type"
         default = f"#ifndef {name}, #define {name} {value}, #endif"
         said.append(f"a {kind} needs a default ({default}), or give it with -D {name}={value}")
+    elif len(names) > _MOST:
+        some = ", ".join([*names][:_FIRST])
+        said.append(f"{len(names)} names have no meaning there ({some}, ...): include the files that define them")
     elif names:
         first, value = next(iter(names.items()))
         default = f"#ifndef {first}, #define {first} {value}, #endif"
@@ -101,9 +106,9 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         asked, alone = asked_by_error(source, log)
         found = told.names | dict.fromkeys(asked if alone else (), "1")
         more = {name: value for name, value in found.items() if name not in names or value not in (names[name], "1")}
-        if not more or len(names | more) > _MOST:
-            break
         names |= more
+        if not more or len(names) > _MOST:
+            break
         try:
             compiler.inspect(source, (), names)
         except WorkerError as further:
@@ -111,7 +116,8 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         else:
             return _Lacking(names, [*structs], [*functions])
     told = unknown(error.what, source)
-    return _Lacking(names, [*structs], [*functions], "" if told.structs or told.functions else error.what)
+    known = told.structs or told.functions or len(names) > _MOST
+    return _Lacking(names, [*structs], [*functions], "" if known else error.what)
 
 
 def _other_cure(told: str, source: str, compiler: Compiler) -> str:
