@@ -646,6 +646,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         """#ifndef REAL
         #define REAL float
         #endif
+        #define REAL_SIZE 4
         #ifdef WIDE
         typedef float4 element;
         #else
@@ -655,12 +656,19 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         typedef real scalar;
         typedef unsigned int u32;
         typedef float4 quad;
+        #ifdef HALF
+        typedef half net;
+        #elif REAL_SIZE > 4
+        typedef double net;
+        #else
+        typedef float net;
+        #endif
         #define SHORT unsigned short
         kernel void f(global const scalar *a, global quad *b, const u32 n, const real alpha, global SHORT *c,
-                      global element *d)
+                      global element *d, global const net *e)
         {
             const int i = get_global_id(0);
-            if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = 1; }
+            if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = e[i]; }
         }"""
     )
     assert 'REAL = ["float"]' in lines
@@ -670,6 +678,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
+    assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
 
 
 def test_of_choices_for_one_type_each_argument_has_its_own() -> None:

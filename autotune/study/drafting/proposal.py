@@ -101,9 +101,19 @@ class Proposal:
         """Return a type as the study names it: a choice, or what a typedef stands for."""
         name = type_name.strip().removeprefix("struct ")
         if name not in SCALAR_TYPES and name not in self.structs:
-            meant = re.findall(rf"\btypedef\s+(\w+)\s+{re.escape(name)}\s*;", self.text)
-            name = next((one for one in meant if is_plain(one)), name)
+            meant = self._typedefs.get(name, name)
+            if is_plain(meant) or meant in self.choices:
+                return meant
         return next((choice for choice, kind in self.choices.items() if kind == name), name)
+
+    @cached_property
+    def _typedefs(self) -> dict[str, str]:
+        """What names of types stand for, in the branches that the preprocessor takes."""
+        try:
+            text = " ".join(self._tokens([*self.choices]))
+        except NotRead:
+            text = self.text
+        return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
 
     def kind_of(self, one: KernelArgument) -> str:
         """Return the type of an argument's elements as the study names it: of several choices the one of its text."""
