@@ -266,8 +266,18 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     plan = Plan(source, (), (launch,), {"out": out, "all": every}, {"out": Tolerance(), "all": Tolerance()})
     outputs = references(session).reference(plan)
     assert unverified(plan, outputs) == (
-        "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
+        "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified; "
+        'access = "inout" with data has them compared too'
     )
+
+
+@pytest.mark.parametrize(("kind", "body"), [("uchar", "if (i & 1) y[i] = 1"), ("ushort", "if (i == 1) y[i] = 1")])
+def test_single_small_values_that_a_reference_leaves_are_refused(session: Session, kind: str, body: str) -> None:
+    source = f"kernel void k(global {kind} *y) {{ int i = get_global_id(0); {body}; }}"
+    out = Buffer("y", kind, (2,), (2,), "out")
+    plan = Plan(source, (), (Launch("k", (2,), (2,), ("y",)),), {"y": out}, {"y": Tolerance()})
+    with pytest.raises(Fault, match=r'it leaves y\[0\] unwritten: .* access = "inout"'):
+        references(session).reference(plan)
 
 
 @pytest.mark.parametrize(
