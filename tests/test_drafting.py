@@ -692,6 +692,24 @@ def test_of_choices_for_one_type_each_argument_has_its_own() -> None:
     assert kinds == {"by": "float", "in_": "In", "out": "Out", "w": "float"}
 
 
+def test_rows_as_long_as_an_image_is_wide_and_coordinates_that_change_places() -> None:
+    _, lines = drafted(
+        """kernel void f(read_only image3d_t in, global float *out, const int each, write_only image2d_t turned)
+        {
+            const int4 p = {get_global_id(0), get_global_id(1), get_global_id(2), 0};
+            const int w = get_image_width(in), h = get_image_height(in);
+            out[(p.x + p.y * w + p.z * w * h) * each] = read_imagef(in, p).x;
+            if (each > 1) out[(p.x + p.y * w + p.z * w * h) * each + 1] = 0;
+            write_imagef(turned, p.yx, read_imagef(in, p));
+        }"""
+    )
+    assert 'shape = ["DEPTH", "HEIGHT", "WIDTH", "each"]' in shape_of(lines, "out")
+    assert 'image = ["DEPTH", "HEIGHT", "WIDTH"]' in shape_of(lines, "in_")
+    assert 'image = ["WIDTH", "HEIGHT"]' in shape_of(lines, "turned")
+    items = '["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)", "round_up(DEPTH, WZ)"]'
+    assert any(line.startswith(f"global = {items}") for line in lines)
+
+
 def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape() -> None:
     _, lines = drafted(
         """kernel void sw(global const uchar *a, global const uchar *b, global int *H, int la, int lb, int d)

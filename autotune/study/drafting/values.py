@@ -145,8 +145,10 @@ class Values(ABC):
             return Sum.of(size)
         if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
             return value  # what is read of a struct is content as the struct is
-        place = "xyzw".find(str(parts[1]))
-        return value[place] if type(value) is tuple and 0 <= place < len(value) else None
+        places = ["xyzw".find(letter) for letter in str(parts[1])]
+        if type(value) is not tuple or not all(0 <= place < len(value) for place in places):
+            return None
+        return value[places[0]] if len(places) == 1 else tuple(value[place] for place in places)
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
         base, index = self._of(parts[0]), self._of(parts[1])
