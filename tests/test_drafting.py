@@ -551,6 +551,12 @@ def test_local_memory_holds_the_farthest_place() -> None:
     assert 'back = { type = "float", local = "WG" }' in lines
 
 
+@pytest.mark.parametrize("use", ["x[i] += 1", "x[i]++", "--x[i]", "(*(x + i))++", "int before = x[i]++"])
+def test_an_element_that_is_counted_up_is_read_and_written(use: str) -> None:
+    _, lines = drafted(f"kernel void f(const int n, global int *x) {{ int i = get_global_id(0); if (i < n) {use}; }}")
+    assert 'shape = ["n"], access = "inout"' in shape_of(lines, "x")
+
+
 @pytest.mark.parametrize(
     ("use", "said"),
     [
@@ -640,6 +646,7 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         """#ifndef REAL
         #define REAL float
         #endif
+        #define REAL_SIZE 4
         #ifdef WIDE
         typedef float4 element;
         #else
@@ -649,12 +656,19 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
         typedef real scalar;
         typedef unsigned int u32;
         typedef float4 quad;
+        #ifdef HALF
+        typedef half net;
+        #elif REAL_SIZE > 4
+        typedef double net;
+        #else
+        typedef float net;
+        #endif
         #define SHORT unsigned short
         kernel void f(global const scalar *a, global quad *b, const u32 n, const real alpha, global SHORT *c,
-                      global element *d)
+                      global element *d, global const net *e)
         {
             const int i = get_global_id(0);
-            if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = 1; }
+            if (i < n) { b[i] = alpha * a[i]; c[i] = 0; d[i] = e[i]; }
         }"""
     )
     assert 'REAL = ["float"]' in lines
@@ -664,6 +678,36 @@ def test_a_name_for_a_type_stands_for_what_it_is() -> None:
     assert 'type = "REAL", value = "1"' in shape_of(lines, "alpha")
     assert "n = 65536" in lines
     assert 'type = "float"' in shape_of(lines, "d")  # of several: its components
+    assert 'type = "float"' in shape_of(lines, "e")  # of several: that of the branch that is taken
+
+
+def test_of_choices_for_one_type_each_argument_has_its_own() -> None:
+    _, lines = drafted(
+        macros(In="float", Out="float")
+        + """
+        kernel void f(const int n, const float by, global const In *in, global Out *restrict out, global const float *w)
+        { int i = get_global_id(0); if (i < n) out[i] = by * in[i] + w[i]; }"""
+    )
+    kinds = {name: shape_of(lines, name).split('"')[1] for name in ("by", "in_", "out", "w")}
+    assert kinds == {"by": "float", "in_": "In", "out": "Out", "w": "float"}
+
+
+def test_rows_as_long_as_an_image_is_wide_and_coordinates_that_change_places() -> None:
+    _, lines = drafted(
+        """kernel void f(read_only image3d_t in, global float *out, const int each, write_only image2d_t turned)
+        {
+            const int4 p = {get_global_id(0), get_global_id(1), get_global_id(2), 0};
+            const int w = get_image_width(in), h = get_image_height(in);
+            out[(p.x + p.y * w + p.z * w * h) * each] = read_imagef(in, p).x;
+            if (each > 1) out[(p.x + p.y * w + p.z * w * h) * each + 1] = 0;
+            write_imagef(turned, p.yx, read_imagef(in, p));
+        }"""
+    )
+    assert 'shape = ["DEPTH", "HEIGHT", "WIDTH", "each"]' in shape_of(lines, "out")
+    assert 'image = ["DEPTH", "HEIGHT", "WIDTH"]' in shape_of(lines, "in_")
+    assert 'image = ["WIDTH", "HEIGHT"]' in shape_of(lines, "turned")
+    items = '["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)", "round_up(DEPTH, WZ)"]'
+    assert any(line.startswith(f"global = {items}") for line in lines)
 
 
 def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape() -> None:
@@ -750,7 +794,7 @@ kernel void f(const int n, global P *p) { int i = get_global_id(0); if (i < n) p
 """
     sketch, lines = drafted(source)
     assert 'Inner = ["float v[3]", "uint n"]' in lines
-    assert sketch.gaps == ["line 20: its members: what other w stands for was not read"]
+    assert sketch.gaps == ["line 22: its members: what other w stands for was not read"]
     sketch, lines = drafted(source.replace("#define other half\n", ""))
     assert 'P = ["Inner in", "double w"]' in lines
     assert sketch.gaps == []
@@ -900,3 +944,31 @@ def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     assert 'local = ["WX", "1"]' in lines
     assert any(line.startswith('global = ["WX", "GROUPS_Y"]  # guess: ') for line in lines)
     assert not any("WY" in line for line in lines)
+    assert "values = [32, 64, 128, 256]  # guess: work-items of a work-group" in lines
+
+
+@pytest.mark.parametrize(("held", "extents"), [("local float t[64];", '["WX", "1"]'), ("", '["WX", "WY"]')])
+def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held: str, extents: str) -> None:
+    _, lines = drafted(
+        f"""kernel void f(global float *x, const int w, const int h)
+        {{
+            {held}
+            const int l = get_local_id(0), i = get_global_id(0), row = get_global_id(1);
+            {"t[l] = x[row * w + i]; barrier(CLK_LOCAL_MEM_FENCE);" if held else ""}
+            if (i < w && row < h) x[row * w + i] = l;
+        }}"""
+    )
+    assert f"local = {extents}" in lines
+
+
+def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up_to_tune() -> None:
+    kernel = """
+        kernel ATTRIBUTE void f(const int n, global int *x)
+        { for (int i = get_global_id(0); i < n; i += TILE * RADIUS) x[i] = PI * WIDE; }"""
+    numbers = "#define TILE 16\n#define RADIUS 2\n#define PI 3.14\n#define WIDE 1\n"
+    sketch, _ = drafted(numbers + kernel.replace("ATTRIBUTE", ""))
+    assert any("the kernel fixes TILE: #ifndef TILE before its #define" in guess for guess in sketch.guesses)
+    fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
+    sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)
+    assert 'local = ["64"]' in lines
+    assert any("what to tune: the kernel asks for no macro with a default" in gap for gap in sketch.gaps)

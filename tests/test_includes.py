@@ -33,9 +33,11 @@ def test_angles_are_found_through_the_folders_only(folder: Path) -> None:
         'int a;\n#line 1 "fac.h"\n#define FAC 3\n#line 3 "k.cl"\nint b;\n'
     )
     with pytest.raises(
-        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; copy it beside"
+        StudyError, match=r"^k\.cl:1: includes 'own\.h', which is not there; looked in inc; <> is not looked for beside"
     ):
         text_of("#include <own.h>\n", "inc")
+    with pytest.raises(StudyError, match=r"looked in \. and inc; copy it beside the kernel, or name its folder"):
+        text_of('#include "none.h"\n', "inc")
 
 
 def test_quotes_look_beside_the_file_first(folder: Path) -> None:
@@ -80,6 +82,9 @@ def test_lines_are_right_after_an_include_of_several_lines(folder: Path) -> None
 def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path) -> None:
     found = text_of('#ifndef __OPENCL_VERSION__\n#include <stdint.h>\n#endif\n#include "own.h"\n')
     assert found.startswith("#ifndef __OPENCL_VERSION__\n#error <stdint.h> is included here and is not there\n")
+    assert text_of("#if A\n#else\n#include M2S(A/x.h)\n#endif\n") == (
+        '#if A\n#else\n#error #include M2S(A/x.h) cannot be followed\n#line 4 "k.cl"\n#endif\n'
+    )
     with pytest.raises(StudyError, match=r"k\.cl:4: includes 'no\.h'"):
         text_of('#if 1\n#include "own.h"\n#endif\n#include "no.h"\n')
 
@@ -93,6 +98,10 @@ def test_a_missing_file_is_left_to_the_compiler_where_an_if_decides(folder: Path
         ('#embed "own.h"\n', r"k\.cl:1: #embed cannot be followed"),
         ('#include "k.cl"\n', "k.cl: includes itself"),
         ("int a\0;\n", "k.cl: holds a NUL character"),
+        (
+            '// A file of\n/* a program */\nR"src(\nkernel void f() {}\n)src"\n',
+            r"k\.cl: is a string of C\+\+, not OpenCL C",
+        ),
         (f'#include "{"x" * 5000}"\n', "which is not there"),
     ],
 )

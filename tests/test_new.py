@@ -22,8 +22,9 @@ from autotune.study import (
     candidates,
     draft,
     inline,
+    lacking_extension,
     scanned,
-    unknown_names,
+    unknown,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -207,7 +208,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
-        ("x[0] = sub_group_reduce_ad(x[1]);", "; mend it, or choose a device that has it with --device"),
+        ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )
 def test_each_kernel_that_does_not_compile_has_its_cure(body: str, cure: str, tmp_path: Path) -> None:
@@ -239,6 +240,11 @@ def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
         f"give what they stand for: autotune new {kernel} {' '.join(given)}; it calls what is not there, step_of: "
         in said
     )
+    kernel.write_text(f"kernel void f(global int *x) {{ x[0] = {' + '.join(f'N{n}' for n in range(70))}; }}")
+    many = " ".join(CliRunner().invoke(app, ["new", str(kernel)]).output.split())
+    assert re.search(
+        r"; \d\d names have no meaning there \((N\d+, ){5}\.\.\.\): include the files that define them", many
+    )
     kernel.write_text("inline float4 step_of(float4 x) { return x; }\n" + LACKING.replace("uint8_t", "uchar"))
     done = CliRunner().invoke(app, ["new", str(kernel), *given])
     assert done.exit_code == 0, done.output
@@ -268,6 +274,13 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
     done = CliRunner().invoke(app, ["new", str(kernel), "-I", str(folder)])
     assert done.exit_code == 0, done.output
     assert CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml"))]).exit_code == 0
+    (tmp_path / "three.h").write_text("")
+    kernel.write_text(kernel.read_text() + "#include <three.h>\n")
+    done = CliRunner().invoke(
+        app, ["new", str(kernel), str(tmp_path / "c.toml"), "-I", str(folder), "-I", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "c.toml")]).exit_code == 0
     for wrong in (tmp_path / "none", folder.rename(tmp_path / "in c")):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-I", str(wrong)])
         assert (result.exit_code, "error: --include: " in result.output) == (2, True)
@@ -276,7 +289,40 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
 def test_what_a_declaration_declares_is_not_lacking() -> None:
     log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in ("real", "a", "b", "p", "N"))
     source = "kernel void f(void) { const real a = N, b[2], *p; return a * b; }"
-    assert unknown_names(log, source) == {"real": "float", "N": "1"}
+    assert unknown(log, source).names == {"real": "float", "N": "1"}
+
+
+def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
+    names = ("Info", "pair", "step", "STEP", "as_half2", "Mine")
+    log = "\n".join(f"error: unknown type name '{name}'" for name in ("Info", "pair", "Mine"))
+    log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
+    source = """typedef half2 Mine;
+    kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"])
+
+
+def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
+    log = "implicit declaration of function 'read_imageKIND'\nuse of undeclared identifier 'REAL4'\n"
+    log += "implicit declaration of function 'read_image1'\nunknown type name 'REAL'"
+    source = """#define JOINED(a, b) a##b
+    #define READ(i) JOINED(read_image, KIND)(i)
+    #define REAL4 JOINED(REAL, 4)
+    kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [])
+
+
+@pytest.mark.parametrize(
+    ("log", "source", "lacking"),
+    [
+        ("unknown type name 'half8'", "half8 h;", "cl_khr_fp16"),
+        ("call to 'fabs' is ambiguous", "x = fabs(h[0]); // of half\nhalf h[2];", "cl_khr_fp16"),
+        ("call to 'fabs' is ambiguous", "x = fabs(h[0]); // half", ""),
+        ("implicit declaration of function 'sub_group_reduce_max'", "sub_group_reduce_max(1)", "cl_khr_subgroups"),
+        ("use of type 'double' requires cl_khr_fp64", "double x;", ""),
+    ],
+)
+def test_an_extension_that_a_device_lacks_is_named(log: str, source: str, lacking: str) -> None:
+    assert lacking_extension(log, source, ["cl_khr_fp64"]) == lacking
 
 
 def test_what_an_error_of_the_text_asks_for() -> None:

@@ -266,8 +266,18 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
     plan = Plan(source, (), (launch,), {"out": out, "all": every}, {"out": Tolerance(), "all": Tolerance()})
     outputs = references(session).reference(plan)
     assert unverified(plan, outputs) == (
-        "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified"
+        "the reference leaves 5 of 6 values of out unwritten, first out[0, 0]: they are not verified; "
+        'access = "inout" with data has them compared too'
     )
+
+
+@pytest.mark.parametrize(("kind", "body"), [("uchar", "if (i & 1) y[i] = 1"), ("ushort", "if (i == 1) y[i] = 1")])
+def test_single_small_values_that_a_reference_leaves_are_refused(session: Session, kind: str, body: str) -> None:
+    source = f"kernel void k(global {kind} *y) {{ int i = get_global_id(0); {body}; }}"
+    out = Buffer("y", kind, (2,), (2,), "out")
+    plan = Plan(source, (), (Launch("k", (2,), (2,), ("y",)),), {"y": out}, {"y": Tolerance()})
+    with pytest.raises(Fault, match=r'it leaves y\[0\] unwritten: .* access = "inout"'):
+        references(session).reference(plan)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +287,7 @@ def test_what_a_reference_leaves_unwritten_is_said(session: Session) -> None:
             (kind, "y[i] += x[i]", "y[0]") for kind in ("int", "float", "uchar", "half", "float3")
         ),  # adds to what is there
         ("int", "y[i] = x[i + 1] - x[i]", "y[15]"),  # beyond the end
+        *((kind, "y[i] = x[i + 1]", "y[15]") for kind in ("uchar", "short", "float", "float3")),
         ("float3", "y[i] = x[i] + mine[15 - i]", "y[0]"),
         ("float", "mine[i] = x[i]; y[i] = mine[i]", ""),
         *((kind, "if (i < 9) y[i] = x[i]", "") for kind in ("uchar", "float3")),  # what is left is told elsewhere
@@ -309,6 +320,14 @@ def test_a_reference_that_gives_what_it_finds_in_memory_is_refused(
         return
     with pytest.raises(Fault, match=rf"depends on what lay in memory before, first {re.escape(place)}: .*inout"):
         runs.reference(plan)
+
+
+def test_an_output_that_is_inout_already_is_not_to_be_made_so(session: Session) -> None:
+    source = "kernel void k(global float *y) { int i = get_global_id(0); y[i] += y[i + 1]; }"
+    out = Buffer("y", "float", (4,), (4,), "inout")
+    plan = Plan(source, (), (Launch("k", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})
+    with pytest.raises(Fault, match=r"first y\[3\]: it reads what .*barrier.*beyond the end"):
+        references(session, {"y": np.ones(4, np.float32)}).reference(plan)
 
 
 def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(

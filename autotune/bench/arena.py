@@ -13,11 +13,15 @@ from autotune.devices import Memory, Session
 from autotune.study import Buffer, Image, Plan, numpy_type, round_up
 
 POISON, OTHER_POISON = 0x7FFFA5A5, 0x4A5B6C7D
-"""Fill outputs before they are written and, the first, the guards of inputs: a NaN as half, float and double, and an
-unlikely integer; then a number as each of these. They differ in every byte: of small values what is left unwritten may
-well be right on one, and is wrong on the other."""
+"""Fill outputs before they are written: a NaN as half, float and double, and an unlikely integer; then a number as each
+of these. They differ in every byte: of small values what is left unwritten may well be right on one, and is wrong on
+the other."""
 
 POISONS = POISON, OTHER_POISON
+
+BEYOND, OTHER_BEYOND = 0x7FFFC3C3, 0x4B3A5E69
+"""Fill the guards of inputs, the other in a second run of a reference: a NaN and a number again. They are no poison, so
+that what a kernel copies from beyond the end of an input looks neither unwritten nor right."""
 
 FENCE = 0x3FD1B54A
 """Fills the guards of what a kernel may write. No NaN: arithmetic on the NaNs beyond an input's end gives those NaNs
@@ -86,7 +90,7 @@ class Arena:
         self._session = session
         self._inputs = inputs
         self._guarded: dict[Buffer, Guarded] = {}
-        self._fence = FENCE
+        self._beyond, self._fence = BEYOND, FENCE
         self.poisons = poisons
 
     def prepare(self, plan: Plan) -> list[Guarded]:
@@ -105,9 +109,9 @@ class Arena:
         """Forget every buffer: a faulty kernel may have written to any of them."""
         self._guarded.clear()
 
-    def stain(self, poison: int, fence: int) -> None:
-        """Have these words in the place of POISON and FENCE, in buffers that are made from here on: call `clear`."""
-        self.poisons, self._fence = (poison, poison), fence
+    def stain(self, poison: int, beyond: int, fence: int) -> None:
+        """Have these words in the place of POISON, BEYOND and FENCE, in buffers made from here on: call `clear`."""
+        self.poisons, self._beyond, self._fence = (poison, poison), beyond, fence
 
     def poison(self, guarded: Guarded, word: int) -> None:
         """Fill a buffer with a word, so that what a kernel leaves unwritten shows."""
@@ -129,7 +133,7 @@ class Arena:
         size = start + round_up(buffer.nbytes, self._session.alignment) + GUARD
         whole = self._session.allocate(size)
         view = self._session.region(whole, start, buffer.nbytes)
-        guard = self.poisons[0] if buffer.access == "in" else self._fence
+        guard = self._beyond if buffer.access == "in" else self._fence
         guarded = Guarded(buffer, whole, view, start, buffer.nbytes, size, guard)
         self._session.fill(whole, guarded.guard, 0, size)
         name = buffer.filled or buffer.name

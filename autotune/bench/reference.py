@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import FENCE, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
+from autotune.bench.arena import BEYOND, FENCE, OTHER_BEYOND, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
-from autotune.bench.unwritten import element, is_unwritten
+from autotune.bench.unwritten import count_unwritten, element, is_unwritten
 from autotune.bench.verify import Checker
 from autotune.devices import Session
 from autotune.model import Outcome
@@ -58,18 +58,21 @@ class ReferenceBench:
         outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.name in plan.outputs}
         found, run_ns = self._run(plan, compiled)
         if run_ns <= _TWICE_NS and sum(buffer.nbytes for buffer in outputs.values()) <= _TWICE_BYTES:
-            self._arena.stain(OTHER_POISON, OTHER_FENCE)
+            self._arena.stain(OTHER_POISON, OTHER_BEYOND, OTHER_FENCE)
             other, _ = self._run(plan, compiled)
-            self._arena.stain(POISON, FENCE)
+            self._arena.stain(POISON, BEYOND, FENCE)
             places = {
                 name: _differing(buffer, found[name], other[name], but_for_poison=True)
                 for name, buffer in outputs.items()
             }
+            if not any(count_unwritten(found[name])[0] for name in outputs):
+                for name in outputs:
+                    _require_told(name, found[name], other[name])
             if any(differs.any() for differs in places.values()):
                 again, _ = self._run(plan, compiled)
                 for name, buffer in outputs.items():
                     by_itself = _differing(buffer, found[name], again[name], but_for_poison=False)
-                    _require_own(name, places[name] & ~by_itself)
+                    _require_own(buffer, places[name] & ~by_itself)
         for name, buffer in outputs.items():
             if buffer.access == "out" and is_unwritten(found[name]):
                 raise Fault(Outcome.WRONG_RESULT, f"the reference writes nothing to {name}, or adds to what is there")
@@ -97,13 +100,29 @@ class ReferenceBench:
         return np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
 
 
-def _require_own(name: str, foreign: NDArray[np.bool_]) -> None:
-    """Raise Fault where elements of an output follow what lay in memory before."""
+def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:
+    """Raise Fault where elements of an output follow what lay in memory before, or what came first of a race."""
     if foreign.any():
+        name = buffer.name
         where = element(name, foreign, int(foreign.reshape(-1).argmax()))
         what = f"what it gives for {name} depends on what lay in memory before, first {where}"
-        cures = f'where it adds to what {name} holds, write access = "inout" with data; else it reads what nobody'
-        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures} has written, or beyond the end of a buffer")
+        adds = f'where it adds to what {name} holds, write access = "inout" with data; else ' * (buffer.access == "out")
+        cures = f"{adds}it reads what nobody has written, or what others write meanwhile (is a barrier missing?)"
+        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cures}, or beyond the end of a buffer")
+
+
+def _require_told(name: str, one: NDArray[Any], other: NDArray[Any]) -> None:
+    """Raise Fault where nothing but a few small values is left as it was, which shows in two runs alone.
+
+    Nobody would be warned, and later, with another poison, each configuration that leaves them too would be wrong.
+    """
+    if one.dtype.names or one.dtype.itemsize % 4 == 0:
+        return
+    left = _is_left(one, POISON) & _is_left(other, OTHER_POISON)
+    if left.any():
+        what = f"it leaves {element(name, one, int(left.argmax()))} unwritten"
+        cure = 'where that is meant, write access = "inout" with data = { distribution = "constant", value = 0 }'
+        raise Fault(Outcome.WRONG_RESULT, f"{what}: {cure}")
 
 
 def _differing(buffer: Buffer, one: NDArray[Any], other: NDArray[Any], *, but_for_poison: bool) -> NDArray[np.bool_]:

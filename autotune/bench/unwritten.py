@@ -75,7 +75,8 @@ def unverified(plan: Plan, outputs: Mapping[str, NDArray[Any]]) -> str:
         if count:
             where = element(name, data, first)
             said.append(f"{count:,} of {math.prod(data.shape):,} values of {name} unwritten, first {where}")
-    return f"the reference leaves {'; '.join(said)}: they are not verified" if said else ""
+    cure = 'they are not verified; access = "inout" with data has them compared too'
+    return f"the reference leaves {'; '.join(said)}: {cure}" if said else ""
 
 
 def element(name: str, data: NDArray[Any], index: int) -> str:

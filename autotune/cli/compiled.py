@@ -12,12 +12,14 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, hiding, unknown_functions, unknown_names
+from autotune.study import asked_by_error, hiding, lacking_extension, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
 _MOST = 64
-"""Names without a meaning that are told."""
+"""So many names without a meaning are told each; where there are more, a file is missing rather."""
+_FIRST = 5
+"""Of more names, so many are told."""
 _MEND = "mend the kernel there"
 
 
@@ -57,13 +59,19 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
 
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
-    names, functions, left = _lacking(error, source, compiler)
+    names, structs, functions, left = _lacking(error, source, compiler)
     said = []
+    if structs:
+        what = "a struct that is not declared" if len(structs) == 1 else "structs that are not declared"
+        said.append(f"{_listed(structs)}: {what}, put typedef struct {{ ... }} {structs[0]}; or its #include before it")
     if len(names) == 1:
         ((name, value),) = names.items()
         kind = "parameter" if value.isdigit() else "type"
         default = f"#ifndef {name}, #define {name} {value}, #endif"
         said.append(f"a {kind} needs a default ({default}), or give it with -D {name}={value}")
+    elif len(names) > _MOST:
+        some = ", ".join([*names][:_FIRST])
+        said.append(f"{len(names)} names have no meaning there ({some}, ...): include the files that define them")
     elif names:
         first, value = next(iter(names.items()))
         default = f"#ifndef {first}, #define {first} {value}, #endif"
@@ -74,43 +82,55 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     if functions:
         said.append(f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie")
     if left or not said:
-        cure = _other_cure(left or error.what, source)
+        cure = _other_cure(left or error.what, source, compiler)
         said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
     return "; ".join(said)
 
 
-def _lacking(error: WorkerError, source: str, compiler: Compiler) -> tuple[dict[str, str], list[str], str]:
-    """Return the names that have no meaning, with what they might stand for, functions that are not there, and what the
-    compiler says once the names are defined.
-    """
-    names, functions = dict[str, str](), dict[str, None]()
+class _Lacking(NamedTuple):
+    """What has no meaning, as `unknown` tells it, and what the compiler says once the names are defined."""
+
+    names: dict[str, str]
+    structs: list[str]
+    functions: list[str]
+    left: str = ""
+
+
+def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
+    names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
     for _ in range(_ROUNDS):
         log = f"{error.what}\n{error.detail}"
-        functions |= dict.fromkeys(unknown_functions(log))
+        told = unknown(log, source)
+        structs |= dict.fromkeys(told.structs)
+        functions |= dict.fromkeys(told.functions)
         asked, alone = asked_by_error(source, log)
-        found = unknown_names(log, source) | dict.fromkeys(asked if alone else (), "1")
+        found = told.names | dict.fromkeys(asked if alone else (), "1")
         more = {name: value for name, value in found.items() if name not in names or value not in (names[name], "1")}
-        if not more or len(names | more) > _MOST:
-            break
         names |= more
+        if not more or len(names) > _MOST:
+            break
         try:
             compiler.inspect(source, (), names)
         except WorkerError as further:
             error = further
         else:
-            return names, [*functions], ""
-    left = "" if functions and unknown_functions(error.what) else error.what
-    return names, [*functions], left
+            return _Lacking(names, [*structs], [*functions])
+    told = unknown(error.what, source)
+    known = told.structs or told.functions or len(names) > _MOST
+    return _Lacking(names, [*structs], [*functions], "" if known else error.what)
 
 
-def _other_cure(told: str, source: str) -> str:
+def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     """What to do about a message that is of no name without a meaning."""
     asked, _ = asked_by_error(source, told)
     if asked or re.search(rf"#[ \t]*error[ \t]+{re.escape(told.rsplit(': ', 1)[-1])}", source):
         depends = f": it depends on {_listed(asked)}" if asked else ""
         return f"give what the kernel asks for there with -D NAME=1{depends}"
+    elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
+    if extension := lacking_extension(told, source, compiler.device.extensions):
+        return f"it needs {extension}, which {compiler.device.name} lacks: {elsewhere}"
     if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told):
-        return "mend it, or choose a device that has it with --device (autotune devices lists them)"
+        return elsewhere
     return _MEND
 
 

@@ -62,7 +62,7 @@ def new_study(
     options = _options(define or [])
     found = candidates(source) | dict(option.split("=") for option in (one[2:] for one in options))
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
-    sketch.folders = [_relative(folder, path) for folder in map(Path, folders)]
+    sketch.folders = [os.path.relpath(Path(folder).resolve(), path.parent.resolve()) for folder in folders]
     try:
         info = devices.find_device(device)
     except AutotuneError as error:

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
         candidates,
         draft,
         hiding,
+        lacking_extension,
         scanned,
         struct_bodies,
-        unknown_functions,
-        unknown_names,
+        unknown,
     )
     from autotune.study.entries import refusing
     from autotune.study.function import call_file
@@ -80,10 +80,10 @@ __all__ = [
     "Tolerance", "as_begun", "asked_by_error", "call_file", "candidates", "check_entries", "check_inputs",
     "check_reference", "confined", "data_place", "default_choices", "default_configuration", "default_size", "draft",
     "effects", "ends_of", "evaluate", "expected_data", "files_of", "filled", "find_study", "hiding", "inline",
-    "input_data", "is_builtin", "is_struct", "leaves", "made_of", "member_of", "names_of", "numpy_type",
-    "offered_choices", "offsets", "parameter_values", "problem_key", "python_place", "read_by", "read_study",
-    "reads_of", "refusing", "require_numbers", "round_up", "scanned", "space_hash", "struct_bodies", "struct_name",
-    "study_paths", "toml", "unknown_functions", "unknown_names", "watched", "widened", "without_comments", "write_new",
+    "input_data", "is_builtin", "is_struct", "lacking_extension", "leaves", "made_of", "member_of", "names_of",
+    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "python_place", "read_by",
+    "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned", "space_hash", "struct_bodies",
+    "struct_name", "study_paths", "toml", "unknown", "watched", "widened", "without_comments", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -95,8 +95,7 @@ __getattr__ = lazily(
         "builtins": "is_builtin",
         "checks": "check_entries effects",
         "entries": "refusing",
-        "drafting": "Sketch asked_by_error candidates draft hiding scanned struct_bodies unknown_functions "
-        "unknown_names",
+        "drafting": "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies unknown",
         "function": "call_file",
         "imports": "files_of",
         "includes": "inline without_comments",

@@ -23,6 +23,8 @@ _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # what else Python takes fo
 _HIDDEN = re.compile(r"/\*.*?(?:\*/|\Z)|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[^\S\n]*(?:#|%:|\?\?=)[^\S\n]*(\w+)([^\n]*)", re.MULTILINE)
 _FILE = re.compile(r'\s*(?:"([^"\n]+)"|<([^>\n]+)>)\s*')
+_RAW_STRING = re.compile(r"(?>\s+|/\*.*?\*/|//[^\n]*)*+R\"\w*\(", re.DOTALL)
+"""How a file begins that C++ programs include as a string."""
 _FOREIGN = {
     "include_next": 'write #include "file"',
     "import": 'write #include "file", and a guard in the file',
@@ -158,8 +160,8 @@ class _Inliner:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
-        self._missing: dict[str, tuple[str, str]] = {}
-        """Files that are not there, each with where it is first included and where it was looked for."""
+        self._missing: dict[str, tuple[str, str, str]] = {}
+        """Files that are not there: where each is first included, where it was looked for, where it would be seen."""
 
     def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
         if path in above:
@@ -172,6 +174,12 @@ class _Inliner:
         self._count(len(text), path)
         if "\0" in text:
             raise StudyError("holds a NUL character", where=str(path), hint="save it as plain text")
+        if _RAW_STRING.match(text):
+            what, hint = (
+                "is a string of C++, not OpenCL C",
+                'take R"( from its beginning and )" from its end, in a copy',
+            )
+            raise StudyError(what, where=str(path), hint=hint)
         pieces, done, depth = [], 0, 0
         for line in _directives(text, path):
             if line.name in ("if", "ifdef", "ifndef", "endif"):
@@ -190,18 +198,20 @@ class _Inliner:
             return
         first, *others = [repr(name) for name in self._missing]
         more = f"{', '.join(['', *others[: _MOST_TOLD - 1]])}" + (" ..." if len(others) >= _MOST_TOLD else "")
-        where, looked = next(iter(self._missing.values()))
+        where, looked, beside = next(iter(self._missing.values()))
         raise StudyError(
             f"includes {first}{more}, which {'are' if others else 'is'} not there",
             where=where,
-            hint=f"{looked}copy {'them' if others else 'it'} beside the kernel, or name the folder: -I FOLDER of "
-            'autotune new, [[options]] flag = "-IFOLDER" in a study',
+            hint=f"{looked}{beside}name {'their' if others else 'its'} folder: -I FOLDER of autotune new, [[options]] "
+            'flag = "-IFOLDER" in a study',
         )
 
     def _included(self, line: _Line, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
         named = _FILE.fullmatch(line.rest)
         if named is None:
             what = f"#include{line.rest.rstrip()[:60]} cannot be followed"
+            if conditional:
+                return f"#error {what}"
             raise StudyError(what, where=f"{path}:{line.line}", hint='write #include "file"')
         name, folders = named[1] or named[2], self._folders
         places = [paths.dirname(path), *folders] if named[1] else folders
@@ -212,7 +222,8 @@ class _Inliner:
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
-        self._missing.setdefault(name, (f"{path}:{line.line}", looked))
+        beside = "copy it beside the kernel, or " if named[1] else "<> is not looked for beside the kernel: "
+        self._missing.setdefault(name, (f"{path}:{line.line}", looked, beside))
         return ""
 
     def _count(self, size: int, path: File) -> None:

@@ -10,8 +10,8 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     statements.py  a walk through a kernel, with values.py for its expressions and touching.py for OpenCL's own
                    functions, to what reading.py holds: which places of which argument, and what bounds the variables
     shapes.py      extents and launches from that; indices.py: indices taken apart
-    proposal.py    what is proposed of parameters and choices, with repeats.py; groups.py: of work-groups; uses.py: of
-                   each argument
+    proposal.py    what is proposed of parameters and choices, with repeats.py and nouns.py; groups.py: of work-groups;
+                   uses.py: of each argument
     writer.py      the text of the study; naming.py: arguments that no expression can name
     missing.py     what a kernel lacks that does not compile by itself
 """
@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.study.drafting.missing import asked_by_error, hiding, unknown_functions, unknown_names
+    from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
 
 __all__ = [
-    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "scanned", "struct_bodies", "unknown_functions",
-    "unknown_names",
+    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "lacking_extension", "scanned", "struct_bodies",
+    "unknown",
 ]  # fmt: skip
 
 # A worker needs what scanning knows of structs, and none of the rest.
 __getattr__ = lazily(
     __name__,
     {
-        "missing": "asked_by_error hiding unknown_functions unknown_names",
+        "missing": "asked_by_error hiding lacking_extension unknown",
         "sketch": "Sketch",
         "scanning": "candidates scanned struct_bodies",
         "writer": "draft",

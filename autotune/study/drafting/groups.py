@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.study.drafting.reading import Function, Reading
-from autotune.study.drafting.scanning import KERNEL
+from autotune.study.drafting.scanning import DEFINE, KERNEL
 from autotune.study.drafting.terms import Sum
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
         if 0 < len(names) == dimensions - 1:  # flat along the last axis
             return Group([*sorted(names, key=_axis), "1"], BY_NAME)
     return None
+
+
+def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
+    """Return the axes along which a group may be wider than one item: along others all items of a group would do the
+    same, or write the same places of local memory. `shared`: whether arguments are local memory.
+    """
+    return reading.within if reading.within and (shared or reading.arrays) else reading.items
 
 
 def is_of_group(name: str) -> bool:
@@ -148,9 +155,26 @@ def _required(of: Proposal, entry: str) -> list[str]:
         before = re.split("[;}]", of.text[: match.start()])[-1] + match[1]  # `kernel` may stand on either side of it
         asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
         if match[2] == entry and asked:
-            found.append([of.spelt(part) for part in re.split(r",(?![^()]*\))", asked[1])])
+            found.append([_spelt(of, part) for part in re.split(r",(?![^()]*\))", asked[1])])
     usable = [each for each in found if len(each) == 3 and all(each)]
     return usable[-1] if usable else []
+
+
+def _spelt(of: Proposal, text: str) -> str:
+    """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
+    simple = {name: value for name, value in DEFINE.findall(of.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
+    for _ in range(6):
+        text = re.sub(
+            r"[A-Za-z_]\w*",
+            lambda match: match[0] if match[0] in of.parameters else simple.get(match[0], match[0]),
+            text,
+        )
+    names = set(re.findall(r"[A-Za-z_]\w*", text))
+    usable = names <= set(of.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
+    spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
+    while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
+        spelt = spelt[1:-1]
+    return spelt if usable else ""
 
 
 def _axis(name: str) -> int:

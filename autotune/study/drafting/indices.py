@@ -36,7 +36,7 @@ class Indices:
         small = {*self._small, *taken_off}
         total = 1.0
         for extent in shape:
-            text = str(extent)
+            text = str(extent).replace(EXTENT, "image_extent_")
             names = {name: 3 if name in small else 512 + 64 * (sum(map(ord, name)) % 7) for name in words(text)}
             try:
                 total *= float(Expression.parse(text).evaluate(names))

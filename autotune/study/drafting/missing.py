@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import KERNEL
 from autotune.study.drafting.syntax import QUALIFIERS, NotRead, tokens_of
-from autotune.study.includes import without_comments
+from autotune.study.includes import defined_anyway, without_comments
 
 _UNKNOWN = re.compile(
     r"unknown type name '(?P<type>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
@@ -16,29 +19,78 @@ _UNKNOWN = re.compile(
 )
 _UNDECLARED = re.compile(r"implicit declaration of function '(\w+)'")
 _OF_OPENCL = re.compile(
-    r"(half|double)\d*|(sub_group_|get_.*sub_group|atom_|atomic_|(read|write)_image|intel_|cl_|CLK_)\w*"
+    r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
+_EXTENSIONS = {
+    "cl_khr_fp16": re.compile(r"half\d*\b|_imageh\b|cl_khr_fp16"),
+    "cl_khr_fp64": re.compile(r"double\d*\b|cl_khr_fp64"),
+    "cl_khr_subgroups": re.compile(r"sub_group|subgroup"),
+    "cl_khr_integer_dot_product": re.compile(r"4x8packed"),
+}
+"""What a text, and a compiler's message, speaks of where it needs an extension."""
+_OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
+"""Components of a vector, after a dot."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST = 16
 """Names of one condition, and conditions around a kernel, that are told."""
 
 
-def unknown_names(log: str, source: str) -> dict[str, str]:
-    """Return the names of a build log that have no meaning, each with what it might stand for: a type, or 1.
+class Unknown(NamedTuple):
+    """What a build log says has no meaning.
+
+    `names`: each with what it might stand for, a type or 1; `structs`: types of which the text asks for members, and
+    `functions`: for these no name can stand.
+    """
+
+    names: dict[str, str]
+    structs: list[str]
+    functions: list[str]
+
+
+def unknown(log: str, source: str) -> Unknown:
+    """Return what has no meaning in a text, by its build log, but for what OpenCL or an extension of it has.
 
     A variable of an unknown type has none either, for the compiler: what the source declares is left out.
     """
-    types, declared = _roles(source)
-    found = dict[str, str]()
+    roles = _Roles(source)
+    names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
+    for match in _UNDECLARED.finditer(log):
+        if part := roles.pasted(match[1]):
+            names[part] = "1"
+        elif roles.is_said(match[1]):
+            functions[match[1]] = None
     for match in _UNKNOWN.finditer(log):
         name = next(filter(None, match.groups()))
-        if match["type"] or name in types:
-            found[name] = _type(name)
-        elif name not in declared:
-            found.setdefault(name, "1")
-    return {name: value for name, value in found.items() if not _OF_OPENCL.fullmatch(name)}
+        if name in roles.own:  # a macro of what has no meaning
+            continue
+        name = roles.pasted(name) or name
+        if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
+            continue
+        if name in roles.structs:
+            structs[name] = None
+        elif match["type"] or name in roles.types:
+            names[name] = _type(name)
+        elif name in roles.called:  # newer compilers say no more of a function than of a variable
+            functions[name] = None
+        elif name not in roles.declared:
+            names.setdefault(name, "1")
+    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions))
+
+
+def _own(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not _OF_OPENCL.fullmatch(name)]
+
+
+def lacking_extension(log: str, source: str, extensions: Collection[str]) -> str:
+    """Return the extension without which a device does not compile a text, as its build log tells; empty: none."""
+    for name, spoken_of in _EXTENSIONS.items():
+        told = spoken_of.search(log) or "ambiguous" in log  # a call with a type that the device has not
+        if name not in extensions and told and spoken_of.search(without_comments(source)):
+            return name
+    return ""
 
 
 _OF_BITS = {"8": "char", "16": "short", "32": "int", "64": "long"}
@@ -55,31 +107,54 @@ def _type(name: str) -> str:
     return f"float{width[1] if width else ''}"
 
 
-def _roles(source: str) -> tuple[set[str], set[str]]:
-    """Return the names that stand as types in declarations of a text, and the names that are declared there."""
-    types, declared = set[str](), set[str]()
-    statement, depth = False, 0  # whether a declaration has begun, and the brackets open within it
-    before = last = ""
-    for token in tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source))):
-        if token in (";", "{", "}"):
-            statement, depth = False, 0
-        depth += (token in ("(", "[")) - (token in (")", "]"))
-        kind = before if last == "*" else last
-        if _NAME.fullmatch(token) and token not in QUALIFIERS:
-            if last != "*" and _NAME.fullmatch(kind) and kind not in _NO_TYPES:
-                types.add(kind)
-                declared.add(token)
-                statement = depth == 0
-            elif statement and depth == 0 and (last == "," or (last == "*" and before == ",")):
-                declared.add(token)
-        before, last = last, token
-    return types, declared
+class _Roles:
+    """What names stand for in a text, as far as declarations and calls tell.
 
+    `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
+    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines.
+    """
 
-def unknown_functions(log: str) -> list[str]:
-    """Return the functions of a build log that are called and not there, those that OpenCL has apart."""
-    found = dict.fromkeys(match[1] for match in _UNDECLARED.finditer(log))
-    return [name for name in found if not _OF_OPENCL.fullmatch(name)]
+    def __init__(self, source: str) -> None:
+        self.types, self.declared = set[str](), dict[str, str]()
+        self.own = defined_anyway(source)
+        words = {*_NAME.findall(without_comments(source))} if "##" in source else set[str]()
+        self._words = sorted(words - self.own, key=len, reverse=True)
+        tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
+        self._read(tokens)
+        pairs = [*pairwise(tokens)]
+        asked = zip(tokens, tokens[1:], tokens[2:], strict=False)
+        holders = {name for name, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
+        self.structs = {self.declared[name] for name in holders & self.declared.keys()}
+        self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
+        self.called -= {name for name, after in pairs if after != "("}
+
+    def is_said(self, name: str) -> bool:
+        """Whether a name stands in the text: not so where `##` makes it, of what stands for another name perhaps."""
+        return not self._words or name in self._words
+
+    def pasted(self, name: str) -> str:
+        """Return what has no meaning in a name that macros put together: `KIND` of `read_imageKIND`; empty: nothing."""
+        if self.is_said(name) or _OF_OPENCL.fullmatch(name):
+            return ""
+        ends = (word for word in self._words if len(word) > 1 and word != word.lower())
+        return next((word for word in ends if name.startswith(word) or name.endswith(word)), "")
+
+    def _read(self, tokens: Sequence[str]) -> None:
+        statement, depth = "", 0  # the type of the declaration that has begun, and the brackets open within it
+        before = last = ""
+        for token in tokens:
+            if token in (";", "{", "}"):
+                statement, depth = "", 0
+            depth += (token in ("(", "[")) - (token in (")", "]"))
+            kind = before if last == "*" else last
+            if _NAME.fullmatch(token) and token not in QUALIFIERS:
+                if last != "*" and _NAME.fullmatch(kind) and kind not in _NO_TYPES:
+                    self.types.add(kind)
+                    self.declared[token] = kind
+                    statement = kind if depth == 0 else ""
+                elif statement and depth == 0 and (last == "," or (last == "*" and before == ",")):
+                    self.declared[token] = statement
+            before, last = last, token
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:

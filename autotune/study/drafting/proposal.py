@@ -9,36 +9,24 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.groups import is_alone, is_of_group, work_group
+from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
+from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, proposed, repeats
-from autotune.study.drafting.scanning import candidates, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.drafting.touching import components
-from autotune.study.drafting.typedefs import members_spelt_out
+from autotune.study.drafting.typedefs import as_written, members_spelt_out
 from autotune.study.includes import defined_anyway, lines_with, names_asked, without_comments
 from autotune.study.scope import DEVICE_FACTS
 from autotune.study.types import SCALAR_TYPES, is_plain
 
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
 _WHOLE_TYPES = ("int", "uint", "long", "ulong", "size_t")
-_TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
-"""Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
-_COUNT_NAME = re.compile(
-    r"^([nmk]|n_?[xyz]|width|height|(n|num)_?(queens|bodies|particles|points|elements)"
-    r"|(board|grid|matrix|problem|image|array|data)_?(size|width|height|length|dim))$",
-    re.IGNORECASE,
-)
-"""Macros that are sizes of the problem, by their names."""
-_SMALL_NAME = re.compile(
-    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
-    re.IGNORECASE,
-)
 
 
 class Proposal:
@@ -100,7 +88,7 @@ class Proposal:
 
     def is_small(self, name: str) -> bool:
         """Whether a whole number is one of those that hardly are a size, by its name."""
-        return _SMALL_NAME.match(name) is not None
+        return SMALL_NAME.match(name) is not None
 
     def configuration(self) -> dict[str, int | str]:
         """Return the default of every parameter."""
@@ -113,9 +101,31 @@ class Proposal:
         """Return a type as the study names it: a choice, or what a typedef stands for."""
         name = type_name.strip().removeprefix("struct ")
         if name not in SCALAR_TYPES and name not in self.structs:
-            meant = re.findall(rf"\btypedef\s+(\w+)\s+{re.escape(name)}\s*;", self.text)
-            name = next((one for one in meant if is_plain(one)), name)
+            meant = self._typedefs.get(name, name)
+            if is_plain(meant) or meant in self.choices:
+                return meant
         return next((choice for choice, kind in self.choices.items() if kind == name), name)
+
+    @cached_property
+    def _typedefs(self) -> dict[str, str]:
+        """What names of types stand for, in the branches that the preprocessor takes."""
+        try:
+            text = " ".join(self._tokens([*self.choices]))
+        except NotRead:
+            text = self.text
+        return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
+
+    def kind_of(self, one: KernelArgument) -> str:
+        """Return the type of an argument's elements as the study names it: of several choices the one of its text."""
+        told = one.type_name.removesuffix("*")
+        stated = self._stated.get(one.name, "")
+        usable = stated in self.choices or is_plain(stated)
+        return stated if usable and self.choices.get(stated, stated) == told else self.kind(told)
+
+    @cached_property
+    def _stated(self) -> dict[str, str]:
+        told = {entry: self.sketch.signatures[entry] for entry in self.launched}
+        return as_written(told, self.sketch.source, {*self.choices})
 
     @cached_property
     def structs(self) -> dict[str, list[str]]:
@@ -125,8 +135,14 @@ class Proposal:
     @cached_property
     def own(self) -> dict[str, str]:
         """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
-        anyway, stated = defined_anyway(self.sketch.source), _DEFINE.findall(self.text)
+        anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
+
+    def own_to_tune(self) -> list[str]:
+        """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
+        counts = {name: _number(value) or 0 for name, value in self.own.items()}
+        named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
+        return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
 
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
@@ -136,7 +152,7 @@ class Proposal:
     # -- macros -----------------------------------------------------------------------------------
 
     def _read_macros(self) -> None:
-        constants = {name: value.strip() for name, value in _DEFINE.findall(self.text)}
+        constants = {name: value.strip() for name, value in DEFINE.findall(self.text)}
         for name, text in self.given.items():
             value = self.sketch.macros.get(name, text)
             number = _number(constants.get(value, value))
@@ -147,7 +163,7 @@ class Proposal:
                 self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
-                (self.tasks if _TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
+                (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
             elif name not in candidates(self.sketch.source):
@@ -167,7 +183,7 @@ class Proposal:
 
     def _set_apart_counts(self) -> None:
         """Take the macros that are sizes for such: by their names, or as the global ids of a kernel end at them."""
-        found = {name for name in self.parameters if _COUNT_NAME.match(name)}
+        found = {name for name in self.parameters if COUNT_NAME.match(name)}
         for reading in filter(None, (self._reading(entry, tuned=True) for entry in self.launched)):
             for limit in reading.ends():
                 if limit.names <= self.parameters.keys() and not any(map(is_of_group, limit.names)):
@@ -228,11 +244,12 @@ class Proposal:
             self.doubts[entry] = found.doubt
             return found.extents
         names = ["WG"] if dimensions == 1 else [f"W{axis}" for axis in "XYZ"[:dimensions]]
-        if reading is not None and reading.items:  # along other axes all items of a group would do the same
-            names = [name if axis in reading.items else "1" for axis, name in enumerate(names)]
-        self.extra |= dict.fromkeys(
-            [name for name in names if name not in self.own and name != "1"], {1: 64, 2: 16, 3: 4}[dimensions]
-        )
+        shared = any(one.address == "local" for one in self.sketch.signatures[entry])
+        if reading is not None and (axes := wide_axes(reading, shared=shared)):
+            names = [name if axis in axes else "1" for axis, name in enumerate(names)]
+        made = [name for name in names if name not in self.own and name != "1"]
+        for name in made:
+            self.extra[name] = min(self.extra.get(name, 64), {1: 64, 2: 16, 3: 4}[len(made)])
         return [self.own.get(name, name) for name in names]
 
     def _is_alone(self, entry: str) -> bool:
@@ -273,22 +290,6 @@ class Proposal:
             return max(reading.axes) + 1
         asked = re.findall(r"get_(?:global|local|group)_(?:id|size)\s*\(\s*([012])\s*\)", self.text)
         return max([int(one) for one in asked], default=0) + 1
-
-    def spelt(self, text: str) -> str:
-        """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
-        simple = {name: value for name, value in _DEFINE.findall(self.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
-        for _ in range(6):
-            text = re.sub(
-                r"[A-Za-z_]\w*",
-                lambda match: match[0] if match[0] in self.parameters else simple.get(match[0], match[0]),
-                text,
-            )
-        names = set(re.findall(r"[A-Za-z_]\w*", text))
-        usable = names <= set(self.parameters) and re.fullmatch(r"[\w\s()+*/%-]+", text) is not None
-        spelt = " ".join(re.sub(r"(?<!/)/(?!/)", "//", text).split())
-        while re.fullmatch(r"\((?:[^()]|\([^()]*\))*\)", spelt):  # one pair around all of it
-            spelt = spelt[1:-1]
-        return spelt if usable else ""
 
     # -- indices ----------------------------------------------------------------------------------
 

@@ -64,7 +64,8 @@ class Reading:
     that run from one content of an argument to the next, with its name.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
-    `axes`: whose ids are asked for; `items`: along which items differ; `spread`: along which groups do.
+    `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
+    group an item is; `spread`: along which groups differ.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `unread`: arguments that are also used in a way that was not understood.
@@ -80,10 +81,21 @@ class Reading:
     cells: list[tuple[str, int, Sum]] = field(default_factory=list)
     axes: set[int] = field(default_factory=set)
     items: set[int] = field(default_factory=set)
+    within: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
+
+    def note_id(self, function: str, axis: int) -> None:
+        """Note that a kernel asks for an id, or how many there are, along an axis: `get_local_id(0)`."""
+        self.axes.add(axis)
+        if function in ("get_global_id", "get_local_id"):
+            self.items.add(axis)
+        if function in ("get_global_id", "get_group_id"):
+            self.spread.add(axis)
+        if function == "get_local_id":
+            self.within.add(axis)
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""

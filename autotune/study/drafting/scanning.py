@@ -13,6 +13,8 @@ _GUARDED = re.compile(
     r"[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t]+([^\n]*))?",
     re.MULTILINE,
 )
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", re.MULTILINE)
+"""The name and the text of a macro without arguments."""
 KERNEL = re.compile(r"\b(?:__)?kernel\b([^;{}]{0,300}?)\bvoid\s+(\w+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 """What stands before `void`, the name, and the arguments."""
 

@@ -77,7 +77,7 @@ class Shapes(Indices):
         self.inferred: set[int] = set()
         for axis in range(3):
             if (extent := self._axis(axis)) is not None:
-                self.axes[axis] = extent
+                self.axes[axis] = self._named(extent)
             elif axis < len(local) and self._is_grouped(axis):
                 self.inferred.add(axis)
                 self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.devices import KernelArgument
+from autotune.errors import StudyError
+from autotune.study.builtins import is_builtin
+from autotune.study.drafting.scanning import scanned
 
 
 @dataclass
@@ -26,3 +30,19 @@ class Sketch:
     """What the author has to write, a line each."""
     guesses: list[str] = field(default_factory=list)
     """What the author should look at."""
+
+
+def launched_of(sketch: Sketch, wanted: str | None) -> list[str]:
+    """Return the kernels to launch: the one that is wanted, or all. Raises StudyError."""
+    known = list(sketch.signatures)
+    hidden = [name for name in scanned(sketch.source) if name not in known and is_builtin(name)]
+    if hidden and wanted in (None, *hidden) and not {*re.findall(r"[A-Za-z_]\w*", sketch.source)} >= {*known}:
+        what = f"no kernel {hidden[0]!r}: OpenCL C has a function of that name, which hides it"
+        raise StudyError(what, where=sketch.kernel, hint="rename it")
+    if not known:
+        raise StudyError("has no kernel", where=sketch.kernel, hint="write kernel void name(...)")
+    if wanted is None:
+        return known
+    if wanted not in known:
+        raise StudyError(f"has no kernel {wanted!r}", where=sketch.kernel, hint=f"it has {', '.join(known)}")
+    return [wanted]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.scanning import opencl_name
+from autotune.study.drafting.scanning import opencl_name, scanned
 from autotune.study.includes import without_comments
 from autotune.study.types import is_plain
 
@@ -31,6 +31,15 @@ def spelt_out(
         return replace(one, type_name=called.get(name, name) + one.type_name[len(name) :])
 
     return {entry: [plain(one) for one in told] for entry, told in signatures.items()}
+
+
+def as_written(
+    signatures: Mapping[str, Sequence[KernelArgument]], source: str, choices: Collection[str]
+) -> dict[str, str]:
+    """Return the types of arguments as a text has them, by name: `choices` for macros, what its own names stand for."""
+    written = spelt_out(scanned(source), source, choices)
+    pairs = [(told, written[entry]) for entry, told in signatures.items() if len(told) == len(written.get(entry, ()))]
+    return {one.name: text.type_name.removesuffix("*") for pair in pairs for one, text in zip(*pair, strict=True)}
 
 
 def members_spelt_out(

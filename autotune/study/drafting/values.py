@@ -100,7 +100,10 @@ class Values(ABC):
     def _of_unary(self, _: str, parts: Any, bound: bool) -> Any:
         sign, inner = parts
         if sign in ("++", "--"):
-            self._stepped(inner, Sum.of(1) if sign == "++" else None)
+            if inner[0] == "name":
+                self._stepped(inner, Sum.of(1) if sign == "++" else None)
+            else:  # an element that is counted up
+                self._of_assign("assign", ("+=", inner, ("number", "1")), bound)
             return self._of(inner)
         value = self._of(inner, bound)
         if sign == "*" and isinstance(value, Pointer):
@@ -142,8 +145,10 @@ class Values(ABC):
             return Sum.of(size)
         if isinstance(value, Sum) and value.names and value.names <= self.found.contents.keys():
             return value  # what is read of a struct is content as the struct is
-        place = "xyzw".find(str(parts[1]))
-        return value[place] if type(value) is tuple and 0 <= place < len(value) else None
+        places = ["xyzw".find(letter) for letter in str(parts[1])]
+        if type(value) is not tuple or not all(0 <= place < len(value) for place in places):
+            return None
+        return value[places[0]] if len(places) == 1 else tuple(value[place] for place in places)
 
     def _of_index(self, _: str, parts: Any, bound: bool) -> Any:
         base, index = self._of(parts[0]), self._of(parts[1])
@@ -311,11 +316,7 @@ class Values(ABC):
             if axis not in (0, 1, 2):
                 self.found.spread |= {0, 1, 2}
                 return None
-            self.found.axes.add(axis)
-            if name in ("get_global_id", "get_local_id"):
-                self.found.items.add(axis)
-            if name in ("get_global_id", "get_group_id"):
-                self.found.spread.add(axis)
+            self.found.note_id(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")
         if name in _EXTENTS and len(parts) == 2:
             return Sum.of(f"{EXTENT}{_EXTENTS[name]}")

@@ -8,36 +8,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
-from autotune.errors import StudyError
-from autotune.study.builtins import is_builtin
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.scanning import candidates, scanned
-from autotune.study.drafting.sketch import Sketch
+from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.sketch import Sketch, launched_of
 from autotune.study.drafting.typedefs import spelt_out
 from autotune.study.drafting.uses import Uses, is_real, is_whole, words
 from autotune.study.scope import GAP
 from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 
 _GUESS = "guess"
+_MOST_OWN = 8
+"""Numbers of a kernel's own that are listed."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
-
-
-def entries(sketch: Sketch, wanted: str | None) -> list[str]:
-    """Return the kernels to launch: the one that is wanted, or all. Raises StudyError."""
-    known = list(sketch.signatures)
-    hidden = [name for name in scanned(sketch.source) if name not in known and is_builtin(name)]
-    if hidden and wanted in (None, *hidden) and not words(sketch.source) >= {*known}:
-        what = f"no kernel {hidden[0]!r}: OpenCL C has a function of that name, which hides it"
-        raise StudyError(what, where=sketch.kernel, hint="rename it")
-    if not known:
-        raise StudyError("has no kernel", where=sketch.kernel, hint="write kernel void name(...)")
-    if wanted is None:
-        return known
-    if wanted not in known:
-        raise StudyError(f"has no kernel {wanted!r}", where=sketch.kernel, hint=f"it has {', '.join(known)}")
-    return [wanted]
 
 
 def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] | None = None) -> str:
@@ -51,7 +35,7 @@ def draft(sketch: Sketch, wanted: str | None = None, defined: Mapping[str, str] 
     sketch.guesses.clear()
     types = {name for name, text in given.items() if {text, sketch.macros.get(name)} & SCALAR_TYPES.keys()}
     plain = replace(sketch, signatures=spelt_out(sketch.signatures, sketch.source, types))
-    launched = entries(sketch, wanted)
+    launched = launched_of(sketch, wanted)
     return _Writer(Proposal(told_apart(nameable(plain), launched), launched, given)).study()
 
 
@@ -174,18 +158,22 @@ class _Writer:
             else:
                 values, stands = ", ".join(map(str, of.values(name, default))), str(default)
                 if name in of.extra:
-                    values = "32, 64, 128, 256" if name == "WG" else "4, 8, 16, 32"
+                    values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
                     said = f"  # {_GUESS}: work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]{said}", f"default = {stands}")
-        if of.parameters or of.extra:
-            return
-        if of.own:
+        own = of.own_to_tune()
+        if not of.parameters and not of.extra:
+            what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
+            if own:
+                what = f"write #ifndef {own[0]} before the kernel's #define, #endif after it"
             self._add("")
-            what = f"what to tune: write #ifndef {next(iter(of.own))} before the kernel's #define, #endif after it"
-            self._gap(f"[parameters.{GAP}]", what)
+            self._gap(f"[parameters.{GAP}]", f"what to tune: {what}")
             self._add("values = []")
-        else:
-            self._add("", "[parameters.WG]", "values = [32, 64, 128, 256]", "default = 64")
+        elif own:
+            listed = ", ".join(own[:_MOST_OWN]) + (", ..." if len(own) > _MOST_OWN else "")
+            what = f"the kernel fixes {listed}: #ifndef {own[0]} before its #define, #endif after it, make one tunable"
+            self._lines += ["", f"# {_GUESS}: {what}"]
+            self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
     # -- arguments ----------------------------------------------------------------------------------
 
@@ -206,7 +194,7 @@ class _Writer:
                 self._add(f'{one.name} = {{ type = "{_long(one.type_name)}", value = "{one.name}" }}')
 
     def _argument(self, one: KernelArgument) -> None:
-        kind = self._of.kind(one.type_name.removesuffix("*"))
+        kind = self._of.kind_of(one)
         if one.type_name == "sampler_t":
             sampler = '{ sampler = { addressing = "clamp_to_edge", filter = "nearest", normalized = false } }'
             self._guess(f"{one.name} = {sampler}", "how images are read")
@@ -339,8 +327,7 @@ class _Writer:
             "[reference]",
         )
         values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in self._of.configuration().items())
-        values = values or (f"{GAP} = 1" if self._of.own else "WG = 64")
-        self._guess(f"configuration = {{ {values} }}", "the defaults are taken for right")
+        self._guess(f"configuration = {{ {values or f'{GAP} = 1'} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
 

@@ -1,0 +1,19 @@
+"""What numbers of a kernel are called where they are no parameters: they say what is computed, how much, or how far."""
+
+from __future__ import annotations
+
+import re
+
+TASK_NAME = re.compile(r"^(r|.*radius|taps|.*halo|degree|(filter|mask|stencil)_?(size|width|height))$", re.IGNORECASE)
+"""Macros that hardly are tuned, by their names: with another value the kernel computes something else."""
+COUNT_NAME = re.compile(
+    r"^([nmk]|n_?[xyz]|width|height|(n|num)_?(queens|bodies|particles|points|elements)"
+    r"|(board|grid|matrix|problem|image|array|data)_?(size|width|height|length|dim))$",
+    re.IGNORECASE,
+)
+"""Macros that are sizes of the problem, by their names."""
+SMALL_NAME = re.compile(
+    r"^(r|.*radius|taps|order|seed|iters?|.*iterations|n?steps?|(.*_)?offset|halo|.*stride|(.*_)?inc|alpha|beta)$",
+    re.IGNORECASE,
+)
+"""Numbers that hardly are a size, by their names."""
