@@ -159,11 +159,12 @@ def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bo
     extras: list[charts.Extra] = []
     costs: list[tuple[compare.Cell, EndToEnd]] = []
     for size in compare.sizes_of(cells):
-        here = [cell for cell in cells if cell.size == size and cell.problem is not None]
-        if not here or here[0].problem is None:
+        here = [cell for cell in cells if cell.size == size]
+        problem = next((cell.problem for cell in here if cell.problem is not None), None)
+        if problem is None:
             continue
         say(f"baselines at {text.size(size)}")
-        extras += [charts.Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
+        extras += [charts.Extra(label, size, ns) for label, ns in baselines.host_times(problem).items()]
         passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
         fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
         if fastest is None or fastest.problem is None or fastest.best is None or not measure:
