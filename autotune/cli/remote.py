@@ -225,7 +225,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         started=begun,
         finished=ended,
     )
-    return Row(key, trial, str(told["device_name"]), str(told["sampler"]), 0)
+    return Row(key, trial, str(told["device_name"]), str(told["sampler"]))
 
 
 def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
