@@ -267,7 +267,7 @@ LARGEST_SIZE = 2**31 - 1
 """The largest size that a problem may have; the least is 1."""
 
 
-def parse_size(texts: str | Sequence[str], known: Mapping[str, int]) -> dict[str, int]:
+def parse_size(texts: str | Sequence[str] | None, known: Mapping[str, int]) -> dict[str, int]:
     """Return `known` with what the texts set: `M=1024,N=512`, or a plain number for every size.
 
     Raises UsageError for an unknown name, one that is given twice, or a value that is no whole number of at least 1.
@@ -297,7 +297,7 @@ def is_value(text: str, value: Any) -> bool:
         return False
 
 
-def parse_choices(texts: str | Sequence[str], offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def parse_choices(texts: str | Sequence[str] | None, offered: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the first value of each choice, or what the texts set (`T=int`). Raises UsageError for other values."""
     choices = {name: values[0] for name, values in offered.items()}
     for item, name, value in _items(texts, "--choice"):
@@ -319,13 +319,13 @@ def split_items(text: str, option: str) -> list[str]:
     return items
 
 
-def _items(texts: str | Sequence[str], option: str) -> Iterator[tuple[str, str, str]]:
+def _items(texts: str | Sequence[str] | None, option: str) -> Iterator[tuple[str, str, str]]:
     """Yield each item between commas, its name ("" where there is none) and its value.
 
     Raises UsageError, at the `option`, for an empty item, a name that is given twice and `=` without one.
     """
     seen: set[str] = set()
-    for text in [texts] if isinstance(texts, str) else texts:
+    for text in [texts] if isinstance(texts, str) else texts or ():
         for item in split_items(text, option):
             item = item.replace(" ", "")
             name, equals, value = item.partition("=")

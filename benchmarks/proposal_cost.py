@@ -52,7 +52,7 @@ def spent_ms(space: Space, sampler: str, trials: int, *, transfer: bool, in_flig
     rng = np.random.default_rng(0)
     other = [measure(space.configuration(row), rng) for row in space.sample(rng, 200).tolist()]
     began = time.process_time()
-    proposer = Proposer(space, sampler, 0, [("other", other)] if transfer else [])
+    proposer = Proposer(space, sampler, 0, [other] if transfer else [])
     spent = [(time.process_time() - began) * 1000]  # what donors cost counts with the first proposal
     flying: deque[Trial] = deque()
     for _ in range(trials):

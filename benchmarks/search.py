@@ -36,7 +36,7 @@ from tables import save
 
 from autotune import samplers
 from autotune.errors import AutotuneError, UsageError
-from autotune.model import ProblemKey, Trial
+from autotune.model import Trial
 from autotune.tuner.replay import Recording
 
 DONOR_SEED = 1_000_003  # added to the seed of the searches whose trials are handed over
@@ -115,10 +115,8 @@ class Task:
             self.file.write_text(json.dumps(result))
         return result
 
-    def _donor(self, path: Path) -> tuple[ProblemKey, list[Trial]]:
-        kernel, _, device = path.stem.partition("__")
-        trials = [load(path).trial(row) for row in donor_rows(path, self.variant.sampler, self.seed, self.keep)]
-        return ProblemKey(kernel, "", "", device, {}, {}), trials
+    def _donor(self, path: Path) -> list[Trial]:
+        return [load(path).trial(row) for row in donor_rows(path, self.variant.sampler, self.seed, self.keep)]
 
 
 @lru_cache(maxsize=1024)

@@ -85,13 +85,10 @@ def product(**choices):
 
 
 @pytest.mark.parametrize("choice", ["float", "int", "half"])
-def test_host_times_have_a_label_and_samples_for_every_type(choice):
+def test_host_times_have_a_label_and_a_median_for_every_type(choice):
     found = host_times(product(T=choice), budget_s=0.0)
-    assert [times.label for times in found] == ["NumPy BLAS (host)", "Strassen (host)"]
-    for times in found:
-        assert times.size == {"M": 33, "N": 20, "K": 40}
-        assert len(times.samples_ns) == 3
-        assert times.median_ns == sorted(times.samples_ns)[1]
+    assert list(found) == ["NumPy BLAS (host)", "Strassen (host)"]
+    assert all(ns > 0 for ns in found.values())
 
 
 def test_only_a_matrix_product_has_host_baselines():

@@ -270,14 +270,14 @@ def test_a_few_failures_are_not_judged() -> None:
 def test_another_device_shortens_the_search() -> None:
     donor = search(ALIKE, 60, seed=9)
     cold = [evaluations_to_best(search(HERE, 80, seed)) for seed in range(3)]
-    informed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
+    informed = [evaluations_to_best(search(HERE, 80, seed, [donor])) for seed in range(3)]
     assert max(informed) <= 10
     assert np.median(informed) < np.median(cold)
 
 
 def test_a_misleading_device_does_not_prevent_the_best() -> None:
     donor = search(CONTRARY, 60, seed=9)
-    needed = [evaluations_to_best(search(HERE, 80, seed, [("other", donor)])) for seed in range(3)]
+    needed = [evaluations_to_best(search(HERE, 80, seed, [donor])) for seed in range(3)]
     assert np.median(needed) < 50
 
 
@@ -287,14 +287,14 @@ def test_a_donor_is_no_worse_for_trials_that_worked_and_tell_no_time(time: Measu
     donor = search(unrelated, 60, seed=9)
     timeless = [replace(donor[0], measurement=time)]
     mixed = [*timeless, *donor[1:]] if first else [*donor[1:], *timeless]
-    assert len(search(HERE, 12, 2, [("other", mixed)])) == 12
+    assert len(search(HERE, 12, 2, [mixed])) == 12
 
 
 @pytest.mark.parametrize(("other", "misled"), [(unrelated, True), (ALIKE, False)])
 def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misled: bool) -> None:
     codec, donor = Codec(SPACE), search(other, 60, seed=9)
     features = Features(SPACE)
-    view = transfer_view(SPACE, features, [("other", donor)])
+    view = transfer_view(SPACE, features, [donor])
     assert view is not None
     history = History(codec)
     history.update(study_of(search(HERE, 40), codec))
@@ -306,7 +306,7 @@ def test_donors_are_judged_by_how_well_they_foretell_the_trials_here(other, misl
 
 @pytest.mark.parametrize("done", [6, 17])
 def test_a_search_with_donors_goes_on_as_if_never_interrupted(done: int) -> None:
-    donors = [("other", search(unrelated, 60, seed=9))]
+    donors = [search(unrelated, 60, seed=9)]
     whole = search(HERE, 30, 2, donors)
     proposer = Proposer(SPACE, "bayes", 2, donors)
     proposer.add(whole[:done])
@@ -318,8 +318,8 @@ def test_a_search_with_donors_goes_on_as_if_never_interrupted(done: int) -> None
 
 
 def test_a_donor_beside_flat_ones_stays_within_the_units() -> None:
-    flat = [("flat", search(lambda c: Trial(c, Outcome.OK, measurement=Measurement((50_000,))), 30, s)) for s in (1, 2)]
-    view = transfer_view(SPACE, Features(SPACE), [*flat, ("other", search(ALIKE, 40))])
+    flat = [search(lambda c: Trial(c, Outcome.OK, measurement=Measurement((50_000,))), 30, s) for s in (1, 2)]
+    view = transfer_view(SPACE, Features(SPACE), [*flat, search(ALIKE, 40)])
     assert view is not None
     linear = view.encode(np.arange(len(SPACE)))[0][:, -3:]
     assert np.abs(linear).max() < 5
@@ -328,8 +328,8 @@ def test_a_donor_beside_flat_ones_stays_within_the_units() -> None:
 def test_another_size_may_list_other_values() -> None:
     other = Space.build({"x": [8, 128], "y": [1, 2, 4, 8, 16], "v": ["b", "z"], "pad": [0, 1]}, [])
     donor = search(ALIKE, 40, space=other)
-    assert transfer_view(SPACE, Features(SPACE), [("size", donor)]) is not None
-    assert len(search(HERE, 12, donors=[("size", donor)])) == 12
+    assert transfer_view(SPACE, Features(SPACE), [donor]) is not None
+    assert len(search(HERE, 12, donors=[donor])) == 12
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_another_size_may_list_other_values() -> None:
     ],
 )
 def test_a_prior_of_no_use_changes_nothing(trials: list[Trial]) -> None:
-    with_it, without = search(HERE, 12, donors=[("other", trials)]), search(HERE, 12)
+    with_it, without = search(HERE, 12, donors=[trials]), search(HERE, 12)
     assert [trial.configuration for trial in with_it] == [trial.configuration for trial in without]
 
 
@@ -403,6 +403,6 @@ def test_a_large_space_is_foretold_once_while_nothing_is_timed(monkeypatch: pyte
         return encode(self, rows)
 
     monkeypatch.setattr(TransferView, "encode", counted)
-    proposer = Proposer(large, "bayes", 0, [(None, donor)])
+    proposer = Proposer(large, "bayes", 0, [donor])
     assert all(proposer.ask() is not None for _ in range(5))
     assert foretold.count(POOL) == 1 < POOL < len(large)

@@ -72,8 +72,8 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 def test_what_is_right_is_taken_with_its_includes_in_folders() -> None:
     files = {"blur.cl": '#include "inc/a.h"\n' + KERNEL, "inc/a.h": '#include "b.h"\n', "inc/b.h": "#define B 1\n"}
-    text, study = read({"study": STUDY, "files": files})
-    assert study.name == "blur"
+    text = read({"study": STUDY, "files": files})
+    assert text.study.name == "blur"
     assert "#define B 1" in text.source
 
 
@@ -133,7 +133,7 @@ def test_python_of_others_is_not_run_unless_it_may(outside: Path) -> None:
     files = {"blur.cl": KERNEL, "ref.py": "raise SystemExit('ran')\ndef f(**k): return {}"}
     with pytest.raises(StudyError, match="--allow-python"):
         read({"study": study, "files": files})
-    assert read({"study": study, "files": files}, allow_python=True)[1].name == "blur"  # named, and not run here
+    assert read({"study": study, "files": files}, allow_python=True).study.name == "blur"  # named, and not run here
     for name in (f"{outside}/secret.py", "../secret.py", "secret.py"):
         with pytest.raises(StudyError):
             read({"study": study.replace("ref.py", name), "files": files}, allow_python=True)
@@ -212,7 +212,7 @@ def test_500_fuzzed_uploads_execute_nothing_and_read_no_file_of_the_server(outsi
         OPENED.watching = True
         said = ""
         try:
-            said = read(upload)[0].source
+            said = read(upload).source
             taken += 1
         except AutotuneError as error:
             refused += 1

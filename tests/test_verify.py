@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from autotune.bench import finals
+from autotune.bench import finals, reference
 from autotune.bench.arena import GUARD, POISON, POISONS, Arena, Guarded, padded
 from autotune.bench.prepare import Compiled, bind, compile_plan
-from autotune.bench.readback import compared
+from autotune.bench.readback import compared, contents
 from autotune.bench.reference import ReferenceBench
 from autotune.bench.report import Fault, Report, is_too_large
 from autotune.bench.serving import _outputs
@@ -334,8 +334,7 @@ def test_what_differs_from_run_to_run_by_itself_is_no_fault_of_a_reference(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = iter(range(100))
-    contents = ReferenceBench._contents
-    monkeypatch.setattr(ReferenceBench, "_contents", lambda self, guarded: contents(self, guarded) + next(turns))
+    monkeypatch.setattr(reference, "contents", lambda *of: contents(*of) + next(turns))
     source = "kernel void one(global int *y) { y[get_global_id(0)] = 7; }"
     out = Buffer("y", "int", (4,), (4,), "out")
     plan = Plan(source, (), (Launch("one", (4,), (4,), ("y",)),), {"y": out}, {"y": Tolerance()})

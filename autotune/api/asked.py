@@ -22,6 +22,8 @@ _TYPED = {"give --db ": "give database= ", "write --on ": "write on=", "choose w
           "for instance -d all": 'for instance device="all"'}  # fmt: skip
 """What errors say for the command line, and what for a program."""
 
+_SIZE, _CHOICES = '{"N": 1024}', '{"T": "float"}'
+
 
 @contextmanager
 def told_as_arguments() -> Iterator[None]:
@@ -40,10 +42,8 @@ def sizes(given: object) -> dict[str, int]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise UsageError(
-            line(f"{given!r:.40} is no mapping of names to sizes"), where="size", hint='write size={"N": 1024}'
-        )
-    return {_name(name): _whole(name, value) for name, value in given.items()}
+        raise unfit("size", given, "mapping of names to sizes", _SIZE)
+    return {_name(name, "size", "size", _SIZE): _whole(name, value) for name, value in given.items()}
 
 
 def one_size(size: object, named: Mapping[str, object]) -> dict[str, int]:
@@ -61,9 +61,8 @@ def choices(given: object) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        what = line(f"{given!r:.40} is no mapping of names to values")
-        raise UsageError(what, where="choices", hint='write choices={"T": "float"}')
-    return {_name(name, "choices", '{"T": "float"}'): plain(value) for name, value in given.items()}
+        raise unfit("choices", given, "mapping of names to values", _CHOICES)
+    return {_name(name, "choices", "choice", _CHOICES): plain(value) for name, value in given.items()}
 
 
 def plain(value: Any) -> Any:
@@ -84,9 +83,7 @@ def selector(device: object, also: str = "") -> str | None:
     if device is None or isinstance(device, str):
         return device
     written = str(device) if isinstance(device, int) and not isinstance(device, bool) else "0"
-    raise UsageError(
-        line(f"{device!r:.40} is no selector of a device"), where="device", hint=f'write device="{written}"{also}'
-    )
+    raise unfit("device", device, "selector of a device", f'"{written}"{also}')
 
 
 def database(given: object) -> str | None:
@@ -94,8 +91,7 @@ def database(given: object) -> str | None:
     found = os.fspath(given) if isinstance(given, os.PathLike) else given
     if found is None or isinstance(found, str):
         return found
-    what = line(f"{given!r:.40} is no path of a database, nor a URL")
-    raise UsageError(what, where="database", hint='write database="tuned.db"')
+    raise unfit("database", given, "path of a database, nor a URL", '"tuned.db"')
 
 
 def timeout(given: object) -> float | None:
@@ -111,15 +107,16 @@ def fixed(given: object) -> dict[str, list[Any]]:
     """Return the values that parameters keep, a list each; the study judges them. Raises UsageError."""
     if given is None:
         return {}
-    hint = 'write fix={"WG": 64}, or fix={"WG": [64, 128]}'
+    example = '{"WG": 64}, or fix={"WG": [64, 128]}'
     if not isinstance(given, Mapping):
-        raise UsageError(line(f"{given!r:.40} is no mapping of names to values"), where="fix", hint=hint)
+        raise unfit("fix", given, "mapping of names to values", example)
     found = {}
     for name, value in given.items():
         one = plain(value)
         several = [one] if isinstance(one, str | int | float) else _listed(one)
         if not isinstance(name, str) or not several:
-            raise UsageError(line(f"{name!r:.40}: {value!r:.40} is no value to keep"), where="fix", hint=hint)
+            what = line(f"{name!r:.40}: {value!r:.40} is no value to keep")
+            raise UsageError(what, where="fix", hint=f"write fix={example}")
         found[name] = several
     return found
 
@@ -128,8 +125,7 @@ def starts(given: object) -> list[dict[str, Any]]:
     """Return the configurations to try early; the space judges them. Raises UsageError."""
     found = None if isinstance(given, Mapping) else _listed(given)
     if found is None or not all(isinstance(one, Mapping) and all(isinstance(n, str) for n in one) for one in found):
-        what = line(f"{given!r:.40} is no list of configurations")
-        raise UsageError(what, where="start", hint='write start=[{"WG": 64}]')
+        raise unfit("start", given, "list of configurations", '[{"WG": 64}]')
     return [{name: plain(value) for name, value in one.items()} for one in found]
 
 
@@ -148,14 +144,13 @@ def seconds(name: str, given: object) -> float | None:
     with suppress(OverflowError):
         if isinstance(given, Real) and not isinstance(given, bool) and float(given) > 0:
             return float(given)
-    raise UsageError(line(f"{given!r:.40} is no number of seconds above 0"), where=name, hint=f"write {name}=300")
+    raise unfit(name, given, "number of seconds above 0", "300")
 
 
 def budget(given: object) -> Budget:
     """Return a budget with plain numbers. Raises UsageError."""
     if not isinstance(given, Budget):
-        what = line(f"{given!r:.40} is no budget")
-        raise UsageError(what, where="budget", hint="write budget=autotune.Budget(trials=100)")
+        raise unfit("budget", given, "budget", "autotune.Budget(trials=100)")
     gain = given.least_gain
     share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
     of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
@@ -175,13 +170,18 @@ def whole(name: str, given: object, *, least: int, most: int | None = None, exam
     if type(found) is int and found >= least and (most is None or found <= most):
         return found
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise UsageError(line(f"{given!r:.40} is no whole number {bounds}"), where=name, hint=f"write {name}={example}")
+    raise unfit(name, given, f"whole number {bounds}", str(example))
 
 
 def of_kind(name: str, given: object, fits: bool, what: str, example: str) -> None:
     """Raise UsageError where what is given does not fit: it is no `what`."""
     if not fits:
-        raise UsageError(line(f"{given!r:.40} is no {what}"), where=name, hint=f"write {name}={example}")
+        raise unfit(name, given, what, example)
+
+
+def unfit(name: str, given: object, what: str, example: str) -> UsageError:
+    """Return the error for what is no `what`."""
+    return UsageError(line(f"{given!r:.40} is no {what}"), where=name, hint=f"write {name}={example}")
 
 
 def _listed(given: object) -> list[Any] | None:
@@ -191,10 +191,9 @@ def _listed(given: object) -> list[Any] | None:
     return [plain(value) for value in given]
 
 
-def _name(name: object, where: str = "size", example: str = '{"N": 1024}') -> str:
+def _name(name: object, where: str, of: str, example: str) -> str:
     if not isinstance(name, str):
-        what = "size" if where == "size" else "choice"
-        raise UsageError(line(f"{name!r:.40} is no name of a {what}"), where=where, hint=f"write {where}={example}")
+        raise unfit(where, name, f"name of a {of}", example)
     return name
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from autotune import devices, lookup, tuner
@@ -28,12 +29,12 @@ _MOST_QUEUES = 32
 """Queues whose kernels are kept ready; beyond, the one bound first is forgotten."""
 
 
+@dataclass
 class _Model:
     """What is known of one model of device. `ready` is replaced as a whole: a call takes the one that is there."""
 
-    def __init__(self, info: DeviceInfo, ready: Ready) -> None:
-        self.info = info
-        self.ready = ready
+    info: DeviceInfo
+    ready: Ready
 
 
 class TunedKernel:
@@ -248,11 +249,9 @@ class TunedKernel:
 
     @asked.told_as_arguments()
     def _ready(self, info: DeviceInfo) -> Ready:
-        text = self.study.text
         problem = Problem(self.study, self._size, self._choices, info)
-        size, choices = problem.size, problem.choices
-        best = lookup.best(text, size, choices, info.fingerprint, database=self._database, device=info)
-        return Ready(problem, best)
+        known = (self.study.text, problem.size, problem.choices, info.fingerprint)
+        return Ready(problem, lookup.best(*known, database=self._database, device=info))
 
 
 def warn_of_default(best: Best) -> None:

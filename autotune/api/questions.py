@@ -66,7 +66,12 @@ def tuned(
     key = (name, _items(wanted), _items(choices), device is not None, info, place)
     with _lock:
         known = key in _kernels
-        kernel = _kept(key, lambda: _made(study, wanted, choices, info, device is not None, named))
+        if not known:
+            _kernels[key] = TunedKernel(_loaded(study), wanted, choices, info, only=device is not None, database=named)
+        _kernels.move_to_end(key)
+        while len(_kernels) > _MOST_KERNELS:
+            _kernels.popitem(last=False)
+        kernel = _kernels[key]
     if budget is None and not known:
         warn_of_default(kernel.best)
     if budget is not None:
@@ -79,24 +84,13 @@ _studies: dict[tuple[str, str], Study] = {}
 _lock = threading.RLock()
 
 
-def _kept(key: Hashable, make: Any) -> TunedKernel:
-    if key not in _kernels:
-        _kernels[key] = make()
-    _kernels.move_to_end(key)
-    while len(_kernels) > _MOST_KERNELS:
-        _kernels.popitem(last=False)
-    return _kernels[key]
-
-
-def _made(
-    study: str | Path | Study, size: Size, choices: Choices, info: DeviceInfo, only: bool, database: str | None
-) -> TunedKernel:
-    if not isinstance(study, Study):
-        name = (str(study), str(Path.cwd()))
-        if name not in _studies:
-            _studies[name] = Study.load(str(study))
-        study = _studies[name]
-    return TunedKernel(study, size, choices, info, only=only, database=database)
+def _loaded(study: str | Path | Study) -> Study:
+    if isinstance(study, Study):
+        return study
+    name = (str(study), str(Path.cwd()))
+    if name not in _studies:
+        _studies[name] = Study.load(str(study))
+    return _studies[name]
 
 
 def _items(values: Mapping[str, Any]) -> Hashable:
@@ -132,6 +126,5 @@ def _budget(search: float | str | Budget) -> Budget:
     if isinstance(search, str):
         return Budget(seconds=text.parse_duration(search, where="search"))
     if isinstance(search, bool) or not isinstance(search, Real) or not 0 < search < float("inf"):
-        what = f"{search!r:.40} is no number of seconds above 0"
-        raise UsageError(what, where="search", hint="write search=40, or search='5m'")
+        raise asked.unfit("search", search, "number of seconds above 0", "40, or search='5m'")
     return Budget(seconds=float(search))

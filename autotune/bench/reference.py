@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.arena import BEYOND, FENCE, OTHER_BEYOND, OTHER_FENCE, OTHER_POISON, POISON, Arena, Guarded
+from autotune.bench.arena import BEYOND, FENCE, OTHER_BEYOND, OTHER_FENCE, OTHER_POISON, POISON, Arena
 from autotune.bench.launcher import Announce, Launcher, Stopwatch
 from autotune.bench.prepare import Compiled, bind, compile_plan
+from autotune.bench.readback import contents
 from autotune.bench.report import Fault
 from autotune.bench.signature import check_signatures
 from autotune.bench.timing import Limits
@@ -24,7 +25,7 @@ from autotune.bench.unwritten import count_unwritten, element, is_unwritten
 from autotune.bench.verify import Checker
 from autotune.devices import Session
 from autotune.model import Outcome
-from autotune.study import Buffer, Plan, leaves, member_of, numpy_type
+from autotune.study import Buffer, Plan, leaves, member_of
 
 _TWICE_NS, _TWICE_BYTES = 1_000_000_000, 2**28
 """A reference that takes longer, or whose outputs are larger, runs once."""
@@ -85,19 +86,11 @@ class ReferenceBench:
         built = bind(self._session, self._arena, self._checker, plan, compiled)
         run_ns = self._launcher.once(built, self._limits.first_s)
         written = [guarded for guarded in built.buffers if guarded.buffer.name in plan.outputs]
-        found = {guarded.buffer.name: self._contents(guarded) for guarded in written}
+        found = {guarded.buffer.name: np.ascontiguousarray(contents(self._session, guarded)) for guarded in written}
         found |= self._checker.values(built.buffers, plan.checks)
         if reason := self._checker.check(built.buffers, {}).reason:
             raise Fault(Outcome.WRONG_RESULT, reason)
         return found, run_ns
-
-    def _contents(self, guarded: Guarded) -> NDArray[Any]:
-        guarded.pull(self._session)
-        buffer = guarded.buffer
-        extents = (*buffer.allocate, *buffer.data_shape[len(buffer.shape) :])
-        whole = np.empty(extents, numpy_type(buffer.type)[0])
-        self._session.read(guarded.whole, whole, guarded.start)
-        return np.ascontiguousarray(whole[tuple(map(slice, buffer.data_shape))])
 
 
 def _require_own(buffer: Buffer, foreign: NDArray[np.bool_]) -> None:

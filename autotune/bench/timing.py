@@ -211,8 +211,8 @@ class Slower:
             return True
         if count < rules.minimum or total * 1e-9 < rules.least_s:
             return False
-        low, _ = median_interval(self._samples, self._rules.confidence)
-        return low > self._bound * (1 + self._rules.fine_margin)
+        low, _ = median_interval(self._samples, rules.confidence)
+        return low > self._bound * (1 + rules.fine_margin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S, first_error
+from autotune.bench import first_error
 from autotune.cli.files import require_spare
 from autotune.cli.options import (
+    RUN_LIMIT,
     ChoiceOption,
     DeviceOption,
     JsonOption,
@@ -49,7 +50,7 @@ def check(
     no_run: Annotated[
         bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
     ] = False,
-    run_limit: RunLimitOption = f"{FIRST_S:g}s",
+    run_limit: RunLimitOption = RUN_LIMIT,
     allow_python: PythonOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,8 +71,8 @@ def check(
     if save_build is not None:
         for name in BUILD_FILES:
             require_spare(save_build / name, read=read)
-    sizes = parse_size(size or [], tuned.sizes)
-    choices = parse_choices(choice or [], tuned.choices)
+    sizes = parse_size(size, tuned.sizes)
+    choices = parse_choices(choice, tuned.choices)
     info = devices.find_device(device) if device is not None or not no_run else None
     settings_ = settings_of(run_limit, allow_python)
     problem = Problem(tuned, sizes, choices, info)

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text, tuner
-from autotune.bench import FIRST_S, EndToEnd
+from autotune.bench import EndToEnd
 from autotune.cli import interrupt, progress
 from autotune.cli.files import replacing, require_spare
 from autotune.cli.options import (
+    RUN_LIMIT,
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
@@ -31,7 +32,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
-from autotune.model import DeviceInfo, Trial
+from autotune.model import DeviceInfo
 from autotune.pool import Settings
 from autotune.reports import baselines, charts, compare, end_to_end, trial_json
 from autotune.samplers import DEFAULT_SAMPLER
@@ -69,7 +70,7 @@ def compare_values(
     ] = False,
     sampler: SamplerOption = DEFAULT_SAMPLER,
     seed: SeedOption = None,
-    run_limit: RunLimitOption = f"{FIRST_S:g}s",
+    run_limit: RunLimitOption = RUN_LIMIT,
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -101,7 +102,7 @@ def compare_values(
     if with_baselines:
         baselines.require_product(tuned)
     wanted = parse_sizes(sizes, tuned)
-    choices = parse_choices(choice or [], tuned.choices)
+    choices = parse_choices(choice, tuned.choices)
     chosen = _devices(device, by)
     settings = settings_of(run_limit, allow_python)
     with (Store.to_read if no_search else Store.open)(database) as store:
@@ -159,11 +160,12 @@ def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bo
     extras: list[charts.Extra] = []
     costs: list[tuple[compare.Cell, EndToEnd]] = []
     for size in compare.sizes_of(cells):
-        here = [cell for cell in cells if cell.size == size and cell.problem is not None]
-        if not here or here[0].problem is None:
+        here = [cell for cell in cells if cell.size == size]
+        problem = next((cell.problem for cell in here if cell.problem is not None), None)
+        if problem is None:
             continue
         say(f"baselines at {text.size(size)}")
-        extras += [charts.Extra(host.label, size, host.median_ns) for host in baselines.host_times(here[0].problem)]
+        extras += [charts.Extra(label, size, ns) for label, ns in baselines.host_times(problem).items()]
         passed = [cell for cell in here if cell.best is not None and cell.device == device.fingerprint]
         fastest = min(passed, key=lambda cell: cell.best.time_ns if cell.best else 0.0, default=None)
         if fastest is None or fastest.problem is None or fastest.best is None or not measure:
@@ -179,12 +181,7 @@ def _baselines(cells: Sequence[compare.Cell], device: DeviceInfo, *, measure: bo
     return extras, costs
 
 
-def _print(
-    cells: Sequence[compare.Cell],
-    extras: Sequence[charts.Extra],
-    costs: Costs,
-    by: str,
-) -> None:
+def _print(cells: Sequence[compare.Cell], extras: Sequence[charts.Extra], costs: Costs, by: str) -> None:
     place = () if by == compare.BY_SIZE else ("size",)
     headings = (*place, by, "time", "GFLOPS", "GB/s", "of best", "trials", "configuration")
     rows = []
@@ -193,7 +190,7 @@ def _print(
         times = [cell.best.time_ns for cell in here if cell.best is not None]
         for cell in here:
             rows.append(_row(cell, min(times, default=0.0), by))
-        known = next((cell for cell in here if cell.problem is not None), None)
+        known = next((cell.problem for cell in here if cell.problem is not None), None)
         rows += [_extra_row(extra, known, min(times, default=0.0), by) for extra in extras if extra.size == size]
     table(headings, rows, right=("time", "GFLOPS", "GB/s", "of best", "trials"))
     if costs:
@@ -207,41 +204,24 @@ def _row(cell: compare.Cell, least: float, by: str) -> tuple[str, ...]:
     tried = f"{cell.trials}/{cell.valid}" if cell.valid else str(cell.trials)
     if cell.best is None or cell.problem is None:
         return (*place, cell.value, "-", "-", "-", "-", tried, cell.reason)
-    chosen = {name: value for name, value in cell.best.configuration.items() if name != by}
-    return (
-        *place,
-        cell.value,
-        text.time(cell.best.time_ns),
-        *_rates(cell.problem, cell.best),
-        text.share(least, cell.best.time_ns),
-        tried,
-        text.pairs(chosen),
-    )
+    configuration, time_ns = cell.best.configuration, cell.best.time_ns
+    rates = (_rate(amount(configuration), time_ns) for amount in (cell.problem.flops, cell.problem.bytes))
+    chosen = {name: value for name, value in configuration.items() if name != by}
+    share = text.share(least, time_ns)
+    return (*place, cell.value, text.time(time_ns), *rates, share, tried, text.pairs(chosen))
 
 
-def _rates(problem: Problem, best: Trial) -> tuple[str, str]:
-    """GFLOPS and GB/s; `-` where the study does not say."""
-    amounts = (problem.flops(best.configuration), problem.bytes(best.configuration))
-    rates = (text.giga_rate(amount, best.time_ns) for amount in amounts)
-    gflops, moved = ("-" if rate is None else text.number(rate) for rate in rates)
-    return gflops, moved
+def _rate(amount: float | None, time_ns: float) -> str:
+    """GFLOPS or GB/s; `-` where the study does not say."""
+    rate = text.giga_rate(amount, time_ns)
+    return "-" if rate is None else text.number(rate)
 
 
-def _extra_row(extra: charts.Extra, known: compare.Cell | None, least: float, by: str) -> tuple[str, ...]:
-    label = f"{text.size(extra.size)} {extra.label}" if by == compare.BY_SIZE else extra.label
-    place = () if by == compare.BY_SIZE else (text.size(extra.size),)
-    flops = known.problem.flops(known.problem.default) if known is not None and known.problem is not None else None
-    rate = text.giga_rate(flops, extra.time_ns)
-    return (
-        *place,
-        label,
-        text.time(extra.time_ns),
-        "-" if rate is None else text.number(rate),
-        "-",
-        text.share(least, extra.time_ns),
-        "",
-        "",
-    )
+def _extra_row(extra: charts.Extra, known: Problem | None, least: float, by: str) -> tuple[str, ...]:
+    size = text.size(extra.size)
+    named = (f"{size} {extra.label}",) if by == compare.BY_SIZE else (size, extra.label)
+    rate = _rate(None if known is None else known.flops(known.default), extra.time_ns)
+    return (*named, text.time(extra.time_ns), rate, "-", text.share(least, extra.time_ns), "", "")
 
 
 def _cost_row(cell: compare.Cell, cost: EndToEnd) -> tuple[str, ...]:

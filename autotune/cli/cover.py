@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S
 from autotune.cli import interrupt
 from autotune.cli.options import (
+    RUN_LIMIT,
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
@@ -44,7 +44,7 @@ def cover(
     device: DeviceOption = None,
     choice: ChoiceOption = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Measure nothing, use what is stored.")] = False,
-    run_limit: RunLimitOption = f"{FIRST_S:g}s",
+    run_limit: RunLimitOption = RUN_LIMIT,
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -63,7 +63,7 @@ def cover(
       autotune cover sgemm --sizes square -k 2 --no-search --json
     """
     tuned = load_study(study)
-    wanted, choices = parse_sizes(sizes, tuned), parse_choices(choice or [], tuned.choices)
+    wanted, choices = parse_sizes(sizes, tuned), parse_choices(choice, tuned.choices)
     chosen = devices.find_device(device)
     if not no_search:
         devices.require_usable(chosen)

@@ -118,7 +118,7 @@ def _export_bests(
         devices = [device_meant(selector, database).fingerprint] if selector is not None else []
         wanted = [parse_size(size, study.sizes) for size in sizes or ()]
         catalogue = collect(
-            study.text, parse_choices(choice or (), offered_choices(study.text)), devices=devices, sizes=wanted,
+            study.text, parse_choices(choice, offered_choices(study.text)), devices=devices, sizes=wanted,
             database=database, named=study_name,
         )  # fmt: skip
     written = ARTEFACTS[format](catalogue, **asked)

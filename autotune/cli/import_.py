@@ -125,7 +125,7 @@ def _import_foreign(
     database: str | None,
 ) -> None:
     study = load_study(study_name)
-    choices = parse_choices(choice or (), offered_choices(study.text))
+    choices = parse_choices(choice, offered_choices(study.text))
     renamed = {theirs: _one(theirs, ours) for theirs, ours in assignments(rename, "--rename")}
     parameters = {known: parameter.values for known, parameter in study.parameters.items()}
     try:

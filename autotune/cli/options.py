@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autotune import text as words
-from autotune.bench import BUILD_S, Limits
+from autotune.bench import BUILD_S, FIRST_S, Limits
 from autotune.cli.output import say, warn
 from autotune.devices import selector_of
 from autotune.errors import UsageError
@@ -22,21 +22,12 @@ from autotune.text import is_value, parse_duration, parse_size, require_known, s
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study, or path of its TOML file.")]
 DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        "-d",
-        metavar="DEVICE",
-        help="Index, part of a name, or fingerprint.",
-    ),
+    str | None, typer.Option("--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint.")
 ]
 DevicesOption = Annotated[
     str | None,
     typer.Option(
-        "--device",
-        "-d",
-        metavar="DEVICE",
-        help="Index, part of a name, or fingerprint; several: 0,1 or all.",
+        "--device", "-d", metavar="DEVICE", help="Index, part of a name, or fingerprint; several: 0,1 or all."
     ),
 ]
 
@@ -100,12 +91,13 @@ RunLimitOption = Annotated[
     str,
     typer.Option(metavar="1m", help="How long a run may take while no best is known, and a reference in Python."),
 ]
+RUN_LIMIT, BUILD_LIMIT = f"{FIRST_S:g}s", f"{BUILD_S:g}s"
 PythonOption = Annotated[
     bool, typer.Option("--allow-python", help="Let the study's own Python run: its reference, its data.")
 ]
 
 
-def settings_of(run_limit: str, allow_python: bool, build_limit: str = f"{BUILD_S:g}s") -> Settings:
+def settings_of(run_limit: str, allow_python: bool, build_limit: str = BUILD_LIMIT) -> Settings:
     """Return what `--run-limit`, `--allow-python` and `--build-limit` ask of an evaluator. Raises UsageError."""
     build_s = parse_duration(build_limit, where="--build-limit")
     limits = Limits(build_s=build_s, first_s=parse_duration(run_limit, where="--run-limit"))

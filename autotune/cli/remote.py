@@ -85,7 +85,7 @@ def search(
         **typed,
         "size": _size_of(server, study, typed["size"] or ()),
         "choices": _values_of(typed["choices"], "--choice"),
-        "fix": _lists_of(typed["fix"], "--fix"),
+        "fix": _lists_of(typed["fix"]),
         "start": [_values_of([one], "--start") for one in typed["start"] or ()],
     }
     queued = server.submit(study, **asked)
@@ -225,7 +225,7 @@ def _row(told: Mapping[str, Any]) -> Row:
         started=begun,
         finished=ended,
     )
-    return Row(key, trial, str(told["device_name"]), str(told["sampler"]), 0)
+    return Row(key, trial, str(told["device_name"]), str(told["sampler"]))
 
 
 def _size_of(server: Server, study: str, texts: Sequence[str]) -> dict[str, int]:
@@ -250,10 +250,10 @@ def _values_of(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     return found
 
 
-def _lists_of(texts: Sequence[str] | None, option: str) -> dict[str, list[Any]]:
-    """Return the values for each name that an option sets."""
+def _lists_of(texts: Sequence[str] | None) -> dict[str, list[Any]]:
+    """Return the values for each name that --fix sets."""
     found: dict[str, list[Any]] = {}
-    for name, values in assignments(texts, option):
+    for name, values in assignments(texts, "--fix"):
         found.setdefault(name, []).extend(map(_value, values))
     return found
 

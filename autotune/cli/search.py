@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from autotune import cluster, devices, text, tuner
-from autotune.bench import BUILD_S, FIRST_S
 from autotune.cli import interrupt, progress
 from autotune.cli import sizes as sizes_command
 from autotune.cli.options import (
+    BUILD_LIMIT,
+    RUN_LIMIT,
     ChoiceOption,
     DatabaseOption,
     DevicesOption,
@@ -105,8 +106,8 @@ def search(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
     cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
-    run_limit: RunLimitOption = f"{FIRST_S:g}s",
-    build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = f"{BUILD_S:g}s",
+    run_limit: RunLimitOption = RUN_LIMIT,
+    build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = BUILD_LIMIT,
     allow_python: PythonOption = False,
     on: OnOption = None,
     at_most: Annotated[
@@ -150,7 +151,7 @@ def search(
     limits = {"--run-limit": run_limit, "--build-limit": build_limit}
     as_here = kept(
         {"--fix": fix, "--sampler": sampler, "--cold": cold, **limits, "--allow-python": allow_python},
-        {"--sampler": DEFAULT_SAMPLER, "--run-limit": f"{FIRST_S:g}s", "--build-limit": f"{BUILD_S:g}s"},
+        {"--sampler": DEFAULT_SAMPLER, "--run-limit": RUN_LIMIT, "--build-limit": BUILD_LIMIT},
     )
     run: Callable[..., Result] = tuner.run
     if on is None:
@@ -166,8 +167,8 @@ def search(
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
-        choices, fixed = parse_choices(choice or [], of.choices), parse_fix(fix, of)
-        wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size or [], of.sizes)]
+        choices, fixed = parse_choices(choice, of.choices), parse_fix(fix, of)
+        wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size, of.sizes)]
         problems = [Problem(of, one, choices, chosen[0], fix=fixed) for one in wanted]
         starts = [parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
         for given_as, configuration in zip(start or (), starts, strict=True):

@@ -68,7 +68,6 @@ def serve(
         if address.is_open:
             warn(f"{address} is not encrypted: whoever reaches its port runs programs on every worker")
         config = replace(config, on=str(address))
-
     else:
         pool.lock_folder()  # a search would find out too late that AUTOTUNE_LOCKS is no folder
 

@@ -89,9 +89,7 @@ def search(
             warn_of_throttling(result.best.throttled, f"the best of {what}")
             warn_of_unverified(result.best, f"{what}: ")
     if as_json:
-        write_json(
-            {"interrupted": interrupted, "sizes": [_json(*row) for part in parts for row in part.rows()]},
-        )
+        write_json({"interrupted": interrupted, "sizes": [_json(*row) for part in parts for row in part.rows()]})
     else:
         _print(parts, database, time.monotonic() - begun, on, again)
     if interrupted:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.bench import FIRST_S
 from autotune.cli import interrupt
 from autotune.cli.options import (
+    RUN_LIMIT,
     ChoiceOption,
     DatabaseOption,
     DeviceOption,
@@ -47,7 +47,7 @@ def verify(
             metavar="5%", help="Exit code 1 where it is slower than the default by more, beyond the interval."
         ),
     ] = None,
-    run_limit: RunLimitOption = f"{FIRST_S:g}s",
+    run_limit: RunLimitOption = RUN_LIMIT,
     allow_python: PythonOption = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -65,10 +65,10 @@ def verify(
     """
     most = None if max_slowdown is None else percent(max_slowdown, "--max-slowdown", "5%")
     tuned = load_study(study)
-    sizes = parse_size(size or [], tuned.sizes)
+    sizes = parse_size(size, tuned.sizes)
     chosen = devices.find_device(device)
     devices.require_usable(chosen)
-    problem = Problem(tuned, sizes, parse_choices(choice or [], tuned.choices), chosen)
+    problem = Problem(tuned, sizes, parse_choices(choice, tuned.choices), chosen)
     settings = settings_of(run_limit, allow_python)
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
     named, python = None if device is None else chosen, kept({"--allow-python": allow_python})

@@ -12,7 +12,8 @@ import os
 import pickle
 import shutil
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,12 +112,8 @@ class Depot:
 
         A piece that is not the next one, as where two searches send the same, is not kept.
         """
-        try:
-            with self._turn:
-                return self._put(self._place(digest), begin, data, nbytes)
-        except OSError as error:
-            what = f"a file of the study cannot be written to {self._folder}: {error.strerror or error}"
-            raise SetupError(what, hint="make room, or set TMPDIR to a folder that has it") from None
+        with _writing_to(self._folder), self._turn:
+            return self._put(self._place(digest), begin, data, nbytes)
 
     def keep_only(self, digests: Collection[str]) -> None:
         """Forget what is none of these."""
@@ -135,12 +132,9 @@ class Depot:
         for item in items:
             path = _inside(folder, item.path)
             self._require(item.digest)
-            try:
+            with _writing_to(folder):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _lay(self._place(item.digest), path)
-            except OSError as error:
-                what = f"a file of the study cannot be written to {folder}: {error.strerror or error}"
-                raise SetupError(what, hint="make room, or set TMPDIR to a folder that has it") from None
 
     def close(self) -> None:
         """Forget everything."""
@@ -185,6 +179,15 @@ async def keep(depot: Depot, piece: Mapping[str, Any]) -> dict[str, Any]:
         return refused(error)
 
 
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"a file of the study cannot be written to {folder}: {error.strerror or error}"
+        raise SetupError(what, hint="make room, or set TMPDIR to a folder that has it") from None
+
+
 def _digest(content: bytes | Path) -> str:
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
@@ -203,10 +206,7 @@ def _inside(folder: Path, name: str) -> Path:
 def _lay(content: Path, path: Path) -> None:
     """Link what may be large; what may be run, and write to itself, is a file of its own."""
     if path.suffix != ".py":
-        try:
+        with suppress(OSError):  # on another file system, or one without links
             os.link(content, path)
-        except OSError:  # on another file system, or one without links
-            pass
-        else:
             return
     shutil.copyfile(content, path)

@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -88,13 +88,7 @@ def _renamed(document: Document, parameters: Mapping[str, Sequence[Value]], rena
     if len(set(rename.values())) < len(rename):
         raise UsageError("two parameters would have one name", where="--rename")
     return [
-        Entry(
-            {rename.get(name, name): value for name, value in entry.configuration.items()},
-            entry.outcome,
-            entry.time_ns,
-            entry.taken,
-            entry.rest,
-        )
+        replace(entry, configuration={rename.get(name, name): value for name, value in entry.configuration.items()})
         for entry in document.entries
     ]
 

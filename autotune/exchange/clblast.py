@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from autotune.errors import AutotuneError
 from autotune.exchange.document import Document, Entry, listed, nanoseconds, one_kernel, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, first_ns, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, settled, verbatim
 from autotune.model import DeviceInfo, Outcome, Trial
 
 FORMAT = "clblast"
@@ -143,4 +143,4 @@ def _result(trial: Trial, recording: Recording) -> dict[str, Any]:
     precision = PRECISIONS.get(recording.element)  # CLBlast's scripts insist on it in every result
     told = {} if precision is None else {"PRECISION": int(precision)}
     parameters = {**told, **trial.configuration}
-    return {"kernel": recording.entry, "time": milliseconds(first_ns(trial)), "parameters": parameters}
+    return {"kernel": recording.entry, "time": first_ns(trial) / MS_NS, "parameters": parameters}

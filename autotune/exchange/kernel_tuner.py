@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, settled, verbatim
 from autotune.model import Outcome, Trial
 
 FORMAT = "kernel-tuner"
@@ -138,7 +138,7 @@ def _entry(trial: Trial) -> dict[str, Any]:
     measured = trial.measurement
     timed: dict[str, Any] = {"time": _WORDS.get(trial.outcome, "RuntimeFailedConfig")}
     if trial.outcome is Outcome.OK and measured is not None:
-        timed = {"time": milliseconds(first_ns(trial)), "times": [milliseconds(ns) for ns in measured.samples_ns]}
+        timed = {"time": first_ns(trial) / MS_NS, "times": [ns / MS_NS for ns in measured.samples_ns]}
     return {
         **configuration,
         **timed,

@@ -101,11 +101,6 @@ def first_ns(trial: Trial) -> float:
     return trial.measurement.median_ns if trial.measurement is not None else math.nan
 
 
-def milliseconds(time_ns: float) -> float:
-    """Return a time in milliseconds, as exactly as a float says it."""
-    return time_ns / MS_NS
-
-
 def instant(trial: Trial) -> str:
     """Return when a trial ended, in ISO 8601; "" where nobody knows."""
     return trial.finished.isoformat() if trial.finished is not None else ""

@@ -29,9 +29,6 @@ class Space:
         self._space, self._lose = space, lose
         self.sizes: dict[str, int] = {}
         self.values: dict[str, list[Any]] = {}
-        self._read_sizes(given)
-
-    def _read_sizes(self, given: object) -> None:
         for axis, value in zip(AXES, given if isinstance(given, list) else [given], strict=False):
             if type(value) is int and 1 <= value <= LARGEST_SIZE:
                 self.sizes[f"SIZE_{axis}"] = value

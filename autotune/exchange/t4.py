@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from autotune.errors import UsageError
 from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, text, unknown, values
-from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, milliseconds, settled, verbatim
+from autotune.exchange.recording import MS_NS, Recording, first_ns, instant, settled, verbatim
 from autotune.model import Outcome, Trial
 from autotune.ranking import median
 
@@ -72,7 +72,8 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
         found.left_out["excluded by the tool's constraints, never run"] += 1
         return
     if validity not in VALIDITY:
-        raise UsageError(f"no validity {validity!r:.40}", where=f"{where}.invalidity", hint=f"known: {_known()}")
+        hint = f"known: {', '.join((*VALIDITY, NEVER_RAN))}"
+        raise UsageError(f"no validity {validity!r:.40}", where=f"{where}.invalidity", hint=hint)
     configuration = values(told.get("configuration"), f"{where}.configuration")
     outcome = VALIDITY[validity]
     if outcome is Outcome.OK and _is_wrong(told.get("correctness", 1), f"{where}.correctness"):
@@ -83,10 +84,6 @@ def _take(found: Document, told: Mapping[str, Any], unit: float | None, where: s
         return
     rest = unknown(told, ["configuration"])
     found.entries.append(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
-
-
-def _known() -> str:
-    return ", ".join((*VALIDITY, NEVER_RAN))
 
 
 def _is_wrong(correctness: object, where: str) -> bool:
@@ -140,7 +137,7 @@ def _result(trial: Trial) -> dict[str, Any]:
         "framework": 0,
         "search_algorithm": 0,
         "validation": trial.verify_s * 1e3,
-        "runtimes": [milliseconds(run) for run in runs],
+        "runtimes": [run / MS_NS for run in runs],
     }
     return {
         "timestamp": instant(trial),
@@ -149,5 +146,5 @@ def _result(trial: Trial) -> dict[str, Any]:
         "times": times,
         "invalidity": _VALIDITY.get(trial.outcome, "runtime"),
         "correctness": 0 if trial.outcome is Outcome.WRONG_RESULT else 1,
-        "measurements": [{"name": "time", "value": milliseconds(first_ns(trial)), "unit": "ms"}] if passed else [],
+        "measurements": [{"name": "time", "value": first_ns(trial) / MS_NS, "unit": "ms"}] if passed else [],
     }

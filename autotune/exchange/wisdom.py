@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import IO
 
-from autotune.exchange.recording import Recording, instant, milliseconds
+from autotune.exchange.recording import MS_NS, Recording, instant
 
 MOST_SIZES = 3
 """The program compares so many extents of a problem."""
@@ -33,7 +33,7 @@ def write(recordings: Sequence[Recording], out: IO[str]) -> Counter[str]:
         record = {
             "config": [best.configuration[name] for name in names],
             "problem_size": sizes[:MOST_SIZES],
-            "time": milliseconds(best.time_ns),
+            "time": best.time_ns / MS_NS,
             "environment": {
                 "device_name": recording.device_name,
                 "date": instant(best),

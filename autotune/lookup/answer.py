@@ -209,10 +209,9 @@ def built(
         label, _, value = option.partition("=")
         if label != f"-D{name}" or not _is_word(value):
             return None, flops
+    # In their order: each `in` goes on where the last one ended.
     flags = iter(entry.get("flag") for entry in study.get("options") or ())
-    if not all(
-        option in flags and option.isprintable() for option in rest
-    ):  # in their order: each `in` goes on where the last one ended
+    if not all(option in flags and option.isprintable() for option in rest):
         return None, flops
     return tuple(options), flops
 

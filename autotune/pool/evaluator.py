@@ -328,14 +328,6 @@ class DeviceEvaluator:
                     self.best_ns = trial.bounding_ns
         self._done.put((task, report, trial))
 
-    def _fail_builder(self, error: AutotuneError) -> None:
-        """A search goes on with the builders that are left, as long as there are any and the machine is sound."""
-        last = self._builders.lose()
-        if last or not isinstance(error, WorkerError):
-            self._fail(error)
-        else:
-            log.warning("a builder is lost, the search goes on with the others: %s", error)
-
     def _pass_on(self, keeper: Keeper, task: Task | Finalists) -> None:
         """Leave to the other devices what one was at when it was lost."""
         if isinstance(task, Finalists):
@@ -344,16 +336,19 @@ class DeviceEvaluator:
             self._waiting.add(task, ready=True)
             self._to_run.put(task)
 
-    def _fail_runner(self, error: AutotuneError) -> None:
-        """A search goes on with the devices that are left, as long as there are any and the machine is sound."""
-        if self._at_work.lose() or not isinstance(error, WorkerError):
-            self._fail(error)
-        else:
-            log.warning("a device is lost, the search goes on with the others: %s", error)
+    def _fail_builder(self, error: AutotuneError) -> None:
+        self._fail("builder", self._builders.lose(), error)
 
-    def _fail(self, error: AutotuneError) -> None:
-        self._failure = error
-        self._done.put(error)
+    def _fail_runner(self, error: AutotuneError) -> None:
+        self._fail("device", self._at_work.lose(), error)
+
+    def _fail(self, what: str, last: bool, error: AutotuneError) -> None:
+        """A search goes on with those that are left, as long as there are any and the machine is sound."""
+        if last or not isinstance(error, WorkerError):
+            self._failure = error
+            self._done.put(error)
+        else:
+            log.warning("a %s is lost, the search goes on with the others: %s", what, error)
 
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -123,20 +122,6 @@ def time_host(
     return tuple(samples)
 
 
-@dataclass(frozen=True)
-class HostTimes:
-    """How long the host took for one size: a label and the samples in nanoseconds."""
-
-    label: str
-    size: Mapping[str, int]
-    samples_ns: tuple[int, ...]
-
-    @property
-    def median_ns(self) -> float:
-        """The median of the samples."""
-        return float(median(self.samples_ns))
-
-
 def require_product(study: Study) -> None:
     """Raise UsageError where a study is no matrix product by its sizes."""
     if not set(EXTENTS) <= set(study.sizes):
@@ -145,8 +130,11 @@ def require_product(study: Study) -> None:
         )
 
 
-def host_times(problem: Problem, *, budget_s: float = 1.0) -> list[HostTimes]:
-    """Multiply on the host at a problem's size, in the type of its `T` choice where it has one, else float32."""
+def host_times(problem: Problem, *, budget_s: float = 1.0) -> dict[str, float]:
+    """Multiply on the host at a problem's size, in the type of its `T` choice where it has one, else float32.
+
+    Return the median nanoseconds of each way.
+    """
     m, n, k = (problem.size[name] for name in EXTENTS)
     dtype, _ = numpy_type(str(problem.choices.get("T", "float")))
     if dtype == np.float16:  # no BLAS has it
@@ -157,4 +145,4 @@ def host_times(problem: Problem, *, budget_s: float = 1.0) -> list[HostTimes]:
     else:
         a, b = rng.integers(0, 8, (m, k)).astype(dtype), rng.integers(0, 8, (k, n)).astype(dtype)
     found = {"NumPy BLAS (host)": blas, "Strassen (host)": strassen}
-    return [HostTimes(label, problem.size, time_host(f, a, b, budget_s=budget_s)) for label, f in found.items()]
+    return {label: float(median(time_host(f, a, b, budget_s=budget_s))) for label, f in found.items()}

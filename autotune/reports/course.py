@@ -50,7 +50,6 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
     dots = [row for row in sample.rows if row.outcome.ended]
     places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
     finished = sum(count for outcome, count in counts.items() if Outcome(outcome).ended)
-    elapsed = clock.elapsed()
     return {
         "trials": finished,
         "running": counts[Outcome.PENDING.value],
@@ -60,8 +59,8 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
         "dots": _columns(dots, places, clock),
         "best": _best(store, tally, sample.stride, dots, places, clock),
         "failures": failures(survey.failures(store, numbers, _LISTED if sample.stride == 1 else _FEW), counts),
-        "elapsed_s": elapsed,
-        "rate": finished / elapsed if elapsed > 0 else None,
+        "elapsed_s": clock.elapsed_s,
+        "rate": finished / clock.elapsed_s if clock.elapsed_s > 0 else None,
         "spent": {
             step: sample.stride * sum(getattr(row, f"{step}_s") for row in dots) for step in ("build", "verify", "time")
         },
@@ -71,28 +70,27 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
 
 
 class _Clock:
-    """Seconds of searching at an instant: searches of one problem one after another, without the pauses between."""
+    """Seconds of searching at an instant: searches of one problem one after another, without the pauses between.
+
+    `elapsed_s` is what they took, up to now where one is at work.
+    """
 
     def __init__(self, searches: Sequence[listing.Search]) -> None:
         self._now = datetime.now(UTC)
         self._begun: dict[int, datetime] = {}
         self._before: dict[int, float] = {}
-        self._whole = 0.0
+        self.elapsed_s = 0.0
         for search in searches:
             begun, ended = moment(search.started), moment(search.ended or "") or self._now
             self._begun[search.number] = begun or ended
-            self._before[search.number] = self._whole
-            self._whole += max(0.0, (ended - (begun or ended)).total_seconds())
+            self._before[search.number] = self.elapsed_s
+            self.elapsed_s += max(0.0, (ended - (begun or ended)).total_seconds())
 
     def at(self, row: survey.Row) -> float:
         """Return the seconds after which a trial ended."""
         begun = self._begun[row.search]
         ended = moment(row.finished) or moment(row.started) or begun
         return self._before[row.search] + max(0.0, (ended - begun).total_seconds())
-
-    def elapsed(self) -> float:
-        """Return the seconds that the searches took, up to now where one is at work."""
-        return self._whole
 
 
 def moment(text: str) -> datetime | None:

@@ -55,6 +55,11 @@ class Sample(NamedTuple):
         """The number of the best trial by the ranking; None where nothing passed."""
         return self.ranked[0] if self.ranked else None
 
+    @property
+    def least_ns(self) -> float:
+        """The lowest time that counts; NaN where there is none."""
+        return self.measured[0].time_ns if self.measured else math.nan
+
 
 def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
     """Return what there is to learn from of a problem, under the driver of its latest trial.
@@ -101,25 +106,21 @@ def learned(store: Store, problem: int, known: Sample, default: Configuration | 
     Raises StoreError as `sample` does.
     """
     with listing.sound(store):
-        return _learned(store, problem, known, default)
-
-
-def _learned(store: Store, problem: int, known: Sample, default: Configuration | None) -> dict[str, Any]:
-    parameters = parameters_of(known)
-    return {
-        "trials": known.trials,
-        "configurations": len(known.measured) + len(known.others),
-        "verified": len(known.measured),
-        "sampled": known.stride > 1,
-        "stride": known.stride,
-        "driver": known.driver,
-        "parameters": parameters,
-        "importance": importance(known),
-        "judged": min(_JUDGED, len(known.measured)),
-        "values": per_value(known, parameters),
-        "finalists": finalists(store, problem, known),
-        "gain": gain(store, known, default),
-    }
+        parameters = parameters_of(known)
+        return {
+            "trials": known.trials,
+            "configurations": len(known.measured) + len(known.others),
+            "verified": len(known.measured),
+            "sampled": known.stride > 1,
+            "stride": known.stride,
+            "driver": known.driver,
+            "parameters": parameters,
+            "importance": importance(known),
+            "judged": min(_JUDGED, len(known.measured)),
+            "values": per_value(known, parameters),
+            "finalists": finalists(store, problem, known),
+            "gain": gain(store, known, default),
+        }
 
 
 def parameters_of(known: Sample) -> dict[str, list[Value]]:
@@ -152,13 +153,12 @@ def importance(known: Sample) -> list[dict[str, Any]]:
 
 def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[str, list[dict[str, Any]]]:
     """Return for each parameter its values: the best time with it, its share, its trial; how many were tried."""
-    best = known.measured[0].time_ns if known.measured else math.nan
     found: dict[str, list[dict[str, Any]]] = {}
     for name, values in parameters.items():
         table = {value: {"value": value, **_EMPTY} for value in values}
         for one in known.measured:
             if name in one.configuration:
-                _pass(table[one.configuration[name]], one, best)
+                _pass(table[one.configuration[name]], one, known.least_ns)
         for row in known.others:
             if name in row.configuration:
                 _miss(table[row.configuration[name]], row)
@@ -174,9 +174,13 @@ def heat_maps(known: Sample, importance: Sequence[Mapping[str, Any]], most: int)
 
 def varying_of(known: Sample, importance: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the parameters of which more than one value was tried, most important first."""
+    return by_importance((name for name, values in parameters_of(known).items() if len(values) > 1), importance)
+
+
+def by_importance(names: Iterable[str], importance: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return parameters, most important first; those of which that is not known at the end."""
     places = {one["parameter"]: place for place, one in enumerate(importance)}
-    varying = [name for name, values in parameters_of(known).items() if len(values) > 1]
-    return sorted(varying, key=lambda name: places.get(name, len(places)))
+    return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 _EMPTY: Mapping[str, Any] = {"time_ns": None, "trial": None, "share": None, "tried": 0, "verified": 0, "failed": 0}
@@ -206,7 +210,6 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     columns, rows = parameters.get(across, []), parameters.get(down, [])
     places = [{value: place for place, value in enumerate(values)} for values in (rows, columns)]
     cells: list[list[dict[str, Any]]] = [[dict(_EMPTY) for _ in columns] for _ in rows]
-    best = known.measured[0].time_ns if known.measured else math.nan
 
     def cell(configuration: Configuration) -> dict[str, Any] | None:
         row, column = places[0].get(configuration.get(down, "")), places[1].get(configuration.get(across, ""))
@@ -214,7 +217,7 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
 
     for one in known.measured:
         if (entry := cell(one.configuration)) is not None:
-            _pass(entry, one, best)
+            _pass(entry, one, known.least_ns)
     for row in known.others:
         if (entry := cell(row.configuration)) is not None:
             _miss(entry, row)
@@ -253,18 +256,16 @@ def summary(store: Store, trial: int | None) -> dict[str, Any] | None:
 
 
 def finalists(store: Store, problem: int, known: Sample) -> list[dict[str, Any]]:
-    """Return the configurations that were timed again last, in turns, best first: samples, median, 95 % interval."""
+    """Return the configurations that were timed again last, in turns, best first, each with `spread`."""
     recent = set(survey.retimed(store, problem, 4 * _FINALISTS))
     chosen = [number for number in known.ranked if number in recent][:_FINALISTS]
     again, rows = survey.retimings(store, chosen), survey.trials_of(store, chosen)
     latest = max((one.taken for one in again.values()), default="")
-    together = [number for number in chosen if number in again and again[number].taken == latest]
-    return [distribution(number, rows[number], again[number].samples_ns) for number in together]
-
-
-def distribution(number: int, row: survey.Row, samples: Sequence[int]) -> dict[str, Any]:
-    """Return the samples of a trial with what `spread` tells of them."""
-    return {"trial": number, "configuration": dict(row.configuration), **spread(samples)}
+    return [
+        {"trial": number, "configuration": dict(rows[number].configuration), **spread(again[number].samples_ns)}
+        for number in chosen
+        if number in again and again[number].taken == latest
+    ]
 
 
 def spread(samples: Sequence[int]) -> dict[str, Any]:

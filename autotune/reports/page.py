@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from autotune import text
 from autotune.errors import SetupError
 from autotune.ranking import confidence
+from autotune.reports.learned import by_importance
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -143,11 +144,6 @@ def _extent(finalists: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return low, high if high > low else low + 1
 
 
-def _by_importance(names: Iterable[str], importance: Sequence[Mapping[str, Any]]) -> list[str]:
-    places = {one["parameter"]: place for place, one in enumerate(importance)}
-    return sorted(names, key=lambda name: places.get(name, len(places)))
-
-
 def source_hash(source: str) -> str:
     """Return what a content security policy calls an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
@@ -156,7 +152,7 @@ def source_hash(source: str) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "ago": _ago,
     "best_time": lambda cells: min((cell["best"]["time_ns"] for cell in cells if cell["best"]), default=None),
-    "by_importance": _by_importance,
+    "by_importance": by_importance,
     "confidence": confidence,
     "count": text.count,
     "duration": _duration,

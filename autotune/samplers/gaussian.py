@@ -188,9 +188,7 @@ def covariances(first: Scaled, second: Scaled, hyper: Hyper) -> Floats:
 
 def leave_one_out(points: Floats, targets: Floats, hyper: Hyper) -> tuple[Floats, Floats]:
     """Mean and variance (n,) of each target given all others (Rasmussen and Williams 2006, section 5.4.2)."""
-    scaled = hyper.scale(points)
-    covariance = covariances(scaled, scaled, hyper) + hyper.noise * np.eye(len(points))
-    precision = cho_solve((cholesky(covariance, lower=True), True), np.eye(len(points)))
+    precision = weigh(points, np.eye(len(points)), hyper)
     variances = 1.0 / np.diag(precision)
     return targets - (precision @ targets) * variances, variances
 
@@ -201,7 +199,10 @@ def variance(points: Scaled, hyper: Hyper) -> Floats:
 
 
 def weigh(points: Floats, targets: Floats, hyper: Hyper) -> Floats:
-    """Weights (n,) such that covariances (m, n) with the points times them are the means at m candidates."""
+    """Weights such that covariances (m, n) with the points times them are the means at m candidates.
+
+    They are the inverse of the points' own covariances, with the noise, times the targets.
+    """
     scaled = hyper.scale(points)
     covariance = covariances(scaled, scaled, hyper) + hyper.noise * np.eye(len(points))
     return np.asarray(cho_solve((cholesky(covariance, lower=True), True), targets))

@@ -17,19 +17,18 @@ from autotune.text import require_known
 if TYPE_CHECKING:
     from autotune.samplers.base import RowSampler
 
-Donors = Sequence[tuple[object, Sequence[Trial]]]
-"""Trials of other devices or sizes of the same kernel, each with a label."""
+Donors = Sequence[Sequence[Trial]]
+"""Trials of other devices or sizes of the same kernel, those of each together."""
 
 
 @dataclass(frozen=True)
 class SamplerEntry:
-    """One way to search: what it is, and how to make it for a space and a seed.
+    """One way to search: how to make it for a space and a seed.
 
     One that `has_model` learns from donors, and estimates what further trials would gain. One that `learns` proposes
     better the more trials have ended.
     """
 
-    about: str
     make: Callable[[Space, int, Donors], RowSampler]
     has_model: bool = False
     learns: bool = True
@@ -43,9 +42,13 @@ def _bayes(space: Space, seed: int, donors: Donors) -> RowSampler:
 
 
 def _tpe(space: Space, seed: int, donors: Donors) -> RowSampler:
-    from autotune.samplers.base import tpe
+    """Optuna's TPE. Categorical: on the recorded spaces .83 after 25 evaluations, against .71 for indices."""
+    from optuna.samplers import TPESampler
 
-    return tpe(space, seed)
+    from autotune.samplers.base import StockSampler
+    from autotune.samplers.rows import Codec
+
+    return StockSampler(Codec(space), seed, lambda one: TPESampler(seed=one))
 
 
 def _random(space: Space, seed: int, donors: Donors) -> RowSampler:
@@ -63,21 +66,23 @@ def _grid(space: Space, seed: int, donors: Donors) -> RowSampler:
 
 
 def _gp(space: Space, seed: int, donors: Donors) -> RowSampler:
-    from autotune.samplers.base import gp
+    """Optuna's Gaussian process, which needs torch."""
+    from optuna.samplers import GPSampler
 
-    return gp(space, seed)
+    from autotune.samplers.base import StockSampler
+    from autotune.samplers.rows import Codec
+
+    return StockSampler(Codec(space, ordered=True), seed, lambda one: GPSampler(seed=one))
 
 
 SAMPLERS: dict[str, SamplerEntry] = {
-    "bayes": SamplerEntry(
-        "Gaussian process over all valid configurations; learns from other devices and sizes", _bayes, has_model=True
-    ),
-    "tpe": SamplerEntry("Optuna's tree-structured Parzen estimator", _tpe),
-    "random": SamplerEntry("uniform over what is untried", _random, learns=False),
-    "grid": SamplerEntry("every valid configuration, in order", _grid, learns=False),
+    "bayes": SamplerEntry(_bayes, has_model=True),
+    "tpe": SamplerEntry(_tpe),
+    "random": SamplerEntry(_random, learns=False),
+    "grid": SamplerEntry(_grid, learns=False),
 }
-if find_spec("torch"):  # which Optuna's needs
-    SAMPLERS["gp"] = SamplerEntry("Optuna's Gaussian process", _gp)
+if find_spec("torch"):
+    SAMPLERS["gp"] = SamplerEntry(_gp)
 
 DEFAULT_SAMPLER = "bayes"
 

@@ -98,7 +98,7 @@ class TransferView:
 
 def transfer_view(space: Space, features: Features, donors: Donors) -> TransferView | None:
     """The view that the donors' trials allow; None where none of them can be used here."""
-    usable = [_usable(space, trials) for _, trials in donors]
+    usable = [_usable(space, trials) for trials in donors]
     worth = [trials for trials in usable if sum(t.outcome == Outcome.OK for t in trials) >= LEAST_TRIALS]
     worth.sort(key=len, reverse=True)
     chosen = [Donor(features, trials) for trials in worth[:MOST_DONORS]]

@@ -57,7 +57,7 @@ def study_of(asked: Mapping[str, Any]) -> Iterator[Study]:
         yield Study.load(asked["study"])
         return
     with uploads.unpacked(asked["upload"]) as path, confined(path.parent):
-        yield uploads.read(path, allow_python=asked["allow_python"])[1]
+        yield uploads.read(path, allow_python=asked["allow_python"]).study
 
 
 def problem_of(study: Study, asked: Mapping[str, Any], device: DeviceInfo | None) -> Problem:

@@ -23,7 +23,6 @@ from starlette.responses import Response
 
 from autotune.errors import AutotuneError
 from autotune.lookup import DEFAULT_STUDY, FORMATS, Asked, Best, Match, best_of, render
-from autotune.model import DeviceInfo
 from autotune.service.answers import LABEL, Refused, answer
 from autotune.service.callers import Caller
 from autotune.service.config import Config
@@ -120,14 +119,7 @@ class Lookups:
         require_known("format", [format[:60]], FORMATS, where="format")
         study = [DEFAULT_STUDY, *given["study"]][-1]
         own = self._studies.own(study)
-        best, said = self.ask(
-            study=study,
-            device=next(iter(given["device"]), None),
-            size=given["size"],
-            choice=given["choice"],
-            kernel_hash=next(iter(given["kernel_hash"]), None),
-            study_hash=next(iter(given["study_hash"]), None),
-        )
+        best, said = self._best(study, given)
         body = render(best, format).encode("utf-8", "replace")
         kind = "application/json" if format == "json" else "text/plain; charset=utf-8"
         headers = {
@@ -142,27 +134,19 @@ class Lookups:
             headers[FLOPS] = repr(best.flops)
         return Answer(body, headers, asked, stamps, (study, own))
 
-    def ask(
-        self,
-        study: str,
-        device: str | None = None,
-        size: list[str] | tuple[str, ...] = (),
-        choice: list[str] | tuple[str, ...] = (),
-        kernel_hash: str | None = None,
-        study_hash: str | None = None,
-    ) -> tuple[Best, list[str]]:
+    def _best(self, study: str, given: Mapping[str, list[str]]) -> tuple[Best, list[str]]:
         """Return the best and the lines to say beside it. Raises AutotuneError; takes a moment."""
+        device, kernel_hash, study_hash = (
+            next(iter(given[name]), None) for name in ("device", "kernel_hash", "study_hash")
+        )
         text, uploaded = self._studies.found(study, kernel_hash, study_hash)
-        asked = Asked(study, device, tuple(size), tuple(choice), self._config.database)
-        best, said = best_of(asked, text, self._here, LABEL)
+        asked = Asked(study, device, tuple(given["size"]), tuple(given["choice"]), self._config.database)
+        best, said = best_of(asked, text, self._machine.find, LABEL)
         said = [line for line in said if not line.startswith("to measure it:")]
         if uploaded is not None and kernel_hash is None and study_hash is None:
             whose = sent_text(uploaded.asked_by, uploaded.created, uploaded.search)
             said.insert(0, f"note: {study} is no study of the server; this is for {whose}")
         return best, said
-
-    def _here(self, selector: str | None) -> DeviceInfo:
-        return self._machine.find(selector)
 
 
 def _parsed(query: str) -> Mapping[str, list[str]]:

@@ -116,7 +116,7 @@ async def submit(
 
     With an `Idempotency-Key`, the same request sent again is the same search.
     """
-    told, _ = await submitting.submit(service, caller, asked, idempotency_key)
+    told = await submitting.submit(service, caller, asked, idempotency_key)
     response.headers["Location"] = f"/v1/searches/{told['id']}"
     return told
 

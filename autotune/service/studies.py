@@ -145,7 +145,7 @@ class Studies:
             try:
                 uploads.require_small(upload, self._config.limits)
                 folder.mkdir(exist_ok=True)
-                found, _ = uploads.read(uploads.unpack(upload, folder), allow_python=True)
+                found = uploads.read(uploads.unpack(upload, folder), allow_python=True)
             except (AutotuneError, OSError):
                 return None
             self._read[name] = found

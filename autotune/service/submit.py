@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _Asked = TypeVar("_Asked", bound=Check)
 
 
-async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> tuple[views.Json, bool]:
-    """Queue a search; return what `views.search` tells of it, and whether it is new. Raises AutotuneError.
+async def submit(service: Service, caller: Caller, asked: Submit, once: str | None) -> views.Json:
+    """Queue a search; return what `views.search` tells of it. Raises AutotuneError.
 
     The study is read here, and its space is built by the process of the search: what is wrong with that fails there.
     `once` is an idempotency key: what this caller asked with it before is what is returned.
@@ -70,7 +70,7 @@ async def submit(service: Service, caller: Caller, asked: Submit, once: str | No
     if not is_new and (found.study, dict(found.request), found.upload) != (study.name, _plain(request), upload):
         raise Refused(409, "something else was asked with this key before", where="Idempotency-Key")
     runner.wake(queue)
-    return await asyncio.to_thread(views.search, service, found.uuid), is_new
+    return await asyncio.to_thread(views.search, service, found.uuid)
 
 
 async def check(service: Service, caller: Caller, asked: Check) -> views.Json:
@@ -170,7 +170,7 @@ def _loaded(service: Service, asked: Check) -> Study:
     upload = asked.upload.model_dump()
     uploads.require_small(upload, service.config.limits)
     with uploads.unpacked(upload) as path:
-        return uploads.read(path, allow_python=service.config.allow_python)[1]
+        return uploads.read(path, allow_python=service.config.allow_python).study
 
 
 def _completed(

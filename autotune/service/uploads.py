@@ -18,7 +18,7 @@ from autotune.errors import AutotuneError, StudyError
 from autotune.pool import RunFolder
 from autotune.service.answers import Refused
 from autotune.service.config import Limits
-from autotune.study import Study, StudyText, confined, read_study
+from autotune.study import StudyText, confined, read_study
 
 STUDY_FILE = "study.toml"
 
@@ -83,18 +83,18 @@ def clear_of(folder: str) -> Iterator[None]:
         raise
 
 
-def read(path: Path, *, allow_python: bool) -> tuple[StudyText, Study]:
+def read(path: Path, *, allow_python: bool) -> StudyText:
     """Return an unpacked study, all of it read. Raises StudyError for what is wrong, or not to be run here."""
     with confined(path.parent):
         text = read_study(path)
         if not allow_python and (where := _python_in(text.table)):
             hint = "give it as numpy, as a kernel or as a file, or have the server started with --allow-python"
             raise StudyError("this server runs no Python of others", where=where, hint=hint)
-        study = Study.from_text(text)
+        study = text.study
         if study.name != text.name or callable(study.reference.function):
             raise StudyError("holds what only a caller in Python can give", where="reference")
         _ = text.kernel_hash, text.study_hash  # read while only its own files can be
-        return text, study
+        return text
 
 
 def _python_in(table: Mapping[str, Any]) -> str:

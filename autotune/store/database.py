@@ -117,10 +117,11 @@ def clear_errors(location: Location) -> Iterator[None]:
         where = str(location)
         found = database_error(where, error.orig)
         if location.url:
-            if getattr(error.orig, "sqlstate", None) == _LOCKED:
+            state = getattr(error.orig, "sqlstate", None)
+            if state == LOCKED:
                 what = f"is locked by another session, for {BUSY_S:g} s"
                 raise ConnectionLost(what, where=where, hint="end that session, or ask again later") from error
-            kind = ConnectionLost if _is_lost(error) else Overtaken if _is_overtaken(error) else StoreError
+            kind = ConnectionLost if _is_lost(error) else Overtaken if state == _UNIQUE_VIOLATION else StoreError
             found = kind(location.scrubbed(found.what), where=where, hint=found.hint)
         raise found from error
     except PoolTimeoutError as error:
@@ -148,11 +149,7 @@ def _is_lost(error: DBAPIError) -> bool:
     return state is None and type(error.orig).__name__ in ("OperationalError", "ConnectionTimeout")
 
 
-def _is_overtaken(error: DBAPIError) -> bool:
-    return getattr(error.orig, "sqlstate", None) == _UNIQUE_VIOLATION
-
-
-_UNIQUE_VIOLATION, _LOCKED = "23505", "55P03"
+_UNIQUE_VIOLATION, LOCKED = "23505", "55P03"
 _TRY_AGAIN = ("40001", "40P01", "57P01", "57P02", "57P03")
 """What PostgreSQL says of a transaction that it gave up, and while it starts or stops."""
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from autotune.errors import StoreError, UsageError
-from autotune.store.database import clear_errors
+from autotune.store.database import LOCKED, clear_errors
 from autotune.store.location import Location
 from autotune.store.presence import inode
 from autotune.text import line, typed
@@ -84,7 +84,7 @@ class Hold:
             except BaseException as error:
                 session.invalidate()
                 session.close()
-                if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _NOT_AVAILABLE:
+                if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == LOCKED:
                     raise self._taken() from None
                 raise
             self._session = session
@@ -168,5 +168,3 @@ _HELD = text(
 _KEEPALIVES = ("tcp_keepalives_idle = 10", "tcp_keepalives_interval = 5", "tcp_keepalives_count = 3")
 _SETTINGS = (*_KEEPALIVES, f"lock_timeout = {1000 * _WAIT_S:g}")
 """A machine that vanished is noticed in half a minute."""
-
-_NOT_AVAILABLE = "55P03"

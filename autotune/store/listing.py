@@ -94,28 +94,24 @@ def problems(
     store: Store, *, study: str = "", device: str = "", before: int | None = None, limit: int | None = None
 ) -> list[Problem]:
     """Return stored problems, newest first; those of a study, on a device model, or older than one."""
-    wanted: list[str] = ["id > 0"]
-    values: dict[str, Any] = {}
-    for name, clause, value in (
-        ("study", "study = :study", study or None),
-        ("device", "device = :device", device or None),
-        ("before", "id < :before", before),
-    ):
-        if value is not None:
-            wanted.append(clause)
-            values[name] = value
-    ending = "" if limit is None else f" LIMIT {limit:d}"
-    query = f"SELECT id, {', '.join(_KEY)} FROM problems WHERE {' AND '.join(wanted)} ORDER BY id DESC{ending}"
-    rows = store.rows(query, values)
-    with sound(store):
-        return [Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows]
+    asked = {"study": study or None, "device": device or None, "before": before}
+    values = {name: value for name, value in asked.items() if value is not None}
+    wanted = " AND ".join(["id > 0", *(_WANTED[name] for name in values)])
+    return _problems(store, f"{wanted} ORDER BY id DESC" + ("" if limit is None else f" LIMIT {limit:d}"), values)
+
+
+_WANTED = {"study": "study = :study", "device": "device = :device", "before": "id < :before"}
 
 
 def problem(store: Store, wanted: int) -> Problem | None:
     """Return the problem of that number; None where there is none."""
-    rows = store.rows(f"SELECT id, {', '.join(_KEY)} FROM problems WHERE id = :wanted", {"wanted": wanted})
+    return next(iter(_problems(store, "id = :wanted", {"wanted": wanted})), None)
+
+
+def _problems(store: Store, ending: str, values: Mapping[str, Any]) -> list[Problem]:
+    rows = store.rows(f"SELECT id, {', '.join(_KEY)} FROM problems WHERE {ending}", values)
     with sound(store):
-        return next((Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows), None)
+        return [Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows]
 
 
 def last_searched(store: Store, wanted: Iterable[int]) -> list[int]:

@@ -13,10 +13,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from autotune.identity import ProblemKey
-from autotune.model import Trial
 from autotune.store import queries
 from autotune.store.access import Access
-from autotune.store.fields import trial_of
 from autotune.store.records import Columns, key_of
 from autotune.store.schema import problems, searches, trials
 
@@ -45,18 +43,6 @@ class StoredSearch:
     device_name: str
     outcomes: Mapping[str, int]
     is_lost: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTrial:
-    """A stored trial with what it belongs to; `search` is the uuid of its search or, where it has one, submission."""
-
-    number: int
-    search: str
-    key: ProblemKey
-    device_name: str
-    sampler: str
-    trial: Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +111,9 @@ class Overview(Access):
         searches_: Sequence[int] = (),
         before: int | None = None,
         limit: int = 50,
-    ) -> list[StoredTrial]:
+    ) -> list[queries.Row]:
         """Return trials, newest first: of a study, a device model, with these outcomes, of these searches."""
-        query = queries.everything().add_columns(searches.c.uuid.label("search_uuid"), searches.c.submission)
+        query = queries.everything()
         if study is not None:
             query = query.where(problems.c.study == study)
         if device is not None:
@@ -140,14 +126,12 @@ class Overview(Access):
             query = query.where(trials.c.id < before)
         query = query.order_by(trials.c.id.desc()).limit(min(limit, MOST))
         with self._reading() as connection:
-            return _trials(connection, connection.execute(query).mappings().all())
+            return queries.rows(connection, query)
 
-    def trial(self, number: int) -> StoredTrial | None:
+    def trial(self, number: int) -> queries.Row | None:
         """Return the trial of that number; None where there is none."""
-        query = queries.everything().add_columns(searches.c.uuid.label("search_uuid"), searches.c.submission)
         with self._reading() as connection:
-            rows = connection.execute(query.where(trials.c.id == number)).mappings().all()
-            return next(iter(_trials(connection, rows)), None)
+            return next(iter(queries.rows(connection, queries.everything().where(trials.c.id == number))), None)
 
     def points(self, searches_: Sequence[int], *, after: int = 0, limit: int = 5000) -> list[Point]:
         """Return the trials of these searches in the order they began, from the one after that number."""
@@ -198,19 +182,3 @@ def _search(row: Columns, names: Mapping[int, str], outcomes: Mapping[str, int])
         is_lost=row["ended"] is None and queries.has_died(row["started"], row["environment"]),
         **own,
     )
-
-
-def _trials(connection: Connection, rows: Sequence[Columns]) -> list[StoredTrial]:
-    retimed = queries.latest_retimings(connection, rows)
-    names = queries.device_names(connection, [row["search_id"] for row in rows])
-    return [
-        StoredTrial(
-            row["id"],
-            row["submission"] or row["search_uuid"],
-            key_of(row),
-            names.get(row["search_id"], ""),
-            row["sampler"],
-            trial_of(row, retimed.get(row["id"])),
-        )
-        for row in rows
-    ]

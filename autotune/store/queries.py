@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 
-from autotune.model import Measurement, Outcome, Trial
+from autotune.model import Measurement, Outcome, ProblemKey, Trial
 from autotune.ranking import ANSWERING, NEWEST
 from autotune.store.fields import measurement_columns, trial_of
 from autotune.store.location import IMPORTED
 from autotune.store.presence import is_dead
-from autotune.store.records import UNFINISHED, Columns, now, pages
+from autotune.store.records import UNFINISHED, Columns, key_of, now, pages
 from autotune.store.schema import devices, problems, retimings, search_devices, searches, trials
 
 PROCESS = "process"
@@ -261,11 +262,45 @@ def imports(connection: Connection, problem_id: int) -> list[tuple[dict[str, Any
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored trial with what it belongs to; `search` is the uuid of its search or, where it has one, submission."""
+
+    key: ProblemKey
+    trial: Trial
+    device_name: str
+    sampler: str
+    generation: int = 0
+    number: int = 0
+    search: str = ""
+
+
+def rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    """Return the trials of a query of `everything`."""
+    found = connection.execute(query).mappings().all()
+    retimed = latest_retimings(connection, found)
+    names = device_names(connection, [row["search_id"] for row in found])
+    return [
+        Row(
+            key_of(row),
+            trial_of(row, retimed.get(row["id"])),
+            names.get(row["search_id"], ""),
+            row["sampler"],
+            row["generation"],
+            row["id"],
+            row["submission"] or row["search_uuid"],
+        )
+        for row in found
+    ]
+
+
 def everything() -> Select[Any]:
     """Return the query for trials with the search and the problem they belong to, unsorted."""
     return (
         select(
             trials,
+            searches.c.uuid.label("search_uuid"),
+            searches.c.submission,
             searches.c.sampler,
             searches.c.generation,
             *(column for column in problems.c if column.name not in ("id", "trials")),

@@ -27,11 +27,10 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Select, Table, Update, and_, func, select, text, update
+from sqlalchemy import Connection, Select, and_, func, select, text, update
 
 from autotune.errors import StoreError
 from autotune.identity import key_columns
@@ -39,7 +38,6 @@ from autotune.model import DeviceInfo, Outcome, ProblemKey, Trial
 from autotune.store import presence, queries
 from autotune.store.attempts import Attempts
 from autotune.store.database import clear_values, holds_nothing, open_as_it_is, open_engine, open_in_memory
-from autotune.store.fields import trial_of
 from autotune.store.location import (
     IMPORTED,
     Location,
@@ -54,17 +52,6 @@ from autotune.store.schema import devices, problems, searches, trials
 from autotune.text import clean
 
 _Found = TypeVar("_Found")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One stored trial with what it belongs to, for `history`."""
-
-    key: ProblemKey
-    trial: Trial
-    device_name: str
-    sampler: str
-    generation: int
 
 
 class Store(Attempts, Moving):
@@ -173,7 +160,8 @@ class Store(Attempts, Moving):
     def end_search(self, search_id: int, reason: str) -> None:
         """Record when and why a search ended. One that was killed stays without an end until the next `open`."""
         ended = {"ended": now(), "reason": clean(reason)}
-        self._written(lambda connection: connection.execute(_one(searches, search_id), ended))
+        own = update(searches).where(searches.c.id == search_id)
+        self._written(lambda connection: connection.execute(own, ended))
 
     # Reading ---------------------------------------------------------------------------------------------
 
@@ -239,7 +227,7 @@ class Store(Attempts, Moving):
             found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
-    def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[Row]:
+    def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[queries.Row]:
         """Return stored trials, pending and lost ones included, newest first: of one study, `failed` ones only."""
         query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if study is not None:
@@ -248,19 +236,7 @@ class Store(Attempts, Moving):
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:
             self._require_searches(connection)
-            rows = connection.execute(query).mappings().all()
-            retimed = queries.latest_retimings(connection, rows)
-            names = queries.device_names(connection, [row["search_id"] for row in rows])
-            return [
-                Row(
-                    key_of(row),
-                    trial_of(row, retimed.get(row["id"])),
-                    names.get(row["search_id"], ""),
-                    row["sampler"],
-                    row["generation"],
-                )
-                for row in rows
-            ]
+            return queries.rows(connection, query)
 
     def counts(self) -> dict[str, int]:
         """Return the number of finished trials of each study."""
@@ -288,7 +264,3 @@ class Store(Attempts, Moving):
 
 def _numbered(key: ProblemKey) -> Select[Any]:
     return select(problems.c.id).where(queries.same(problems, key_columns(key)))
-
-
-def _one(table: Table, number: int) -> Update:
-    return update(table).where(table.c.id == number)

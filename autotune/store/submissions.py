@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select, update
 
 from autotune.store import queries
 from autotune.store.access import Access
@@ -89,9 +89,8 @@ class Submissions(Access):
             known = submissions.c.uuid == name
             if once is not None:
                 known = known | and_(submissions.c.asked_by == asked_by, submissions.c.once == once)
-            found = connection.execute(select(submissions).where(known)).mappings().first()
-            if found is not None:
-                return _submission(found), found["uuid"] == name
+            if (found := _first(connection, known)) is not None:
+                return found, found.uuid == name
             waiting = select(func.count()).where(
                 submissions.c.server == server, submissions.c.state.in_(OPEN), submissions.c.asked_by == asked_by
             )
@@ -112,8 +111,7 @@ class Submissions(Access):
                 "reason": "",
             }
             queries.inserted(connection, submissions, columns)
-            made = connection.execute(select(submissions).where(submissions.c.uuid == name)).mappings().one()
-            return _submission(made), True
+            return _first(connection, submissions.c.uuid == name), True
 
         return self._written(step)
 
@@ -124,15 +122,12 @@ class Submissions(Access):
     def named(self, names: Sequence[str]) -> dict[str, Submission]:
         """Return the submissions of these uuids, as far as there are any."""
         with self._reading() as connection:
-            found = connection.execute(select(submissions).where(submissions.c.uuid.in_(names))).mappings()
-            return {row["uuid"]: _submission(row) for row in found}
+            return {one.uuid: one for one in _all(connection, select(submissions).where(submissions.c.uuid.in_(names)))}
 
     def sent_once(self, asked_by: str, once: str) -> Submission | None:
         """Return what somebody asked with an idempotency key before."""
-        wanted = and_(submissions.c.asked_by == asked_by, submissions.c.once == once)
         with self._reading() as connection:
-            found = connection.execute(select(submissions).where(wanted)).mappings().first()
-        return None if found is None else _submission(found)
+            return _first(connection, submissions.c.asked_by == asked_by, submissions.c.once == once)
 
     def submitted(self, *, states: Sequence[str] = STATES, server: str | None = None) -> list[Submission]:
         """Return submissions in those states, newest first; `server`: of that one only."""
@@ -140,7 +135,7 @@ class Submissions(Access):
         if server is not None:
             query = query.where(submissions.c.server == server)
         with self._reading() as connection:
-            return [_submission(row) for row in connection.execute(query).mappings()]
+            return _all(connection, query)
 
     def unstored(
         self, *, study: str | None = None, after: int | None = None, before: int | None = None
@@ -158,7 +153,7 @@ class Submissions(Access):
                 wanted.append(has_place(select(searches.c.started).where(searches.c.id == number).scalar_subquery()))
         query = select(submissions).where(*wanted).order_by(submissions.c.id.desc()).limit(50)
         with self._reading() as connection:
-            return [_submission(row) for row in connection.execute(query).mappings()]
+            return _all(connection, query)
 
     def waiting(self, server: str) -> dict[str, list[str]]:
         """Return the uuids of what is queued, by queue, in the order in which they will run."""
@@ -175,7 +170,7 @@ class Submissions(Access):
             chosen = submissions.c.uuid == names[0]
             taken = {"state": RUNNING, "started": now(), "attempts": submissions.c.attempts + 1, "reason": ""}
             connection.execute(update(submissions).where(chosen).values(taken))
-            return _submission(connection.execute(select(submissions).where(chosen)).mappings().one())
+            return _first(connection, chosen)
 
         return self._written(step)
 
@@ -196,17 +191,16 @@ class Submissions(Access):
         """
 
         def step(connection: Connection) -> Submission | None:
-            chosen = and_(submissions.c.uuid == name, submissions.c.state.in_(OPEN))
-            if connection.execute(select(submissions.c.id).where(chosen)).first() is None:
-                return None
             chosen = submissions.c.uuid == name
+            if _first(connection, chosen, submissions.c.state.in_(OPEN)) is None:
+                return None
             queued = and_(chosen, submissions.c.state == QUEUED)
             gone = {"state": STOPPED, "reason": "stopped before it began", "ended": now()}
             connection.execute(update(submissions).where(queued).values(gone))
             running = and_(chosen, submissions.c.state.in_((RUNNING, STOPPING)))
             stopping = {"state": STOPPING} if is_at_work else gone | {"reason": "stopped; its server is not at work"}
             connection.execute(update(submissions).where(running).values(stopping))
-            return _submission(connection.execute(select(submissions).where(chosen)).mappings().one())
+            return _first(connection, chosen)
 
         return self._written(step)
 
@@ -226,7 +220,7 @@ class Submissions(Access):
             running = and_(own, submissions.c.state == RUNNING)
             connection.execute(update(submissions).where(running, _has_come_on()).values({"attempts": 1}))
             spent = and_(running, submissions.c.attempts >= attempts)
-            lost = [_submission(row) for row in connection.execute(select(submissions).where(spent)).mappings()]
+            lost = _all(connection, select(submissions).where(spent))
             failed = {"state": FAILED, "reason": f"{died}, {attempts} times without a trial", "ended": now()}
             connection.execute(update(submissions).where(spent).values(failed))
             again = {"state": QUEUED, "reason": f"{died}; it goes on from what is stored"}
@@ -301,6 +295,14 @@ def _in_turns(users: Mapping[str, list[str]], last: Mapping[str, str]) -> list[s
 
 
 _PLAIN = ("uuid", "server", "queue", "study", "asked_by", "state", "attempts", "created", "started", "ended", "reason")
+
+
+def _first(connection: Connection, *wanted: ColumnElement[bool]) -> Submission | None:
+    return next(iter(_all(connection, select(submissions).where(*wanted))), None)
+
+
+def _all(connection: Connection, query: Select[Any]) -> list[Submission]:
+    return [_submission(row) for row in connection.execute(query).mappings()]
 
 
 def _submission(row: Columns) -> Submission:

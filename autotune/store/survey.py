@@ -153,17 +153,14 @@ def stored_trial(store: Store, wanted: int) -> dict[str, Any] | None:
     rows = store.rows(f"SELECT search_id, {', '.join(columns)} FROM trials WHERE id = :wanted", {"wanted": wanted})
     if not rows:
         return None
-    again = store.rows(
-        "SELECT driver, time_ns, samples_ns, warmup_ns, cache, taken FROM retimings WHERE trial_id = :wanted "
-        "ORDER BY id",
-        {"wanted": wanted},
-    )
+    names = ("driver", "time_ns", "samples_ns", "warmup_ns", "cache", "taken")
+    query = f"SELECT {', '.join(names)} FROM retimings WHERE trial_id = :wanted ORDER BY id"
+    again = store.rows(query, {"wanted": wanted})
     with sound(store):
         row = dict(zip(columns, rows[0][1:], strict=True))
         for field in FIELDS:
             field.told(row)  # raises ValueError for what no trial has
         shown = {field.name: field.shown(row) for field in FIELDS}
-        names = ("driver", "time_ns", "samples_ns", "warmup_ns", "cache", "taken")
         retimings = [dict(zip(names, entry, strict=True)) for entry in again]
         for entry in retimings:
             entry |= {name: json.loads(text(entry[name])) for name in ("samples_ns", "warmup_ns")}

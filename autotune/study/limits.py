@@ -101,7 +101,8 @@ def _require_precision(problem: Problem) -> None:
     if not problem.on_device:
         return
     names = {**problem.choices, **{name: values[0] for name, values in problem.values.items()}}
-    types = [(_scalar(filled(each.type, names)), each) for each in problem.study.arguments.values()]
+    # The scalar type of a plain one, `half` of `half4`; others as they are.
+    types = [(filled(each.type, names).rstrip("0123456789"), each) for each in problem.study.arguments.values()]
     named, stored = {str(value) for value in problem.choices.values()}, {kind for kind, _ in types}
     by_value = {kind for kind, argument in types if not isinstance(argument, Buffer)}
     uses = {"cl_khr_fp64": named | stored, "cl_khr_fp16": named | by_value}
@@ -110,8 +111,3 @@ def _require_precision(problem: Problem) -> None:
         if kind in uses[extension] and extension not in problem.device.extensions and not storage:
             what = f"{problem.device.name} lacks {extension}, which {kind} needs"
             raise DeviceError(what, where=f"study {problem.study.name}", hint="choose another type or --device")
-
-
-def _scalar(text: str) -> str:
-    """Return the scalar type of a plain type's text, `half` of `half4`; others as they are."""
-    return text.rstrip("0123456789")

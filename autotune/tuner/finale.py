@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.identity import digest
-from autotune.model import Identity, Measurement, Outcome, Trial, identity, in_turns
+from autotune.model import Identity, Outcome, Trial, identity, in_turns
 from autotune.ranking import (
     FAILED,
     FINALIST_MARGIN,
@@ -176,7 +176,9 @@ def _may_be_faster(trial: Trial, leader: Trial) -> bool:
 
 
 def _paced_interval(trial: Trial) -> tuple[float, float]:
-    low, high = _interval(trial.measurement) if trial.measurement is not None else (math.nan, math.nan)
+    if trial.measurement is None:
+        return math.nan, math.nan
+    low, high = median_interval(trial.measurement.samples_ns)
     pace = first_median(trial) / trial.paced_ns
     return low / pace, high / pace
 
@@ -203,7 +205,7 @@ def noise(best: Trial | None) -> float:
     """Return the width of a re-timed winner's interval as a share of its median; NaN where it was not re-timed."""
     if best is None or best.retimed is None:
         return math.nan
-    low, high = _interval(best.retimed)
+    low, high = median_interval(best.retimed.samples_ns)
     return (high - low) / best.retimed.median_ns
 
 
@@ -215,7 +217,3 @@ def is_ranked(best: Trial | None, trials: Sequence[Trial]) -> bool:
 def first_median(trial: Trial) -> float:
     """Return the median of a trial's first measurement in nanoseconds; infinite where it has none."""
     return trial.measurement.median_ns if trial.measurement is not None else math.inf
-
-
-def _interval(measurement: Measurement) -> tuple[float, float]:
-    return median_interval(measurement.samples_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
@@ -16,9 +16,6 @@ from autotune.tuner.loop import POLL_S, RETIME_S, Ledger
 from autotune.tuner.recall import ours, recall
 from autotune.tuner.request import Request
 from autotune.tuner.start import environment
-
-Report = Callable[[int, int], None]
-"""Told how many of how many configurations have had a trial."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,6 @@ def measure(
     *,
     anew: bool = False,
     budget_s: float = RETIME_S,
-    on_progress: Report | None = None,
     evaluator: Evaluator | None = None,
 ) -> Measured:
     """Have each configuration pass a trial, if it has not (or all `anew`), then time all that pass in turns.
@@ -64,15 +60,11 @@ def measure(
         runs = evaluator or opened.enter_context(DeviceEvaluator(problem, devices, settings, stop))
         stored = store.trials(problem.key)
         number = store.start_search(
-            problem.key,
-            devices,
-            sampler="measure",
-            seed=None,
-            environment=environment(problem),
+            problem.key, devices, sampler="measure", seed=None, environment=environment(problem)
         )
         ledger, reason = Ledger(store, number, problem, recall(problem, stored), ours(problem, stored)), "error"
         try:
-            _try_all(ledger, runs, wanted, stop, anew=anew, report=on_progress)
+            _try_all(ledger, runs, wanted, stop, anew=anew)
             _time_all(ledger, runs, wanted, stop, budget_s)
             reason = f"{len(wanted)} measured"
         except (Stopped, KeyboardInterrupt):
@@ -90,18 +82,11 @@ def measure(
 
 
 def _try_all(
-    ledger: Ledger,
-    runs: Evaluator,
-    wanted: dict[Identity, Configuration],
-    stop: threading.Event,
-    *,
-    anew: bool,
-    report: Report | None,
+    ledger: Ledger, runs: Evaluator, wanted: dict[Identity, Configuration], stop: threading.Event, *, anew: bool
 ) -> None:
     """Put what has not passed here through a trial; nothing is stopped for being slow."""
     passed = {identity(trial.configuration) for trial in ledger.passed()}
     waiting = [configuration for name, configuration in wanted.items() if anew or name not in passed]
-    total, ended = len(waiting), 0
     while waiting or ledger.in_flight:
         while waiting and len(ledger.in_flight) < runs.capacity:
             configuration = waiting.pop(0)
@@ -109,13 +94,8 @@ def _try_all(
             runs.submit(configuration)
         if stop.is_set():
             raise Stopped
-        try:
+        with suppress(TimeoutError):
             ledger.end(runs.collect(POLL_S))
-        except TimeoutError:
-            continue
-        ended += 1
-        if report is not None:
-            report(ended, total)
 
 
 def _time_all(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.bench import is_too_large
 from autotune.devices import traits
-from autotune.model import Configuration, DeviceInfo, Identity, Outcome, ProblemKey, Trial, identity
+from autotune.model import Configuration, DeviceInfo, Identity, Outcome, Trial, identity
 from autotune.study import Problem
 from autotune.text import clean
 from autotune.tuner.finale import fastest
@@ -50,10 +50,10 @@ def recall(problem: Problem, trials: Sequence[Trial], retry_failed: bool = False
     return [trial for trial in known if trial.outcome is not Outcome.STOPPED or trial.time_ns > bound]
 
 
-def donors(problem: Problem, stored: Sequence[Trial], store: Store) -> list[tuple[ProblemKey, list[Trial]]]:
+def donors(problem: Problem, stored: Sequence[Trial], store: Store) -> list[list[Trial]]:
     """Return what other devices, sizes and drivers gave: it says where to look, not how fast it is."""
     others = [trial for trial in stored if not _is_of(problem.device, trial)]
-    return [(problem.key, others)] * bool(others) + store.related(problem.key)
+    return [others] * bool(others) + [trials for _, trials in store.related(problem.key)]
 
 
 IMPORTED_FIRST = 3

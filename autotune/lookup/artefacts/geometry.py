@@ -200,24 +200,21 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
         long = len(order) > MOST_LAUNCHES
         what = f"runs more than {MOST_LAUNCHES} launches" if long else "has arguments that count the turns"
         raise StudyError(f"{what}, which no header can say", where=entry.best.study, hint="--format table says it")
-    launches = tuple(
+    launches = [
         LaunchText(
-            one.entry, "1LL", _numbers(one.global_size), _local(one), _numbers(one.offset or ()), one.arguments
+            one.entry, "1LL", _numbers(one.global_size),
+            None if one.local_size is None else _numbers(one.local_size), _numbers(one.offset or ()), one.arguments,
         )
         for one in order
-    )  # fmt: skip
+    ]  # fmt: skip
     arguments, unsaid = [], list[str]()
     for one in plan.arguments.values():
         if not _is_said(one):
             unsaid.append(one.name)
-            continue
-        match one:
-            case Scalar():
-                arguments.append(_argument(one, (), repr(one.value)))
-            case Buffer():
-                arguments.append(_argument(one, _numbers(one.allocate), ""))
-            case Local():
-                arguments.append(_argument(one, _numbers((one.count,)), ""))
+        elif isinstance(one, Scalar):
+            arguments.append(_argument(one, (), repr(one.value)))
+        elif isinstance(one, Buffer | Local):
+            arguments.append(_argument(one, _numbers(one.allocate if isinstance(one, Buffer) else (one.count,)), ""))
     needs = _Needs(prefix, names)
     for name, c in names.items():
         needs.add(f"{c} == {size[name]}LL")
@@ -226,7 +223,7 @@ def _of_its_size(entry: Entry, names: dict[str, str], prefix: str) -> Geometry:
     for argument in arguments:
         needs.fit(0, (argument.total(prefix),) if argument.extents else ())
     return Geometry(
-        needs.found, launches, tuple(arguments), tuple(unsaid),
+        needs.found, tuple(launches), tuple(arguments), tuple(unsaid),
         joined(plan.options, entry.problem.study.name), (), tuple(entry.ends.items()),
     )  # fmt: skip
 
@@ -242,10 +239,6 @@ def _argument(argument: Argument, extents: tuple[str, ...], value: str) -> Argum
     dtype, width = numpy_type(argument.type)
     kind = {Buffer: "buffer", Local: "local", Scalar: "scalar"}[type(argument)]
     return ArgumentText(argument.name, kind, argument.type, extents, dtype.itemsize * width, value)
-
-
-def _local(launch: Launch) -> tuple[str, ...] | None:
-    return None if launch.local_size is None else _numbers(launch.local_size)
 
 
 def _numbers(values: tuple[int, ...]) -> tuple[str, ...]:

@@ -194,11 +194,13 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
                 yield self._scalar(name)
             else:
                 yield self._per_argument(
-                    name, "extent", lambda one: _pick("dimension", one.extents), ", unsigned dimension"
+                    f"size_t {{p}}_extent_{name}_", name, lambda one: _pick("dimension", one.extents),
+                    ", unsigned dimension",
+                )  # fmt: skip
+                yield self._per_argument(
+                    f"size_t {{p}}_bytes_{name}_", name, lambda one: f"return (size_t){one.total(self.p)};"
                 )
-                yield self._per_argument(name, "bytes", lambda one: f"return (size_t){one.total(self.p)};", "")
-        for name in self.moved:
-            yield self._ends(name)
+        yield from map(self._ends, self.moved)
         yield self._build_options()
 
     def _valid(self) -> str:
@@ -248,28 +250,20 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
 
         return self._switch(head, more, launches, none, extra=f", unsigned launch{index}")
 
-    def _per_argument(self, name: str, what: str, body: Callable[[ArgumentText], str], more: str) -> str:
+    def _per_argument(self, head: str, name: str, body: Callable[[ArgumentText], str], more: str = "") -> str:
         def found(one: Geometry) -> str:
             return next((body(argument) for argument in one.arguments if argument.name == name), "return 0;")
 
-        return self._switch(f"size_t {{p}}_{what}_{name}_", more, found, "0")
+        return self._switch(head, more, found, "0")
 
     def _scalar(self, name: str) -> str:
         values = [argument for one in self.variants for argument in one.arguments if argument.name == name]
         kind = "double" if any("." in one.value or "e" in one.value.lower() for one in values) else "long long"
-
-        def found(one: Geometry) -> str:
-            return next(
-                (f"return {argument.value};" for argument in one.arguments if argument.name == name), "return 0;"
-            )
-
-        return self._switch(f"{kind} {{p}}_scalar_{name}_", "", found, "0")
+        return self._per_argument(f"{kind} {{p}}_scalar_{name}_", name, lambda one: f"return {one.value};")
 
     def _ends(self, name: str) -> str:
-        def found(one: Geometry) -> str:
-            return f"return {string(dict(one.ends).get(name, name))};"
-
-        return self._switch(f"const char *{{p}}_ends_{name}_", None, found, "0")
+        head = f"const char *{{p}}_ends_{name}_"
+        return self._switch(head, None, lambda one: f"return {string(dict(one.ends).get(name, name))};", "0")
 
     def _build_options(self) -> str:
         def body(one: Geometry) -> str:
@@ -313,7 +307,6 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             else:
                 yield _macro(f"{p}_BYTES_{name}", f"{p}_bytes_{name}_", "", sizes, values)
                 yield _macro(f"{p}_EXTENT_{name}", f"{p}_extent_{name}_", "dimension", sizes, values)
-
         for name in self.moved:
             yield _macro(f"{p}_ENDS_{name}", f"{p}_ends_{name}_", "", "", "")
 

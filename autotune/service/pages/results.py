@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -10,14 +11,14 @@ from fastapi.responses import HTMLResponse
 
 from autotune.errors import AutotuneError
 from autotune.identity import ProblemKey, canonical, size_order
-from autotune.lookup import Records, open_records
+from autotune.lookup import open_records
 from autotune.reports import learned, single
 from autotune.service import views
 from autotune.service.answers import Refused, for_others
 from autotune.service.depends import Before, Opened, Reader
 from autotune.service.pages import snippets
 from autotune.service.pages.common import Word, show
-from autotune.service.pages.lessons import Lessons
+from autotune.service.pages.lessons import Lesson, Lessons
 from autotune.service.state import Service
 from autotune.store import listing, locate
 from autotune.study import StudyText, default_size, parameter_values
@@ -60,7 +61,7 @@ def best(
             name = f"{problem.key._replace(kernel_hash='', study_hash='')}"
             if name not in seen:  # of several texts of a study the newest speaks for all
                 seen.add(name)
-                rows.append(_row(service, records, problem, text_of))
+                rows.append(views.row_of_problem(service, problem.number, problem.key, nullcontext(records), text_of))
     rows = _by_size(rows)
     studies, devices = listing.names(service.store)
     more = last if len(rows) == PAGE or len(problems) == 4 * PAGE else None
@@ -77,30 +78,14 @@ def _by_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for group in groups.values() for row in sorted(group, key=lambda row: size_order(row["size"]))]
 
 
-def _lessons(request: Request) -> Lessons:
+def _lesson(request: Request, service: Service, number: int) -> tuple[listing.Problem, Lesson]:
+    """Return a problem and what it teaches, as far as that is kept."""
+    found = _problem(service, number)
+    text: StudyText | None = None
+    with suppress(AutotuneError):
+        text = service.studies.of(found.key.study, found.key.kernel_hash, found.key.study_hash)
     kept: Lessons = request.app.state.lessons
-    return kept
-
-
-def _row(
-    service: Service, records: Records, problem: listing.Problem, text_of: Callable[[str, str, str], StudyText]
-) -> dict[str, Any]:
-    key = problem.key
-    row: dict[str, Any] = {
-        "problem": problem.number,
-        "study": key.study,
-        "device": key.device,
-        "size": service.studies.in_order(key.study, key.size),
-        "choices": dict(key.choices),
-        "best": None,
-        "error": "",
-    }
-    try:
-        row["best"], _ = views.best_of_problem(service, records, problem.number, key, text_of)
-        row["size"] = row["best"]["size"]
-    except AutotuneError as error:
-        row["error"] = line(for_others(error).what)
-    return row
+    return found, kept.of(service, found, text)
 
 
 @router.get("/problems/{number}")
@@ -130,8 +115,7 @@ def lessons(
     request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
 ) -> Response:
     """What was learned: importance, best per value, a heat map of any two, finalists, the default against the best."""
-    found = _problem(service, number)
-    known, told, _ = _lessons(request).of(service, found, _text(service, found.key))
+    found, (known, told, _) = _lesson(request, service, number)
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "key": _key(found.key), "learned": told, "map": _map(known, varying, down, across)}
     return show(request, "lessons.html", data, picker=varying, trials_base="/trials/", maps=[], title=_title(found.key))
@@ -142,8 +126,7 @@ def heat(
     request: Request, service: Opened, caller: Reader, number: Number, down: Word = "", across: Word = ""
 ) -> Response:
     """The heat map of two parameters, for the page above."""
-    found = _problem(service, number)
-    known, told, _ = _lessons(request).of(service, found, _text(service, found.key))
+    _, (known, told, _) = _lesson(request, service, number)
     varying = learned.varying_of(known, told["importance"])
     data = {"problem": number, "map": _map(known, varying, down, across)}
     return show(request, "heat.html", data, picker=varying, trials_base="/trials/")
@@ -152,13 +135,12 @@ def heat(
 @router.get("/problems/{number}/report.html")
 def report(request: Request, service: Opened, caller: Reader, number: Number) -> Response:
     """The same as one file to keep or to send."""
-    found = _problem(service, number)
-    default = _lessons(request).of(service, found, _text(service, found.key)).default
+    found, lesson = _lesson(request, service, number)
     name = "".join(
         char if char.isalnum() or char in "-_." else "_" for char in f"{found.key.study}-{shown_size(found.key.size)}"
     )
     return HTMLResponse(
-        single.report(service.store, found, default),
+        single.report(service.store, found, lesson.default),
         headers={"Content-Disposition": f'attachment; filename="{name}.html"', "Cache-Control": "no-store"},
     )
 
@@ -214,13 +196,6 @@ def _problem(service: Service, number: int) -> listing.Problem:
     if found is None:
         raise Refused(404, f"no problem {number}", hint="/best lists them")
     return found._replace(key=found.key._replace(size=service.studies.in_order(found.key.study, found.key.size)))
-
-
-def _text(service: Service, key: ProblemKey) -> StudyText | None:
-    try:
-        return service.studies.of(key.study, key.kernel_hash, key.study_hash)
-    except AutotuneError:
-        return None
 
 
 def _key(key: ProblemKey) -> dict[str, Any]:

@@ -63,7 +63,7 @@ async def submit(request: Request, service: Opened, caller: Submitter) -> Respon
                 service, caller, Check(**asked.model_dump(include=set(Check.model_fields)))
             )
             return _answer(request, service, given, checked=checked)
-        told, _ = await submitting.submit(service, caller, asked, given.get("once") or None)
+        told = await submitting.submit(service, caller, asked, given.get("once") or None)
         return go(f"/searches/{told['id']}")
     except AutotuneError as error:
         return _answer(request, service, given, status=status_of(error), error=placed(problem_of(error), given))

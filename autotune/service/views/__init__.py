@@ -10,21 +10,18 @@
 All may take a while (they ask the database): call them in a thread. They raise AutotuneError, Refused(404) among them.
 """
 
-from autotune.service.views.results import LATEST as LATEST
 from autotune.service.views.results import Json as Json
 from autotune.service.views.results import asked_once as asked_once
-from autotune.service.views.results import best_json as best_json
 from autotune.service.views.results import best_of_problem as best_of_problem
 from autotune.service.views.results import compare as compare
 from autotune.service.views.results import devices as devices
 from autotune.service.views.results import home as home
-from autotune.service.views.results import latest as latest
+from autotune.service.views.results import row_of_problem as row_of_problem
 from autotune.service.views.results import studies as studies
 from autotune.service.views.results import study as study
 from autotune.service.views.results import tokens as tokens
 from autotune.service.views.searches import has_ended as has_ended
 from autotune.service.views.searches import listed as listed
-from autotune.service.views.searches import numbers_of as numbers_of
 from autotune.service.views.searches import points as points
 from autotune.service.views.searches import search as search
 from autotune.service.views.searches import searches as searches

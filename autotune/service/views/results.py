@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from autotune.service.state import Service
 
 Json = dict[str, Any]
+TextOf = Callable[[str, str, str], StudyText]
+"""Finds the study of a stored problem by its name and hashes."""
 
 LATEST = 12
 """Problems on the first page."""
@@ -59,41 +62,48 @@ def devices(service: Service) -> Json:
 
 
 def latest(service: Service) -> list[Json]:
-    """The problems searched last, each with its best as `best_of_problem` tells it, or why there is none in `error`."""
-    found, text_of = [], asked_once(service.studies.of)
-    for number, key, ended in service.store.latest_problems(LATEST):
-        entry: Json = {
-            "problem": number,
-            "study": key.study,
-            "device": key.device,
-            "size": service.studies.in_order(key.study, key.size),
-            "choices": dict(key.choices),
-            "searched": ended or None,
-            "best": None,
-            "error": "",
-        }
-        try:
-            with open_records(locate(service.config.database)) as records:
-                entry["best"], _ = best_of_problem(service, records, number, key, text_of)
-            entry["size"] = entry["best"]["size"]
-        except AutotuneError as error:
-            entry["error"] = line(for_others(error).what)
-        found.append(entry)
-    return found
+    """The problems searched last, each as `row_of_problem` tells it, and when its last search ended in `searched`."""
+    text_of = asked_once(service.studies.of)
+    return [
+        row_of_problem(service, number, key, open_records(locate(service.config.database)), text_of)
+        | {"searched": ended or None}
+        for number, key, ended in service.store.latest_problems(LATEST)
+    ]
 
 
-def asked_once(text_of: Callable[[str, str, str], StudyText]) -> Callable[[str, str, str], StudyText]:
+def row_of_problem(
+    service: Service, number: int, key: ProblemKey, opened: AbstractContextManager[Records], text_of: TextOf
+) -> Json:
+    """A stored problem with its best as `best_of_problem` tells it, or why there is none in `error`."""
+    row: Json = {
+        "problem": number,
+        "study": key.study,
+        "device": key.device,
+        "size": service.studies.in_order(key.study, key.size),
+        "choices": dict(key.choices),
+        "best": None,
+        "error": "",
+    }
+    try:
+        with opened as records:
+            row["best"], _ = best_of_problem(service, records, number, key, text_of)
+        row["size"] = row["best"]["size"]
+    except AutotuneError as error:
+        row["error"] = line(for_others(error).what)
+    return row
+
+
+def asked_once(text_of: TextOf) -> TextOf:
     """Return the same for many problems: each study is looked for once, also one that is not here or cannot be read."""
-    found: dict[tuple[str, str, str], StudyText | AutotuneError] = {}
+    found: dict[tuple[str, ...], StudyText | AutotuneError] = {}
 
     def ask(*wanted: str) -> StudyText:
-        study, kernel_hash, study_hash = wanted
-        if (study, kernel_hash, study_hash) not in found:
+        if wanted not in found:
             try:
-                found[study, kernel_hash, study_hash] = text_of(study, kernel_hash, study_hash)
+                found[wanted] = text_of(*wanted)
             except AutotuneError as error:
-                found[study, kernel_hash, study_hash] = error
-        known = found[study, kernel_hash, study_hash]
+                found[wanted] = error
+        known = found[wanted]
         if isinstance(known, AutotuneError):
             raise known
         return known
@@ -102,7 +112,7 @@ def asked_once(text_of: Callable[[str, str, str], StudyText]) -> Callable[[str, 
 
 
 def best_of_problem(
-    service: Service, records: Records, number: int, key: ProblemKey, text_of: Callable[[str, str, str], StudyText]
+    service: Service, records: Records, number: int, key: ProblemKey, text_of: TextOf
 ) -> tuple[Json, Best | None]:
     """A stored problem's best as `best_json` has it, and the answer itself.
 

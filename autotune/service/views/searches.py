@@ -16,8 +16,8 @@ from autotune.store import (
     RUNNING,
     STOPPED,
     STOPPING,
+    Row,
     StoredSearch,
-    StoredTrial,
     Submission,
     Uploaded,
 )
@@ -233,7 +233,7 @@ def trial(service: Service, number: int) -> Json:
     }
 
 
-def _trial(service: Service, one: StoredTrial) -> Json:
+def _trial(service: Service, one: Row) -> Json:
     told = one.trial
     measured = told.retimed or told.measurement
     time_ns = told.time_ns

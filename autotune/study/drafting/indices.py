@@ -53,9 +53,9 @@ class Indices:
             stride = index.factor_of(name)
             if not stride.known or len(stride.terms) < 2 or min(stride.terms.values()) < 0 or not self._sized(stride):
                 continue
-            rest = index - _expanded(Sum.of(name), stride)
+            rest = index - Sum.of(name).expanded(stride)
             skipped = next(filter(None, (self._whole(rest.fixed, stride, of) for of in stride.terms)), Sum())
-            index = rest - _expanded(skipped, stride) + (Sum.of(name) + skipped) * stride.as_factor()
+            index = rest - skipped.expanded(stride) + (Sum.of(name) + skipped) * stride.as_factor()
         return index
 
     def _whole(self, value: Sum, stride: Sum, of: Product) -> Sum:
@@ -64,7 +64,7 @@ class Indices:
             (Counter(product), n) for product, n in value.terms.items() if of and not Counter(of) - Counter(product)
         ]
         found = Sum((tuple(sorted((each - Counter(of)).elements())), n // stride.terms[of]) for each, n in held)
-        left = value - _expanded(found, stride)
+        left = value - found.expanded(stride)
         return found if left.terms.keys() < value.terms.keys() else Sum()
 
     def _rows(self, index: Sum) -> tuple[Sum, list[Sum]] | None:
@@ -103,8 +103,3 @@ class Indices:
             if outer != inner:
                 levels.append((Sum([(tuple(sorted(left.elements())), 1)]), strides.get(inner, Sum())))
         return levels
-
-
-def _expanded(one: Sum, other: Sum) -> Sum:
-    """The product, term by term."""
-    return Sum((tuple(sorted((*a, *b))), m * n) for a, m in one.terms.items() for b, n in other.terms.items())

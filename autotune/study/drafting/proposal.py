@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
-from autotune.expression import FUNCTIONS
+from autotune.expression import FUNCTIONS, Expression
 from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
@@ -312,8 +312,6 @@ class Proposal:
         """An extent of a work-group by default."""
         filled = re.sub(r"[A-Za-z_]\w*", lambda m: str({**self.parameters, **self.extra}.get(m[0], 1)), extent)
         parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
-        from autotune.expression import Expression
-
         return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
 
     def read_by_own_names(self, entry: str) -> Reading | None:

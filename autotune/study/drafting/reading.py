@@ -105,11 +105,16 @@ class Reading:
         if of[0] == "name" and of[1] in self.arrays and isinstance(index, Sum):
             self.cells.append((of[1], level, index))
 
+    @property
+    def places(self) -> list[Sum]:
+        """Where anything is read or written: indices and coordinates."""
+        return [place for mention in self.mentions for place in mention.places]
+
     def groups(self) -> dict[int, Sum]:
         """Return the extents of a work-group where places are counted group by group: `group * TILE + item`."""
         found: dict[int, Sum] = {}
         sums = [start for start, _ in self.loops.values()] + [varying for varying, _ in self.guards]
-        for each in (*sums, *(index for mention in self.mentions for index in mention.places)):
+        for each in (*sums, *self.places):
             for axis in (0, 1, 2):
                 group, item = each.factor_of(f"wid#{axis}"), each.factor_of(f"lid#{axis}")
                 extent = group.over(item) if group.known and item.known and item else None
@@ -159,8 +164,7 @@ class Reading:
 
     def leads(self, name: str) -> bool:
         """Whether an argument's contents decide which places are used: as an index, or where a loop begins."""
-        sums = [start for start, _ in self.loops.values()]
-        sums += [index for mention in self.mentions for index in mention.places]
+        sums = [*(start for start, _ in self.loops.values()), *self.places]
         return any(self.contents[each][0] == name for value in sums for each in value.names & self.contents.keys())
 
     def indexed(self, name: str) -> bool:

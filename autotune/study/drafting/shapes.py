@@ -69,6 +69,7 @@ class Shapes(Indices):
     ) -> None:
         super().__init__(reading, sizes, made)
         self._local, self._taken = local, set(taken)
+        self._places = [self._started(place) for place in reading.places]
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
         self.axes: dict[int, Sum] = {}
@@ -111,17 +112,15 @@ class Shapes(Indices):
 
     def _used(self, axis: int) -> bool:
         """Whether the work-items along an axis do different things."""
-        sums = [each for mention in self.reading.mentions for each in mention.places]
-        sums += [varying for varying, _ in self.reading.guards]
-        return any(axis in self._ids(self._started(each)) for each in sums)
+        sums = [*self._places, *(self._started(varying) for varying, _ in self.reading.guards)]
+        return any(axis in self._ids(each) for each in sums)
 
     def _axis(self, axis: int) -> Sum | None:
         """What an axis of the launch counts to; made up where the kernel does not bound it."""
         for varying, limit in self._guards(axis):
             if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
                 return self._named(limit)
-        indices = [self._started(each) for mention in self.reading.mentions for each in mention.places]
-        indices = [each for each in indices if f"gid#{axis}" in each.names]
+        indices = [each for each in self._places if f"gid#{axis}" in each.names]
         if not indices:
             return None
         self.inferred.add(axis)
@@ -133,20 +132,17 @@ class Shapes(Indices):
             others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
                 return found
-        written = any(mention.name for mention in self.reading.mentions if len(mention.places) > 1)
-        names = IMAGE_NAMES if written else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
+        images = any(len(mention.places) > 1 for mention in self.reading.mentions)
+        names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
         return self._left(axis, names[axis])
 
     def _is_grouped(self, axis: int) -> bool:
         """Whether each work-group along an axis has places of its own, that nothing bounds."""
-        places = [self._started(each) for mention in self.reading.mentions for each in mention.places]
-        groups = [each.factor_of(f"wid#{axis}") for each in places]
-        return any(factor for factor in groups) and not self._guards(axis)
+        return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
 
     def _left(self, axis: int, name: str) -> Sum:
         """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
-        indices = [self._started(each) for mention in self.reading.mentions for each in mention.places]
-        indices = [each for each in indices if self._ids(each) & {axis}]
+        indices = [each for each in self._places if axis in self._ids(each)]
         bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
         bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
         taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
@@ -176,15 +172,13 @@ class Shapes(Indices):
     def items(self, axis: int) -> str | None:
         """Return work-items along an axis as an expression; None where nothing says how many."""
         local = self._local[axis]
-        group = (
-            Sum.of(local) if local.isidentifier() else Sum.of(int(local)) if local.isdigit() else Sum.of(f"({local})")
-        )
+        group = _extent(local)
         for varying, limit in self._guards(axis):
             extent = self._named(limit)
             steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
             for start, step in steps:
-                plain_step = step is not None and step.known and f"gid#{axis}" in self._started(start).names
-                if plain_step and step is not None and step.names and self._started(start) == Sum.of(f"gid#{axis}"):
+                stated = step is not None and step.known and step.names
+                if stated and self._started(start) == Sum.of(f"gid#{axis}"):
                     return str(step)
             begun = self._started(varying)
             each = begun.factor_of(f"gid#{axis}")

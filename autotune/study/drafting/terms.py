@@ -56,7 +56,12 @@ class Sum:
         mine, theirs = self.as_factor(), other.as_factor()
         if len(mine.terms) * len(theirs.terms) > _MOST:
             return Sum.of(f"({self} * {other})")
-        return Sum((tuple(sorted((*a, *b))), m * n) for a, m in mine.terms.items() for b, n in theirs.terms.items())
+        return mine.expanded(theirs)
+
+    def expanded(self, other: Sum) -> Sum:
+        """The product, term by term."""
+        pairs = ((mine, theirs) for mine in self.terms.items() for theirs in other.terms.items())
+        return Sum((tuple(sorted((*a, *b))), m * n) for (a, m), (b, n) in pairs)
 
     def as_factor(self) -> Sum:
         return Sum.of(f"({self})") if len(self.terms) > 1 and self.known else self

@@ -18,10 +18,7 @@ IDS = {
 }  # fmt: skip
 _EXTENTS = {"get_image_width": 0, "get_image_height": 1, "get_image_depth": 2}
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>")
-_METHODS = {
-    "vector": "vector", "unary": "unary", "cond": "cond", "member": "member", "index": "index", "assign": "assign",
-    "call": "call", "cast": "cast",
-}  # fmt: skip
+_METHODS = ("vector", "unary", "cond", "member", "index", "assign", "call", "cast")
 MOST_STEPS = 20_000
 _DEEPEST = 5
 
@@ -92,7 +89,8 @@ class Values(ABC):
         if operator == "number":
             number = whole(str(parts[0]))
             return None if number is None else Sum.of(number)
-        return getattr(self, f"_of_{_METHODS.get(operator, 'binary')}")(operator, parts, bound)
+        method = operator if operator in _METHODS else "binary"
+        return getattr(self, f"_of_{method}")(operator, parts, bound)
 
     def _of_vector(self, _: str, parts: Any, bound: bool) -> Any:
         return tuple(self._of(part) for part in parts)

@@ -291,10 +291,7 @@ class _Writer:
         else:
             self._add(line)
         extents = ", ".join(f'"{one}"' for one in self._of.locals[entry])
-        if doubt := self._of.doubts.get(entry):
-            self._guess(f"local = [{extents}]", doubt)
-        else:
-            self._add(f"local = [{extents}]")
+        self._told(f"local = [{extents}]", self._of.doubts.get(entry, ""))
         if overwritten := self._uses.overwritten(entry):
             name, other = overwritten
             what = f'{other} has written {name}, which {entry} writes anew: when, or "1" where both take place'
