@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -373,7 +373,7 @@ def test_a_wrong_user_is_told_without_the_password(postgres_url: str) -> None:
 def test_a_file_that_may_not_be_written_asks_for_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store.open(str(path)).close()
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection, connection:
         with pytest.raises(sqlite3.OperationalError) as caught:
             connection.execute("DELETE FROM trials")
         said = str(location.database_error(str(path), caught.value))

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -281,7 +282,7 @@ def test_what_a_database_cannot_mean_stays_out(tmp_path: Path) -> None:
     place = stored(tmp_path / "a.db", (DEVICE, 64, at(1)), (DEVICE, 128, at(2)), (DEVICE, 256, at(4)))
     with Store.open(str(place)) as store:
         put(store, [ok(at(2), 70)], key=problem_key(text(), {"N": 64}, CHOICES, DEVICE.fingerprint), device=DEVICE)
-    with sqlite3.connect(place) as connection:
+    with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("UPDATE standings SET time_ns = 9e999 WHERE time_ns = 70")
     assert chosen(tmp_path, collect(text(), CHOICES, database=str(place)), (DEVICE.name, 64))[0][0] == "1"
 

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
@@ -813,7 +814,7 @@ DATABASE_COMMANDS = ["search ./saxpy.toml --trials 1", "best ./saxpy.toml", "his
 @pytest.mark.parametrize("command", DATABASE_COMMANDS)
 def test_a_database_that_cannot_be_used_is_one_line(command: str) -> None:
     Path("text.db").write_text("no database " * 100)
-    with sqlite3.connect("newer.db") as connection:
+    with closing(sqlite3.connect("newer.db")) as connection, connection:
         connection.execute("CREATE TABLE old (a)")
         connection.execute("PRAGMA user_version = 999")
     connection.close()

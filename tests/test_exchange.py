@@ -10,7 +10,8 @@ import sqlite3
 import subprocess
 import sys
 from codecs import BOM_UTF8
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -575,16 +576,28 @@ def test_wisdom_is_the_best_of_ours(recording: Recording) -> None:
     assert best["time"] == 1.00025
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[optuna.storages.RDBStorage]:
+    """Optuna's own storage of a database; closed, which Optuna leaves to whoever comes."""
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    yield storage
+    storage.remove_session()
+    storage.engine.dispose()
+
+
 def test_optuna_reads_its_database_and_tells_what_matters(folder: Path, recording: Recording) -> None:
     rows = [(wpt, wg, fast) for wpt in (1, 2, 4, 8) for wg in (32, 64) for fast in (0, 1)]
     trials = [ok({"WPT": wpt, "WG": wg, "FAST": fast}, 100_000 * wpt + wg + fast) for wpt, wg, fast in rows]
     trials.append(Trial({"WPT": 8, "WG": 128, "FAST": 0}, Outcome.OK))  # imported as passed, without a time
     path = folder / "o.db"
     WRITERS["optuna"].write([replace(recording, own=[*trials, *own_trials()[2:]], imported=())], path)
-    storage = f"sqlite:///{path}"
-    (name,) = optuna.get_all_study_names(storage)
-    assert name == f"saxpy {FINGERPRINT} N=1000 T=float"
-    loaded = optuna.load_study(study_name=name, storage=storage)
+    with opened(path) as storage:
+        (name,) = optuna.get_all_study_names(storage)
+        assert name == f"saxpy {FINGERPRINT} N=1000 T=float"
+        require_whole(optuna.load_study(study_name=name, storage=storage))
+
+
+def require_whole(loaded: optuna.Study) -> None:
     states = [trial.state.name for trial in loaded.trials]
     assert (states.count("COMPLETE"), states.count("PRUNED"), states.count("FAIL")) == (16, 1, 3)
     assert loaded.best_params == {"WPT": 1, "WG": 32, "FAST": 0}
@@ -635,7 +648,8 @@ def test_optunas_dashboard_lists_what_is_written(folder: Path, recording: Record
     (listed,) = asked("/api/studies")["study_summaries"]
     assert listed["study_name"] == f"saxpy {FINGERPRINT} N=1000 T=float"
     told = asked(f"/api/studies/{listed['study_id']}")["trials"]
-    assert len(told) == len(optuna.load_study(study_name=None, storage=f"sqlite:///{folder / 'o.db'}").trials)
+    with opened(folder / "o.db") as storage:
+        assert len(told) == len(optuna.load_study(study_name=None, storage=storage).trials)
 
 
 def test_a_database_is_never_written_over(folder: Path) -> None:
@@ -702,7 +716,7 @@ def test_a_database_cannot_forge_what_a_tool_wrote(store: Store, tmp_path: Path)
         WRITERS["kernel-tuner"].write([replace(make_recording(), own=(), imported=[trial])], out)
         assert json.loads(out.getvalue())["cache"]["8,64,1"]["time"] == 0.5
     store.adopt(KEY, None, [told], {"format": "kernel-tuner"})
-    with sqlite3.connect(tmp_path / "a.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
         connection.execute("UPDATE trials SET origin = '{}'")
     connection.close()
     with pytest.raises(StoreError, match="origin"):

@@ -113,7 +113,7 @@ def test_a_header_holds_every_define() -> None:
         (['#include "a.h"', '#include "a.h"', '#include "same.h"'], ""),
         (['#include "a.h"', "#undef TILE_M", '#include "other.h"'], ""),
         (['#include "a.h"', "#undef TILE_M", '#include "same.h"'], ""),
-        (['#include "a.h"', '#include "other.h"'], '"TILE_M" redefined'),
+        (['#include "a.h"', '#include "other.h"'], "redefined"),
     ],
 )
 def test_of_two_sizes_headers_none_goes_unheard(tmp_path: Path, lines: list[str], said: str) -> None:

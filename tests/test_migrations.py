@@ -56,13 +56,14 @@ def test_what_an_old_database_exports_is_the_same_after_an_import(tmp_path: Path
 
 
 def test_the_tables_are_what_the_migrations_made(tmp_path: Path) -> None:
-    engine = create_engine("sqlite://")
-    metadata.create_all(engine)
-    made = inspect(create_engine(f"sqlite:///{new(tmp_path)}"))
-    told = inspect(engine)
+    own, stored = create_engine("sqlite://"), create_engine(f"sqlite:///{new(tmp_path)}")
+    metadata.create_all(own)
+    made, told = inspect(stored), inspect(own)
     assert set(made.get_table_names()) - {"schema_version"} == set(told.get_table_names())
     for table in metadata.tables:
         assert shape(made, table) == shape(told, table)
+    for engine in (own, stored):
+        engine.dispose()
 
 
 def shape(inspector: object, table: str) -> list[object]:

@@ -608,7 +608,7 @@ def test_who_reads_leaves_an_empty_file_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_another_program(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "x.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
         connection.execute("CREATE TABLE songs (title TEXT)")
     connection.close()
     assert "holds tables of another program" in refusal(tmp_path / "x.db")

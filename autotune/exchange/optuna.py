@@ -9,6 +9,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,14 @@ def save(recordings: Sequence[Recording], path: Path) -> Counter[str]:
 def _fill(path: Path, recordings: Sequence[Recording]) -> None:
     import optuna
 
-    def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` would mean something
-        return sqlite3.connect(path, factory=_Unsynced)
+    with ExitStack() as stack:
 
-    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
-    try:
+        def connect() -> sqlite3.Connection:  # by its path: in a URL, `?`, `%` and `{` would mean something
+            return stack.enter_context(closing(sqlite3.connect(path, factory=_Unsynced)))
+
+        storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+        stack.callback(storage.engine.dispose)
+        stack.callback(storage.remove_session)
         for recording in recordings:
             key = recording.key
             name = f"{key.study} {key.device} {text.pairs(key.size)} {text.pairs(key.choices)}".strip()
@@ -68,9 +72,6 @@ def _fill(path: Path, recordings: Sequence[Recording]) -> None:
             for told in ("study", "device", "kernel_hash"):
                 study.set_user_attr(told, getattr(key, told))
             study.add_trials([_frozen(trial, recording) for trial in (*recording.imported, *recording.own)])
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
 
 
 def _frozen(trial: Trial, recording: Recording) -> FrozenTrial:
