@@ -370,6 +370,16 @@ def test_the_attribute_before_the_word_kernel_is_read_too() -> None:
     assert 'local = ["SIDE * 2", "SIDE"]' in lines
 
 
+@pytest.mark.timeout(20)  # each of the macros is a hundred of the next
+def test_a_work_group_that_grows_without_end_is_not_read() -> None:
+    grows = "".join(f"#define A{level} ({'+'.join([f'A{level + 1}'] * 100)})\n" for level in range(7))
+    _, lines = drafted(
+        f"{grows}#define A7 1\nkernel __attribute__((reqd_work_group_size(A0, 1, 1)))\n"
+        "void f(global int *x) { x[get_global_id(0)] = 1; }"
+    )
+    assert not any("A0" in line and line.startswith("local") for line in lines)
+
+
 @pytest.mark.parametrize("name", ["GROUPS", "NUM_BLOCKS", "GROUP_COUNT"])
 def test_how_many_groups_there_are_is_no_work_group(name: str) -> None:
     text = "kernel void f(int n, global int *x) { int i = get_global_id(0); if (i < n) x[i] = NAME; }"

@@ -26,6 +26,9 @@ _ASKS = re.compile(
     r"get_(global|local|group|num_groups|enqueued|sub_group|max_sub)|(sub|work)_group_|async_work|barrier"
 )
 
+_MOST_TEXT = 1000
+"""Characters of a work-group, and of a macro in it, that are read."""
+
 BY_ARRAYS = "as many as the local arrays hold, whose extents are numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
@@ -154,7 +157,7 @@ def _required(of: Proposal, entry: str) -> list[str]:
     for match in KERNEL.finditer(of.text):
         before = re.split("[;}]", of.text[: match.start()])[-1] + match[1]  # `kernel` may stand on either side of it
         asked = re.search(r"reqd_work_group_size\s*\((.*)\)\s*\)\s*\)", before)
-        if match[2] == entry and asked:
+        if match[2] == entry and asked and len(asked[1]) <= _MOST_TEXT:
             found.append([_spelt(of, part) for part in re.split(r",(?![^()]*\))", asked[1])])
     usable = [each for each in found if len(each) == 3 and all(each)]
     return usable[-1] if usable else []
@@ -162,8 +165,11 @@ def _required(of: Proposal, entry: str) -> list[str]:
 
 def _spelt(of: Proposal, text: str) -> str:
     """Return a C expression of simple macros as an expression over parameters; empty where it is none."""
-    simple = {name: value for name, value in DEFINE.findall(of.text) if re.fullmatch(r"[\w\s()+*/%-]+", value)}
+    pairs = ((name, value) for name, value in DEFINE.findall(of.text) if len(value) <= _MOST_TEXT)
+    simple = {name: value for name, value in pairs if re.fullmatch(r"[\w\s()+*/%-]+", value)}
     for _ in range(6):
+        if len(text) > _MOST_TEXT:  # macros of macros may grow without end
+            return ""
         text = re.sub(
             r"[A-Za-z_]\w*",
             lambda match: match[0] if match[0] in of.parameters else simple.get(match[0], match[0]),
