@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.devices import environment
 from autotune.store import Store
 from autotune.study import Problem
 from tests import postgres
@@ -37,6 +38,17 @@ def own_locks() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="autotune-test-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUTOTUNE_LOCKS", folder)
         patch.setenv("AUTOTUNE_CACHE", folder)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The workers of these searches keep what they build for those of the next: most build the same few kernels."""
+    kept = tmp_path_factory.mktemp("builds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "autotune.pool.folder.environment", lambda device, _, worker: environment(device, kept, worker=worker)
+        )
         yield
 
 

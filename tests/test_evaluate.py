@@ -96,7 +96,7 @@ kernel void faults(int n, global float *a, global float *c, global int *d, globa
 #elif VARIANT == SEGFAULT
     c[(long)(i + 1) << 40] = 1;
 #elif VARIANT == ENDLESS
-    while (((volatile global int *)memory)[2] != 12345);
+    if (i == 0) while (((volatile global int *)memory)[2] != 12345);  // on one core: the other is another test's
 #elif VARIANT == AFTER
     if (i == 0) c[n + 64] = 1;
 #elif VARIANT == BEFORE
@@ -562,7 +562,8 @@ def queued(
         return compute(*given, **options)
 
     monkeypatch.setattr(data, "compute", once_all_wait)
-    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)) as evaluator:
+    limits = replace(LIMITS, first_s=3.0)
+    with DeviceEvaluator(problem, [device], Settings(limits=limits, builders=0)) as evaluator:
 
         def run_all(*variants: str, best_ns: float | None = None) -> list[Trial]:
             for variant in variants:
@@ -581,21 +582,21 @@ def test_a_long_run_makes_way_for_what_is_ready_and_a_fast_one_settles_it(queued
     _, good, endless = queued("SYNTAX", "ENDLESS", "GOOD")
     assert (good.configuration["VARIANT"], good.outcome) == ("GOOD", Outcome.OK)
     assert endless.outcome is Outcome.TIMEOUT
-    assert "no answer within 5 s" not in endless.reason
+    assert "no answer within 3 s" not in endless.reason
     assert endless.verify_s >= 2
 
 
 def test_what_made_way_has_its_time_once_nothing_else_is_ready(queued: Callable[..., list[Trial]]) -> None:
     _, wrong, endless = queued("SYNTAX", "ENDLESS", "WRONG")
     assert wrong.outcome is Outcome.WRONG_RESULT
-    assert "no answer within 5 s" in endless.reason
-    assert endless.verify_s >= 2 + 5
+    assert "no answer within 3 s" in endless.reason
+    assert endless.verify_s >= 2 + 3
 
 
 @pytest.mark.parametrize("best_ns", [None, 1000.0])
 def test_the_first_configuration_has_its_time(queued: Callable[..., list[Trial]], best_ns: float | None) -> None:
     endless, good = queued("ENDLESS", "GOOD", best_ns=best_ns)
-    assert "no answer within 5 s" in endless.reason
+    assert "no answer within 3 s" in endless.reason
     assert good.outcome in (Outcome.OK, Outcome.STOPPED)
 
 
