@@ -47,6 +47,11 @@ _ALONE_S = 0.5
 class DeviceEvaluator:
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
 
+        submit -> _to_build -> _build -> _to_run -> _run -> _done -> collect
+
+    Each step between two queues is taken in a keeper's thread, with its worker; `_waiting` are the tasks that no device
+    is at yet. What is not built ahead begins in `_to_run`; what turns out not to build goes on to `_done`.
+
     Waits on construction until no other search uses the devices (and says so); where `stop` is set meanwhile, raises
     Stopped; `before_waiting` may raise what would make it vain. The input data and expected outputs are computed in the
     background; an error there, or a worker that cannot start, is raised by `collect`. Close it, or use it as a context
@@ -221,7 +226,10 @@ class DeviceEvaluator:
         def set_up(keeper: Keeper) -> None:
             self._setups.start_runner(keeper, device)
 
-        return Keeper("device", self._to_run, run, self._fail_runner, set_up, self._folder.path, start=self._start)
+        def fail(error: AutotuneError) -> None:
+            self._fail("device", self._at_work.lose(), error)
+
+        return Keeper("device", self._to_run, run, fail, set_up, self._folder.path, start=self._start)
 
     def _builder(self, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
@@ -229,10 +237,11 @@ class DeviceEvaluator:
                 runner.opened.wait()
             self._setups.start_builder(keeper, device)
 
+        def fail(error: AutotuneError) -> None:
+            self._fail("builder", self._builders.lose(), error)
+
         pause = self._pause if self._traits.shares_cores else None
-        return Keeper(
-            "builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause, self._start
-        )
+        return Keeper("builder", self._to_build, self._build, fail, set_up, self._folder.path, pause, self._start)
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
@@ -335,12 +344,6 @@ class DeviceEvaluator:
         elif self._at_work.stop(keeper, task):
             self._waiting.add(task, ready=True)
             self._to_run.put(task)
-
-    def _fail_builder(self, error: AutotuneError) -> None:
-        self._fail("builder", self._builders.lose(), error)
-
-    def _fail_runner(self, error: AutotuneError) -> None:
-        self._fail("device", self._at_work.lose(), error)
 
     def _fail(self, what: str, last: bool, error: AutotuneError) -> None:
         """A search goes on with those that are left, as long as there are any and the machine is sound."""
