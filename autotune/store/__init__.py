@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
 
-__all__ = [
-    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
-    "SCHEMA_VERSION", "STOPPED", "STOPPING", "TIMED_ELSEWHERE", "UNSOUND", "ConnectionLost", "Location",
-    "Row", "ServerStore", "Store", "Submission", "Token", "Uploaded", "as_it_is", "clear_errors",
-    "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate",
-    "log_of", "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place",
-    "shown", "version_in",
-]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,
