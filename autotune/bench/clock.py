@@ -90,10 +90,11 @@ class EventClock:
     share = 1.0
     ramps = True
 
-    def __init__(self, launcher: Launcher, run_ns: int) -> None:
+    def __init__(self, session: Session, launcher: Launcher, run_ns: int) -> None:
         self.known = [run_ns]
         self.first_ns: float = run_ns
         self.poisons = run_ns >= INSENSITIVE_NS
+        self._session = session
         self._launcher = launcher
         self._longest_ns = run_ns
 
@@ -106,7 +107,7 @@ class EventClock:
 
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was."""
-        return {"clock": self._launcher.timer}
+        return {"clock": self._session.timer}
 
 
 class QueueClock:
@@ -253,7 +254,7 @@ class Clocks:
             self.rest()
             if clock.run_ns < limit_ns:
                 return clock
-        return EventClock(self._launcher, run_ns)
+        return EventClock(self._session, self._launcher, run_ns)
 
     def prepare(self) -> None:
         """Build what holds the device, while nobody waits for it; where that fails, it does so again in a trial."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Self
 
 from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
@@ -44,7 +43,7 @@ _ALONE_S = 0.5
 """How long the workers of devices that end slowly have before the builders end too."""
 
 
-class DeviceEvaluator:
+class DeviceEvaluator(Evaluator):
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
 
         submit -> _to_build -> _build -> _to_run -> _run -> _done -> collect
@@ -112,12 +111,6 @@ class DeviceEvaluator:
         for keeper in self._runners:
             keeper.start()
         self._builders.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once. One that cannot be planned is a launch error."""
@@ -352,7 +345,3 @@ class DeviceEvaluator:
             self._done.put(error)
         else:
             log.warning("a %s is lost, the search goes on with the others: %s", what, error)
-
-
-if TYPE_CHECKING:
-    _: type[Evaluator] = DeviceEvaluator  # mypy's to check

@@ -132,31 +132,28 @@ def stored(service: Service, one: listing.Search) -> Json:
     reason = "lost" if one.is_lost else one.reason
     state = RUNNING if one.ended is None and not one.is_lost else states.get(reason, DONE)
     return {
+        **_UNSENT,
         "id": one.submission or one.uuid,
         "number": one.number,
         "state": state,
         "study": one.key.study,
-        "uploaded": False,
-        "study_from": None,
         "device": one.key.device,
         "device_name": one.device_name,
         "size": service.studies.in_order(one.key.study, one.key.size),
         "choices": dict(one.key.choices),
-        "budget": None,
         "asked_by": one.asked_by,
-        "server": None,
-        "queue": None,
-        "place": None,
-        "attempts": 1,
         "created": one.started,
         "started": one.started,
         "ended": one.ended,
         "reason": reason,
-        "progress": None,
-        "result": None,
         "outcomes": _outcomes(service, [one]),
         "searches": [one.number],
     }
+
+
+_UNSENT: Json = dict.fromkeys(("study_from", "budget", "server", "queue", "place", "progress", "result"))
+_UNSENT |= {"uploaded": False, "attempts": 1}
+"""What is told of a search that was sent to no server."""
 
 
 def numbers_of(service: Service, name: str) -> list[int]:
