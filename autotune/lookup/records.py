@@ -1,4 +1,4 @@
-"""What a look-up asks of stored records, and the database that answers: an SQLite file, or a server.
+"""What a look-up asks of stored records: of an SQLite file, or of a server.
 
 A problem may have a million trials, and a look-up starts anew each time: it reads the first of the summary that is kept
 of them (store/standings.py), by its indexes. Standard library only for a file.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from autotune import store
 from autotune.identity import ProblemKey, key_columns
@@ -58,31 +58,6 @@ class Told(NamedTuple):
     environment: str  # of its search, where that was here and took the time
 
 
-class Records(Protocol):
-    """The seven questions of a look-up. Whatever keeps results can answer them."""
-
-    def devices(self) -> Sequence[tuple[str, str, str]]:
-        """Return fingerprint, name and facts (JSON text) of every device, oldest first."""
-
-    def problem(self, key: ProblemKey) -> int | None:
-        """Return the number of the problem of exactly this key."""
-
-    def alike(self, key: ProblemKey) -> Sequence[Alike]:
-        """Return the problems of a key's study and choices, newest first."""
-
-    def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
-        """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
-
-    def trials(self, problem: int, generation: int) -> int:
-        """Return how many trials of a problem have finished from a generation on, those of other tools apart."""
-
-    def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
-        """Return the time that counts of a configuration beside a ranked one of a problem; None where it has none."""
-
-    def told(self, problem: int, entry: Event) -> Told:
-        """Return what is stored of a ranked time of a problem."""
-
-
 PROBLEM = """
 SELECT id FROM problems WHERE study = :study AND kernel_hash = :kernel_hash AND study_hash = :study_hash
 AND device = :device AND size = :size AND choices = :choices
@@ -123,8 +98,8 @@ SELECT samples_ns, taken, uuid FROM retimings WHERE id = :retiming AND trial_id 
 ALL = 2**62
 
 
-class Database:
-    """The seven questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
+class Records:
+    """The seven questions of a look-up in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
 
     def __init__(self, rows: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
         self._rows = rows
@@ -145,7 +120,7 @@ class Database:
         return [Alike(*row) for row in self._rows(ALIKE, asked)]
 
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
-        """Return the verified configurations of a problem, best first: the first few where that is exact, or all."""
+        """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
         ((newest,),) = self._rows(NEWEST, {"problem": problem})
         found = self._rows(ANSWERING, {"problem": problem, "driver": driver})
         if not found:
@@ -211,12 +186,12 @@ def open_records(location: store.Location) -> Iterator[Records]:
         return
     store.require_database_file(location)
     if not os.path.exists(location.path):
-        yield Database(lambda query, values: ())
+        yield Records(lambda query, values: ())
         return
     try:
         with closing(_connected(location.path)) as connection:
             filled = _is_filled(connection, location.path)
-            yield Database(partial(_read, connection) if filled else lambda query, values: ())
+            yield Records(partial(_read, connection) if filled else lambda query, values: ())
     except sqlite3.DatabaseError as error:
         raise store.database_error(location.path, error) from error
     except store.UNSOUND as error:
@@ -239,7 +214,7 @@ def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any])
     return found
 
 
-def of_store(opened: store.Store) -> Database:
+def of_store(opened: store.Store) -> Records:
     """Return the seven questions put to an open store. They raise ValueError for what no column can hold."""
 
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
@@ -247,7 +222,7 @@ def of_store(opened: store.Store) -> Database:
         _require_kinds(found[0]._fields if found else (), found)
         return found
 
-    return Database(rows)
+    return Records(rows)
 
 
 def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> None:
