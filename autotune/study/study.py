@@ -221,7 +221,7 @@ class Study:
         self.arguments: dict[str, Argument] = {}
         self.checks = dict(table.check)
         check_checks(self)
-        checked = self._names_checked()
+        checked = {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
         for name, entry in table.arguments.items():
             if entry.data is not None and entry.data.given is not None and name not in self.given:
                 hint = 'use file = "FILE.npy"'
@@ -262,10 +262,6 @@ class Study:
         _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
-
-    def _names_checked(self) -> set[str]:
-        """Return the names in all checks."""
-        return {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
