@@ -153,14 +153,14 @@ class QueueClock:
         """Time up to so many batches, until they are long enough, and for `wake_ns` at least."""
         spent_ns, tries = 0.0, 0
         while spent_ns < wake_ns or (tries < most and (not tries or self.runs < self._fitting() // 2)):
-            self._set_runs(self._fitting())
+            self._fit()
             self.known = [self._batch(built)]
             self.run_ns = self.known[0] / self.runs
             spent_ns += self._hold_ns + self.known[0]
             tries += 1
         if not self.known or not _NEAR <= self.runs / self._fitting() <= 1 / _NEAR:
             self.known = []
-            self._set_runs(self._fitting())
+            self._fit()
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""
@@ -182,9 +182,10 @@ class QueueClock:
         most = max(1, MOST_COMMANDS // self._commands)
         return min(most, max(1, round(self._aim_ns / self.run_ns)))
 
-    def _set_runs(self, runs: int) -> None:
-        """Hold for a quarter longer than the host takes to enqueue so many."""
-        self.runs, self._hold_ns = runs, 1.25 * self.command_ns * self._commands * runs + 100_000
+    def _fit(self) -> None:
+        """Make so many runs a batch as fit, and hold for a quarter longer than the host takes to enqueue them."""
+        self.runs = self._fitting()
+        self._hold_ns = 1.25 * self.command_ns * self._commands * self.runs + 100_000
         self._bases.clear()
 
     def _batch(self, built: Built) -> int:
