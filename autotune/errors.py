@@ -14,6 +14,9 @@
 A message says what is wrong, where, and what to type next, in one line (a build log may follow).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class AutotuneError(Exception):
     """Base of all errors of this package: `where: what; hint`, and `detail` (a log) below it."""
@@ -81,3 +84,12 @@ class WorkerError(AutotuneError):
     """A worker process died, overran its time or answered nonsense."""
 
     exit_code = 4
+
+
+@contextmanager
+def placed(where: str, kind: type[AutotuneError] = StudyError) -> Iterator[None]:
+    """Have errors of a kind that are raised within say where: see `AutotuneError.at`."""
+    try:
+        yield
+    except kind as error:
+        raise error.at(where) from None

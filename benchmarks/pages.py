@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from autotune.identity import ProblemKey, canonical, digest, key_columns
 from autotune.model import DeviceInfo
-from autotune.store import Store, standings
+from autotune.store import Store, listing, standings
 from autotune.store.records import device_columns, instant, ordered
 from autotune.study import default_choices, default_size, find_study, parameter_values, space_hash
 from benchmarks import tables
@@ -220,7 +220,7 @@ def ask(path: Path) -> dict[str, Any]:
     app = create_app(Config(database=str(path), read_only=True))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         trials = sum(app.state.service.store.counts().values())
-        large = next(iter(app.state.service.store.stored_searches(problem=1))).uuid
+        large = listing.searches(app.state.service.store, problem=1)[0].uuid
         client.get("/problems/2/learned")  # imports Optuna, once in the life of a server
         for page in PAGES:
             address = page.replace("LARGE", large).replace("DEVICE", DEVICES[1].fingerprint)

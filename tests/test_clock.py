@@ -130,7 +130,7 @@ def test_a_clock_says_of_its_last_call_whether_outputs_were_poisoned() -> None:
             return [round(1.05 * clock.INSENSITIVE_NS)] * count
 
     launcher: Any = Noting()
-    events = EventClock(launcher, round(0.95 * clock.INSENSITIVE_NS))
+    events = EventClock(None, launcher, round(0.95 * clock.INSENSITIVE_NS))
     for _ in range(2):  # that runs are long is known after the first
         events.sample(Any, 3)  # type: ignore[arg-type]
         said.append(events.poisons)

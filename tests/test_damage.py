@@ -192,11 +192,11 @@ def test_a_time_that_is_none_ranks_nothing_and_a_study_that_is_none_is_one_line(
         store.counts()
 
 
-def test_a_number_beyond_the_integers_is_damage_to_reports_too(whole: Path, tmp_path: Path) -> None:
-    path = tmp_path / "seed.db"
+def test_what_is_no_text_is_damage_to_reports_too(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "started.db"
     path.write_bytes(whole.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE searches SET seed = 9e999")
+        connection.execute("UPDATE searches SET started = x'00'")
     with Store.open(str(path)) as store, pytest.raises(StoreError, match="is damaged"):
         listing.search(store, 1)
 

@@ -89,7 +89,7 @@ def test_trials_are_counted_from_the_generation_that_answers_on(store: Store) ->
             lookup.best(*asked, database=store.where).trials,
             len(store.answering(PROBLEM.key)),
             learned.sample(store, 1).trials,
-            survey.total(survey.tally(store, [one.number for one in listing.answering(store, 1)])),
+            survey.by_outcome(survey.tally(store, [one.number for one in listing.answering(store, 1)])).total(),
             survey.outcomes(store, 1).total(),
             side["trials"],
         }

@@ -15,7 +15,7 @@ from autotune.lookup import best_alone
 from autotune.lookup.formats import FORMATS
 from autotune.lookup.records import of_store
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store
+from autotune.store import Store, listing
 from autotune.study import default_choices, default_size, find_study, parameter_values, problem_key, space_hash
 from tests.serving import UPLOAD, Client, serving
 from tests.stored import DEVICE, KEY, SMALL, ok, put, put_moved
@@ -310,7 +310,7 @@ def test_what_is_not_known_is_not_claimed(tmp_path: Path) -> None:
         store = client.service.store
         put(store, [Trial(configuration, Outcome.CRASH)], key=key)
         store.begin(store.start_search(key, DEVICE, sampler="random", seed=1), [configuration])
-        search = store.stored_searches()[-1].uuid
+        search = listing.searches(store)[-1].uuid
         assert "improvements as a table" not in get(client, f"/searches/{search}")
         assert 'data-label="match"' not in get(client, "/")  # the study's default is no best
         assert "The compiler said nothing" in get(client, "/trials/1")

@@ -22,7 +22,7 @@ uvicorn = pytest.importorskip("uvicorn", reason="pip install '.[serve]'")
 
 from autotune.service import serving  # noqa: E402
 from autotune.service.client import Server  # noqa: E402
-from autotune.store import ServerStore, Store  # noqa: E402
+from autotune.store import ServerStore, Store, listing, survey  # noqa: E402
 from tests.processes import has_ended  # noqa: E402
 from tests.serving import UPLOAD  # noqa: E402
 from tests.stored import ok, put  # noqa: E402
@@ -123,7 +123,7 @@ def test_a_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
         server.wait()
         assert has_ended(child)
     with ServerStore.open(str(tmp_path / "a.db")) as store:
-        before = len(store.points([one.number for one in store.stored_searches(names=[once["id"]])]))
+        before = len(survey.following(store, [one.number for one in listing.searches(store, names=[once["id"]])]))
         assert [one.state for one in store.submitted()] == ["queued", "running"]
     with started(tmp_path) as (server, url, token):
         client = Server(url, token, cache=False, tell=lambda _: None)

@@ -574,7 +574,7 @@ def test_an_error_of_the_database_does_not_tell_where_that_is(
     def fail(*_: Any, **__: Any) -> Any:
         raise StoreError('cannot be used: connection to server at "db.lan" failed', where=where, hint="cp /tmp/kept.db")
 
-    for name in ("history", "token_of", "stored_searches"):
+    for name in ("history", "token_of", "rows"):
         monkeypatch.setattr(client.service.store, name, fail)
     for path, asks in (("/v1/history", {}), ("/searches", {}), ("/v1/home", {"Authorization": "Bearer at_unknown"})):
         caplog.clear()

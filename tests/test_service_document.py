@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from autotune.store import ROLES
+from autotune.store import ROLES, listing
 from tests.serving import SMALL, TOLD, UPLOAD, Work
 from tests.stored import ok, put
 
@@ -62,7 +62,7 @@ class Server:
         put(store, [ok({"A": 1}, 10, 11), ok({"A": 2}, 12, 13)])
         self.tokens: dict[str | None, str] = {role: store.add_token(role, role, None) for role in ROLES}
         self.seeds: dict[str, list[Any]] = {
-            "id": [store.stored_searches()[0].uuid],
+            "id": [listing.searches(store)[0].uuid],
             "number": [1, 2, 3],
             "name": ["matmul", "read", "nobody"],
         }

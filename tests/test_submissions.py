@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from autotune.errors import StoreError, UsageError
-from autotune.store import ServerStore, Submission, queries
+from autotune.store import ServerStore, Submission, listing, queries, survey
 from autotune.store.access import OVERTAKEN
 from autotune.store.database import Overtaken
 from autotune.store.submissions import _in_turns
@@ -205,9 +205,9 @@ def test_what_comes_on_is_begun_as_often_as_it_takes(store: ServerStore) -> None
         search = store.start_search(KEY, DEVICE, sampler="random", seed=1, submission=sent.uuid)
         store.finish([(store.begin(search, [{"A": number}])[0], ok({"A": number}, 10, 11, 12))])
         assert store.recover("here", 2) == []
-    numbers = [one.number for one in store.stored_searches(names=[sent.uuid])]
+    numbers = [one.number for one in listing.searches(store, names=[sent.uuid])]
     assert len(numbers) == 5
-    assert len(store.points(numbers)) == 5
+    assert len(survey.following(store, numbers)) == 5
 
 
 def test_stopping_ends_what_waits_and_asks_what_runs(store: ServerStore) -> None:
@@ -269,7 +269,7 @@ def test_a_server_of_postgresql_keeps_the_same(postgres_url: str) -> None:
         assert store.recover("here", 1)
         assert send(store, "ann", once="k") == send(store, "ann", once="k")
         assert store.token_of(store.add_token("ann", "run", None)).role == "run"
-        assert store.stored_searches() == []
+        assert listing.searches(store) == []
         assert store.page() == []
 
 
@@ -323,4 +323,4 @@ def test_what_ended_before_anything_was_stored_is_found(
         assert [one.uuid for one in kept.unstored()] == [later.uuid, early.uuid]
         assert [one.uuid for one in kept.unstored(after=number)] == [later.uuid]
         assert [one.uuid for one in kept.unstored(before=number)] == [early.uuid]
-        assert [one.number for one in kept.stored_searches(latest=True)] == [number]
+        assert [one.number for one in listing.searches(kept, latest=True)] == [number]

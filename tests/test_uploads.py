@@ -58,8 +58,13 @@ OPENED = Opened()
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder of the server's, with secrets in it, which is the current one."""
+def outside(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder of the server's, with secrets in it, which is the current one. What it unpacks lies in one of its own,
+    where no other process leaves anything to be swept meanwhile.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("unpacked")))
     for name in ("secret.cl", "secret.h", "secret.py", "secret.toml"):
         (tmp_path / name).write_text(f"// {SECRET}\n")
     (tmp_path / "studies").mkdir()

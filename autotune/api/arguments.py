@@ -10,19 +10,15 @@ import struct
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from typing import cast as cast_
 
 import numpy as np
 
-from autotune.devices import BackendError, Guest
+from autotune.devices import BackendError, Guest, Session
 from autotune.errors import StudyError, UsageError
 from autotune.study import Argument, Buffer, Image, Problem, Scalar, numpy_type, struct_name
 from autotune.text import did_you_mean, line
-
-if TYPE_CHECKING:
-    from autotune.devices import Session
-
 
 _FORMATS = {
     "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q",

@@ -33,10 +33,5 @@ if TYPE_CHECKING:
     from autotune.bench.prepare import Compiled, compile_plan
     from autotune.bench.serving import serve
 
-__all__ = [
-    "BUILD_S", "DOING", "FIRST_S", "GUARD", "Compiled", "EndToEnd", "Fault", "Inspect", "Inspected", "Job", "Keep",
-    "Kept", "Limits", "Onward", "Phase", "Probe", "Ready", "Report", "Retime", "Rules", "Setup", "Sound", "Turn", "Use",
-    "compile_plan", "first_error", "is_too_large", "machine_fault", "serve", "unwritable",
-]  # fmt: skip
 
 __getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})

@@ -90,10 +90,11 @@ class EventClock:
     share = 1.0
     ramps = True
 
-    def __init__(self, launcher: Launcher, run_ns: int) -> None:
+    def __init__(self, session: Session, launcher: Launcher, run_ns: int) -> None:
         self.known = [run_ns]
         self.first_ns: float = run_ns
         self.poisons = run_ns >= INSENSITIVE_NS
+        self._session = session
         self._launcher = launcher
         self._longest_ns = run_ns
 
@@ -106,14 +107,15 @@ class EventClock:
 
     def facts(self) -> Mapping[str, str | int | float]:
         """Say which clock this was."""
-        return {"clock": self._launcher.timer}
+        return {"clock": self._session.timer}
 
 
 class QueueClock:
     """Times batches of runs. One that is made has woken the device for `wake_ns` and knows how long a batch must be.
 
-    `command_ns` is what the host takes to enqueue a command, as far as it is known; `usual` the clock of the same plan
-    on another session, which knows how long.
+    `command_ns` is what the host takes to enqueue a command: as far as it is known at first, then as in the last batch.
+    `run_ns` is the device time of a run, by which a batch has so many `runs`. `usual` is the clock of the same plan on
+    another session, which knows all three.
     """
 
     poisons = False
@@ -138,27 +140,27 @@ class QueueClock:
         self._commands = len(built.kernels) + sum(guarded.restored for guarded in built.buffers)
         # A loop of more launches than a driver takes ahead is handed over while it runs, as by any program.
         self._holds = self._commands <= MOST_COMMANDS
-        self._bases: deque[Batch] = deque(maxlen=9)
-        self._count, self._lost = 0, 0
-        self._hold_ns, self._enqueued_ns = 0.0, command_ns * self._commands * self._most
-        self.runs, self.run_ns, self.first_ns = 1, run_ns, run_ns
+        self._hold_ns = 0.0  # for so long, before a batch of so many runs
+        self._bases: deque[Batch] = deque(maxlen=9)  # batches without launches, behind the same hold
+        self._count, self._lost = 0, 0  # batches timed, and timed anew
+        self.runs, self.run_ns, self.first_ns, self.command_ns = 1, run_ns, run_ns, command_ns
         self.known: list[int] = []
         if usual is not None:
-            self._count, self._enqueued_ns, self.runs, self.run_ns = 1, usual._enqueued_ns, usual.runs, usual.run_ns
+            self.runs, self.run_ns, self.command_ns = usual.runs, usual.run_ns, usual.command_ns
         self._learn(built, 0 if usual is not None else 5, wake_ns)
 
     def _learn(self, built: Built, most: int, wake_ns: int) -> None:
         """Time up to so many batches, until they are long enough, and for `wake_ns` at least."""
         spent_ns, tries = 0.0, 0
         while spent_ns < wake_ns or (tries < most and (not tries or self.runs < self._fitting() // 2)):
-            self._set_runs(self._fitting())
+            self._fit()
             self.known = [self._batch(built)]
             self.run_ns = self.known[0] / self.runs
             spent_ns += self._hold_ns + self.known[0]
             tries += 1
         if not self.known or not _NEAR <= self.runs / self._fitting() <= 1 / _NEAR:
             self.known = []
-            self._set_runs(self._fitting())
+            self._fit()
 
     def sample(self, built: Built, count: int) -> list[int]:
         """Return the net times of so many batches."""
@@ -171,33 +173,25 @@ class QueueClock:
         return {"clock": "queue", "runs_per_sample": self.runs, **known}
 
     @property
-    def command_ns(self) -> float:
-        """What the host takes to enqueue a command."""
-        return self._enqueued_ns / self.runs / self._commands
-
-    @property
     def share(self) -> float:
         """What its runs take of a sample's time: the device is held before them."""
         device_ns = self.run_ns * self.runs
         return device_ns / (device_ns + self._hold_ns) if self._holds else 1.0
 
-    @property
-    def _most(self) -> int:
-        return max(1, MOST_COMMANDS // self._commands)
-
     def _fitting(self) -> int:
-        return min(self._most, max(1, round(self._aim_ns / self.run_ns)))
+        most = max(1, MOST_COMMANDS // self._commands)
+        return min(most, max(1, round(self._aim_ns / self.run_ns)))
 
-    def _set_runs(self, runs: int) -> None:
-        """Hold for a quarter longer than the host takes to enqueue so many."""
-        self._enqueued_ns *= runs / self.runs if self._count else runs / self._most
-        self.runs, self._hold_ns = runs, 1.25 * self._enqueued_ns + 100_000
+    def _fit(self) -> None:
+        """Make so many runs a batch as fit, and hold for a quarter longer than the host takes to enqueue them."""
+        self.runs = self._fitting()
+        self._hold_ns = 1.25 * self.command_ns * self._commands * self.runs + 100_000
         self._bases.clear()
 
     def _batch(self, built: Built) -> int:
         hold = self._holder.holding(self._hold_ns) if self._holds else None
         batch = self._launcher.batch(built, self.runs, self._longest_ns, hold)
-        self._enqueued_ns = batch.enqueued_ns
+        self.command_ns = batch.enqueued_ns / self.runs / self._commands
         # The device may have begun before the host's clock: hold it longer, as far as that goes.
         if self._holds and not (batch.held_ns and batch.enqueued_ns < self._hold_ns):
             self._holds = self._hold_ns < _LONGEST_HOLD_NS
@@ -261,7 +255,7 @@ class Clocks:
             self.rest()
             if clock.run_ns < limit_ns:
                 return clock
-        return EventClock(self._launcher, run_ns)
+        return EventClock(self._session, self._launcher, run_ns)
 
     def prepare(self) -> None:
         """Build what holds the device, while nobody waits for it; where that fails, it does so again in a trial."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotune.bench.clock import BATCH_NS, Clock
 from autotune.bench.messages import Visited
@@ -45,16 +45,27 @@ _LAUNCH_S = 0.001
 """What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
 
 
+class Turn(NamedTuple):
+    """The median of a turn; what throttled the device at its end; whether others had its cores meanwhile."""
+
+    ns: int = 0
+    throttled: str = ""
+    contended: bool = False
+
+    @property
+    def slowed(self) -> str:
+        """Name what slowed it down; empty: nothing, as far as is known."""
+        return BUSY_CORES if self.contended else self.throttled
+
+
 @dataclass
 class Finalist:
     """A plan that is timed again: its times, the runs verified, and what went wrong.
 
     `visits` are its times on each bench, in nanoseconds of one run; `precise` and `clock` those of the bench at work,
-    `usual` the clock of the one before.
-    `first_ns` is the time of its first run; `turn` the median of its last turn, `turn_throttled` what slowed the device
-    down at their end, `throttled` the same of all that count; `turn_contended`: others had its cores meanwhile; `aside`
-    are samples of rounds that count where there are no others, `aside_throttled` what slowed those down; `run_s` what a
-    verified run takes, launches and checks included; 0 while that is not known.
+    `usual` the clock of the one before. `first_ns` is the time of its first run, `turn` its last turn; `aside` are
+    those that count where there are no others, `throttled` what slowed down any that count. `run_s` is what a verified
+    run takes, launches and checks included; 0 while that is not known.
     """
 
     place: int
@@ -64,12 +75,9 @@ class Finalist:
     clock: Clock | None = None
     usual: Clock | None = None
     first_ns: int = 0
-    turn: Sequence[int] = ()
-    turn_throttled: str = ""
+    turn: Turn = field(default_factory=Turn)
+    aside: list[Turn] = field(default_factory=list)
     throttled: str = ""
-    turn_contended: bool = False
-    aside: list[int] = field(default_factory=list)
-    aside_throttled: str = ""
     verified: int = 0
     run_s: float = 0.0
     failure: Report | None = None
@@ -81,25 +89,13 @@ class Finalist:
 
     def begin(self) -> None:
         """Begin on a bench."""
-        self.clock, self.aside, self.aside_throttled = None, [], ""
+        self.clock, self.aside = None, []
 
-    def take(self) -> None:
-        """Let the samples of its last turn count."""
-        for ns in self.turn:
-            self.precise.add(ns)
-        self.throttled = self.turn_throttled or self.throttled
-
-    def make_do(self) -> None:
-        """Let what was set aside count."""
-        for ns in self.aside:
-            self.precise.add(ns)
-        self.throttled = self.aside_throttled or self.throttled
-        self.aside = []
-
-    def put_aside(self) -> None:
-        """Let the samples of its last turn count only where there are no others."""
-        self.aside += self.turn
-        self.aside_throttled = (BUSY_CORES if self.turn_contended else self.turn_throttled) or self.aside_throttled
+    def take(self, turns: Sequence[Turn]) -> None:
+        """Let turns count."""
+        for turn in turns:
+            self.precise.add(turn.ns)
+            self.throttled = turn.slowed or self.throttled
 
     def end(self) -> None:
         """Keep what it took on this bench, and let that go."""
@@ -166,7 +162,8 @@ class Finals:
             late = time.monotonic() >= deadline
             if late and _known(left) < self.least:
                 for finalist in left:
-                    finalist.make_do()
+                    finalist.take(finalist.aside)
+                    finalist.aside = []
             enough = late or all(map(self._is_precise, left))
             if enough and _known(left) >= self.least:
                 break
@@ -232,28 +229,27 @@ class Finals:
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
         """Take note of a turn that is to be judged."""
-        finalist.turn, finalist.turn_contended = [ns], contention > CONTENDED
-        finalist.turn_throttled = self.bench.throttled()
+        finalist.turn = Turn(ns, self.bench.throttled(), contention > CONTENDED)
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Let the last round count, or put it aside."""
-        contended, spoilt = any(one.turn_contended for one in finalists), self._is_spoilt(finalists)
+        contended, spoilt = any(one.turn.contended for one in finalists), self._is_spoilt(finalists)
         aside = contended or (spoilt and time.monotonic() < deadline)
         for finalist in sound(finalists):
             if aside:
-                finalist.put_aside()
+                finalist.aside.append(finalist.turn)
             else:
-                finalist.take()
+                finalist.take([finalist.turn])
 
     def _is_spoilt(self, finalists: Sequence[Finalist]) -> bool:
         """Say whether a round does not count. A device that is throttled in the next one too may be so for good."""
-        self._again = not self._again and any(finalist.turn_throttled for finalist in finalists)
+        self._again = not self._again and any(finalist.turn.throttled for finalist in finalists)
         return self._again or any(map(self._met_slowness, finalists))
 
     def _met_slowness(self, finalist: Finalist) -> bool:
         """Say whether this is the anchor, and it was slower in its last turn than the machine has it otherwise."""
         anchor, runs = self.bench.anchor, finalist.clock.runs if finalist.clock else 1
-        return finalist.plan == anchor.plan and anchor.pace.is_slow([ns / runs for ns in finalist.turn])
+        return finalist.plan == anchor.plan and anchor.pace.is_slow([finalist.turn.ns / runs])
 
     def verify(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Verify many runs of the one to be named, the fastest, until the deadline; where it fails, of the next."""

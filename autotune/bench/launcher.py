@@ -128,11 +128,6 @@ class Launcher:
         with noticing_loss():
             self._session.finish()
 
-    @property
-    def timer(self) -> str:
-        """What tells the spans of runs: `events`, or the `host`."""
-        return self._session.timer
-
     def busy_s(self) -> float:
         """Return the seconds that kernels executed for since the last call."""
         self.finish()

@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli import remote
-from autotune.cli.options import (
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    JsonOption,
-    ServerOption,
-    SizeOption,
-    StudyArgument,
-)
+from autotune.cli import options, remote
 from autotune.errors import UsageError
 from autotune.lookup import FORMATS, asking
 
@@ -35,16 +26,16 @@ Examples:
 
 
 def best(
-    study: StudyArgument = asking.DEFAULT_STUDY,
-    device: DeviceOption = None,
-    size: SizeOption = None,
-    choice: ChoiceOption = None,
+    study: options.StudyArgument = asking.DEFAULT_STUDY,
+    device: options.DeviceOption = None,
+    size: options.SizeOption = None,
+    choice: options.ChoiceOption = None,
     output: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="How to print it. Default: table.")
     ] = None,
-    database: DatabaseOption = None,
-    server: ServerOption = None,
-    as_json: JsonOption = False,
+    database: options.DatabaseOption = None,
+    server: options.ServerOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Answer as `python -m autotune best` does, which takes a shorter way for all but --help and mistakes."""
     if as_json and output not in (None, "json"):

@@ -10,21 +10,8 @@ import typer
 
 from autotune import devices, text
 from autotune.bench import first_error
+from autotune.cli import options
 from autotune.cli.files import require_spare
-from autotune.cli.options import (
-    RUN_LIMIT,
-    ChoiceOption,
-    DeviceOption,
-    JsonOption,
-    PythonOption,
-    RunLimitOption,
-    SizeOption,
-    StudyArgument,
-    load_study,
-    parse_configuration,
-    settings_of,
-    warn_of_idle,
-)
 from autotune.cli.output import facts, say, table, write_json
 from autotune.cli.result import rates_text, timing_text, warn_of_unsteady, warn_of_unverified
 from autotune.errors import AutotuneError, StudyError
@@ -36,10 +23,10 @@ from autotune.text import parse_choices, parse_size
 
 
 def check(
-    study: StudyArgument,
-    device: DeviceOption = None,
-    size: SizeOption = None,
-    choice: ChoiceOption = None,
+    study: options.StudyArgument,
+    device: options.DeviceOption = None,
+    size: options.SizeOption = None,
+    choice: options.ChoiceOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=V", help="Check this value; the rest as by default. Repeatable."),
@@ -50,9 +37,9 @@ def check(
     no_run: Annotated[
         bool, typer.Option("--no-run", help="Read and check only: no device, nothing of the file's is run.")
     ] = False,
-    run_limit: RunLimitOption = RUN_LIMIT,
-    allow_python: PythonOption = False,
-    as_json: JsonOption = False,
+    run_limit: options.RunLimitOption = options.RUN_LIMIT,
+    allow_python: options.PythonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Check a study: what its author runs first.
 
@@ -67,20 +54,20 @@ def check(
       autotune check matmul --size 65 --choice T=int
     """
     with watched() as read:
-        tuned = load_study(study)
+        tuned = options.load_study(study)
     if save_build is not None:
         for name in BUILD_FILES:
             require_spare(save_build / name, read=read)
     sizes = parse_size(size, tuned.sizes)
     choices = parse_choices(choice, tuned.choices)
     info = devices.find_device(device) if device is not None or not no_run else None
-    settings_ = settings_of(run_limit, allow_python)
+    settings_ = options.settings_of(run_limit, allow_python)
     problem = Problem(tuned, sizes, choices, info)
     written = _written(problem)
     if not as_json:
         _print_written(problem, written)
-    warn_of_idle(problem)
-    configuration = parse_configuration(settings, tuned, problem.default, "--set")
+    options.warn_of_idle(problem)
+    configuration = options.parse_configuration(settings, tuned, problem.default, "--set")
     problem.plan(configuration)
     check_entries(tuned)
     check_inputs(problem)

@@ -11,25 +11,8 @@ import typer
 
 from autotune import devices, text, tuner
 from autotune.bench import EndToEnd
-from autotune.cli import interrupt, progress
+from autotune.cli import interrupt, options, progress
 from autotune.cli.files import replacing, require_spare
-from autotune.cli.options import (
-    RUN_LIMIT,
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    FixOption,
-    JsonOption,
-    PythonOption,
-    RunLimitOption,
-    SamplerOption,
-    SeedOption,
-    StudyArgument,
-    load_study,
-    parse_fix,
-    parse_sizes,
-    settings_of,
-)
 from autotune.cli.output import say, stderr, table, warn, write_json
 from autotune.errors import AutotuneError, WorkerError
 from autotune.model import DeviceInfo
@@ -46,15 +29,15 @@ Costs = Sequence[tuple[compare.Cell, EndToEnd]]
 
 
 def compare_values(
-    study: StudyArgument,
+    study: options.StudyArgument,
     by: Annotated[str, typer.Option("--by", metavar="PARAMETER|device|size", help="What to compare.")],
     sizes: Annotated[
         list[str] | None,
         typer.Option("--sizes", "--size", metavar="SIZES", help="Default: the study's default size. Repeatable."),
     ] = None,
-    device: DeviceOption = None,
-    choice: ChoiceOption = None,
-    fix: FixOption = None,
+    device: options.DeviceOption = None,
+    choice: options.ChoiceOption = None,
+    fix: options.FixOption = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Trials per value, stored ones included.")] = 20,
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE.png|FILE.svg", help="Draw the comparison into this file.")
@@ -68,12 +51,12 @@ def compare_values(
             "new process, and its next use there (transfer, kernel, read back).",
         ),
     ] = False,
-    sampler: SamplerOption = DEFAULT_SAMPLER,
-    seed: SeedOption = None,
-    run_limit: RunLimitOption = RUN_LIMIT,
-    allow_python: PythonOption = False,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
+    sampler: options.SamplerOption = DEFAULT_SAMPLER,
+    seed: options.SeedOption = None,
+    run_limit: options.RunLimitOption = options.RUN_LIMIT,
+    allow_python: options.PythonOption = False,
+    database: options.DatabaseOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show the best per value of one parameter, per size, or per device, as a table and as a chart.
 
@@ -95,20 +78,20 @@ def compare_values(
       autotune compare sgemm --by device --no-search
     """
     with watched() as read:
-        tuned = load_study(study)
+        tuned = options.load_study(study)
     compare.require_subject(tuned, by)
     if chart is not None:
         require_spare(charts.check_path(chart), database, read)  # before any time is spent
     if with_baselines:
         baselines.require_product(tuned)
-    wanted = parse_sizes(sizes, tuned)
+    wanted = options.parse_sizes(sizes, tuned)
     choices = parse_choices(choice, tuned.choices)
     chosen = _devices(device, by)
-    settings = settings_of(run_limit, allow_python)
+    settings = options.settings_of(run_limit, allow_python)
     with (Store.to_read if no_search else Store.open)(database) as store:
         search = None if no_search else _searcher(database, settings, sampler, seed)
         cells = compare.compare(
-            tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=parse_fix(fix, tuned)
+            tuned, by, wanted, choices, chosen, store, trials=trials, search=search, fix=options.parse_fix(fix, tuned)
         )
     extras, costs = _baselines(cells, chosen[0], measure=not no_search) if with_baselines else ([], [])
     if as_json:

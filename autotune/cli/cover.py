@@ -7,22 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.cli import interrupt
-from autotune.cli.options import (
-    RUN_LIMIT,
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    JsonOption,
-    PythonOption,
-    RunLimitOption,
-    StudyArgument,
-    command,
-    kept,
-    load_study,
-    parse_sizes,
-    settings_of,
-)
+from autotune.cli import interrupt, options
 from autotune.cli.output import announce, facts, say, table, warn, write_json
 from autotune.lookup import DEFAULT_STUDY
 from autotune.reports import cover as covering
@@ -32,7 +17,7 @@ from autotune.tuner import Request
 
 
 def cover(
-    study: StudyArgument = DEFAULT_STUDY,
+    study: options.StudyArgument = DEFAULT_STUDY,
     sizes: Annotated[
         list[str] | None,
         typer.Option("--sizes", metavar="SIZES", help="The sizes to serve, as for compare. Repeatable."),
@@ -41,13 +26,13 @@ def cover(
         int | None,
         typer.Option("-k", min=1, metavar="K", help="How many. Default: as few as lose 5 % at most."),
     ] = None,
-    device: DeviceOption = None,
-    choice: ChoiceOption = None,
+    device: options.DeviceOption = None,
+    choice: options.ChoiceOption = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Measure nothing, use what is stored.")] = False,
-    run_limit: RunLimitOption = RUN_LIMIT,
-    allow_python: PythonOption = False,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
+    run_limit: options.RunLimitOption = options.RUN_LIMIT,
+    allow_python: options.PythonOption = False,
+    database: options.DatabaseOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Choose few configurations for many sizes: those that lose least, and which size takes which.
 
@@ -62,12 +47,12 @@ def cover(
       autotune cover sgemm --sizes 512,1024,2048,4096
       autotune cover sgemm --sizes square -k 2 --no-search --json
     """
-    tuned = load_study(study)
-    wanted, choices = parse_sizes(sizes, tuned), parse_choices(choice, tuned.choices)
+    tuned = options.load_study(study)
+    wanted, choices = options.parse_sizes(sizes, tuned), parse_choices(choice, tuned.choices)
     chosen = devices.find_device(device)
     if not no_search:
         devices.require_usable(chosen)
-    settings = settings_of(run_limit, allow_python)
+    settings = options.settings_of(run_limit, allow_python)
     problems = [Problem(tuned, size, choices, chosen) for size in wanted]
     requests = [Request(problem, database=database, settings=settings) for problem in problems]
     announce(f"{tuned.name} at {text.count(len(problems), 'size')} on {chosen.name} ({chosen.fingerprint})")
@@ -78,8 +63,8 @@ def cover(
 
     def searching(problem: Problem) -> str:
         typed, named = tuned.chosen(problem.choices), None if device is None else chosen
-        python = kept({"--allow-python": allow_python})
-        return command("search", study, named, problem.size, typed, database) + python
+        python = options.kept({"--allow-python": allow_python})
+        return options.command("search", study, named, problem.size, typed, database) + python
 
     with interrupt.stopping() as stop:
         found = covering.cover(requests, most, search=not no_search, stop=stop, on_size=measuring, searching=searching)

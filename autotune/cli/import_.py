@@ -12,17 +12,9 @@ from typing import IO, Annotated
 import typer
 
 from autotune import text
-from autotune.cli.options import (
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    SizeOption,
-    assignments,
-    command,
-    load_study,
-)
+from autotune.cli import options
 from autotune.cli.output import opened_bytes, say, warn
-from autotune.errors import UsageError
+from autotune.errors import UsageError, placed
 from autotune.exchange import (
     HEADER,
     READERS,
@@ -58,9 +50,9 @@ def import_trials(
         typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(READERS)}.", callback=_known_format),
     ] = None,
     study: Annotated[str | None, typer.Option("--study", metavar="STUDY", help="What another tool tuned.")] = None,
-    device: DeviceOption = None,
-    size: SizeOption = None,
-    choice: ChoiceOption = None,
+    device: options.DeviceOption = None,
+    size: options.SizeOption = None,
+    choice: options.ChoiceOption = None,
     rename: Annotated[
         list[str] | None,
         typer.Option("--rename", metavar="THEIRS=OURS", help="The study's name of a parameter. Repeatable."),
@@ -69,7 +61,7 @@ def import_trials(
         list[str] | None,
         typer.Option("--fix", metavar="NAME=V[,V]", help="Keep these values; the value where the file has none."),
     ] = None,
-    database: DatabaseOption = None,
+    database: options.DatabaseOption = None,
 ) -> None:
     """Add the trials that `autotune export` wrote, or another tool did; those already here are not added again.
 
@@ -124,20 +116,18 @@ def _import_foreign(
     fix: list[str] | None,
     database: str | None,
 ) -> None:
-    study = load_study(study_name)
+    study = options.load_study(study_name)
     choices = parse_choices(choice, offered_choices(study.text))
-    renamed = {theirs: _one(theirs, ours) for theirs, ours in assignments(rename, "--rename")}
+    renamed = {theirs: _one(theirs, ours) for theirs, ours in options.assignments(rename, "--rename")}
     parameters = {known: parameter.values for known, parameter in study.parameters.items()}
-    try:
+    with placed(where, UsageError):
         meant = device_of(document, selector, database)
         size, source = size_of(document, sizes or (), study.sizes)
         require_element(document, element_of(study, choices))
-        wanted = dict(assignments(fix, "--fix"))
+        wanted = dict(options.assignments(fix, "--fix"))
         adopted = adopt(document, parameters, format=name, file=where, rename=renamed, fix=wanted)
         told = {"format": name, "file": Path(where).name, "device": document.device, "kernel": document.kernel}
         told[HEADER] = _header(document)
-    except UsageError as error:
-        raise error.at(where) from None
     key = problem_key(study.text, size, choices, meant.fingerprint)
     with Store.open(database) as store:
         count = store.adopt(key, meant.info, adopted.trials, told)
@@ -151,7 +141,7 @@ def _import_foreign(
         say(note)
     say_left_out(adopted.left_out)
     say(f"{text.count(count, 'new trial')} imported, none of them a result before it is measured here")
-    again = command("search", study_name, None, size if sizes else {}, choices if choice else {}, database)
+    again = options.command("search", study_name, None, size if sizes else {}, choices if choice else {}, database)
     say(f"to measure the fastest of them first: {again} -d {meant.fingerprint}")
 
 

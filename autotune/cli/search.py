@@ -10,35 +10,11 @@ from typing import Annotated
 import typer
 
 from autotune import cluster, devices, text, tuner
-from autotune.cli import interrupt, progress
+from autotune.cli import interrupt, options, progress
 from autotune.cli import sizes as sizes_command
-from autotune.cli.options import (
-    BUILD_LIMIT,
-    RUN_LIMIT,
-    ChoiceOption,
-    DatabaseOption,
-    DevicesOption,
-    FixOption,
-    JsonOption,
-    OnOption,
-    PythonOption,
-    RunLimitOption,
-    SamplerOption,
-    SeedOption,
-    ServerOption,
-    SizeOption,
-    kept,
-    load_study,
-    parse_configuration,
-    parse_fix,
-    parse_sizes,
-    percent,
-    settings_of,
-    warn_of_idle,
-)
 from autotune.cli.output import announce, stderr, warn, write_json
 from autotune.cli.result import print_result, warn_of_throttling, warn_of_unverified
-from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError
+from autotune.errors import AutotuneError, SpaceError, StudyError, UsageError, placed
 from autotune.lookup import DEFAULT_STUDY
 from autotune.model import DeviceInfo, Outcome
 from autotune.reports import result_json
@@ -78,13 +54,13 @@ def search(
         list[str] | None,
         typer.Argument(metavar="STUDY...", help=f"Names, or paths of files; {DEFAULT_STUDY} by default."),
     ] = None,
-    device: DevicesOption = None,
-    size: SizeOption = None,
+    device: options.DevicesOption = None,
+    size: options.SizeOption = None,
     sizes_: Annotated[
         list[str] | None,
         typer.Option("--sizes", metavar="SIZES", help="Several sizes, within one budget: 1024,2048. Repeatable."),
     ] = None,
-    choice: ChoiceOption = None,
+    choice: options.ChoiceOption = None,
     trials: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N new trials.")] = None,
     timeout: Annotated[str | None, typer.Option(metavar="5m", help="Stop after this time: 90s, 5m, 1h30m.")] = None,
     until_stale: Annotated[
@@ -94,9 +70,9 @@ def search(
         str | None,
         typer.Option(metavar="1%", help=f"Stop once less is expected from the next {GAIN_TRIALS} trials: an estimate."),
     ] = None,
-    sampler: SamplerOption = DEFAULT_SAMPLER,
-    seed: SeedOption = None,
-    fix: FixOption = None,
+    sampler: options.SamplerOption = DEFAULT_SAMPLER,
+    seed: options.SeedOption = None,
+    fix: options.FixOption = None,
     start: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=V,...", help="A configuration to try early; the rest as by default. Repeatable."),
@@ -106,16 +82,16 @@ def search(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Use nothing that is stored; delete nothing.")] = False,
     cold: Annotated[bool, typer.Option("--cold", help="Learn nothing from other devices and sizes.")] = False,
-    run_limit: RunLimitOption = RUN_LIMIT,
-    build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = BUILD_LIMIT,
-    allow_python: PythonOption = False,
-    on: OnOption = None,
+    run_limit: options.RunLimitOption = options.RUN_LIMIT,
+    build_limit: Annotated[str, typer.Option(metavar="1m", help="How long a build may take.")] = options.BUILD_LIMIT,
+    allow_python: options.PythonOption = False,
+    on: options.OnOption = None,
     at_most: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --on: leave the devices beyond N to other searches.")
     ] = None,
-    database: DatabaseOption = None,
-    server: ServerOption = None,
-    as_json_: JsonOption = False,
+    database: options.DatabaseOption = None,
+    server: options.ServerOption = None,
+    as_json_: options.JsonOption = False,
 ) -> None:
     """Search here, on a cluster or at a server."""
     studies = list(dict.fromkeys(studies or [DEFAULT_STUDY]))
@@ -146,12 +122,12 @@ def search(
 
         remote.search(server, database, study, asked, kept_here, as_json_)
         return
-    settings = settings_of(run_limit, allow_python, build_limit)
-    tuned = [load_study(one) for one in studies]
+    settings = options.settings_of(run_limit, allow_python, build_limit)
+    tuned = [options.load_study(one) for one in studies]
     limits = {"--run-limit": run_limit, "--build-limit": build_limit}
-    as_here = kept(
+    as_here = options.kept(
         {"--fix": fix, "--sampler": sampler, "--cold": cold, **limits, "--allow-python": allow_python},
-        {"--sampler": DEFAULT_SAMPLER, "--run-limit": RUN_LIMIT, "--build-limit": BUILD_LIMIT},
+        {"--sampler": DEFAULT_SAMPLER, "--run-limit": options.RUN_LIMIT, "--build-limit": options.BUILD_LIMIT},
     )
     run: Callable[..., Result] = tuner.run
     if on is None:
@@ -167,15 +143,13 @@ def search(
         run = partial(cluster.run, address=address, most=at_most)
 
     def part(of: Study, name: str, chosen: Sequence[DeviceInfo]) -> sizes_command.Part:
-        choices, fixed = parse_choices(choice, of.choices), parse_fix(fix, of)
-        wanted = parse_sizes(sizes_, of) if sizes_ else [parse_size(size, of.sizes)]
+        choices, fixed = parse_choices(choice, of.choices), options.parse_fix(fix, of)
+        wanted = options.parse_sizes(sizes_, of) if sizes_ else [parse_size(size, of.sizes)]
         problems = [Problem(of, one, choices, chosen[0], fix=fixed) for one in wanted]
-        starts = [parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
+        starts = [options.parse_configuration([text], of, problems[0].default, "--start") for text in start or ()]
         for given_as, configuration in zip(start or (), starts, strict=True):
-            try:
+            with placed(f"--start {given_as}", SpaceError):  # names the constraint that it breaks
                 problems[0].plan(configuration)
-            except SpaceError as error:  # names the constraint that it breaks
-                raise error.at(f"--start {given_as}") from None
         request = Request(
             problems[0],
             chosen,
@@ -217,7 +191,7 @@ def search(
     if result.failure is not None:
         raise result.failure
     if result.best is None:
-        raise _nothing_passed(result, typed([study]), kept({"--allow-python": allow_python}))
+        raise _nothing_passed(result, typed([study]), options.kept({"--allow-python": allow_python}))
 
 
 def _nothing_passed(result: Result, named: str, run_as: str) -> AutotuneError:
@@ -271,7 +245,7 @@ def _gain(text: str | None, sampler: str) -> float | None:
         return None
     if not SAMPLERS[sampler].has_model:
         raise UsageError(f"{sampler} estimates no gain", where="--until-gain", hint="leave --sampler out")
-    gain = percent(text, "--until-gain", "1%")
+    gain = options.percent(text, "--until-gain", "1%")
     if not 0 < gain < 1:
         raise UsageError(
             f"{text!r} is no percentage between 0 and 100", where="--until-gain", hint="write --until-gain 1%"
@@ -286,4 +260,4 @@ def _announce(problem: Problem, count: int) -> None:
         f"{problem.study.name}{place} on {several}{problem.device.name} ({problem.device.fingerprint}): "
         f"{len(problem.space):,} valid configurations"
     )
-    warn_of_idle(problem)
+    options.warn_of_idle(problem)

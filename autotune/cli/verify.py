@@ -7,23 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from autotune import devices, text
-from autotune.cli import interrupt
-from autotune.cli.options import (
-    RUN_LIMIT,
-    ChoiceOption,
-    DatabaseOption,
-    DeviceOption,
-    JsonOption,
-    PythonOption,
-    RunLimitOption,
-    SizeOption,
-    StudyArgument,
-    command,
-    kept,
-    load_study,
-    percent,
-    settings_of,
-)
+from autotune.cli import interrupt, options
 from autotune.cli.output import announce, facts, write_json
 from autotune.cli.result import timing_text
 from autotune.errors import AutotuneError
@@ -37,20 +21,20 @@ from autotune.tuner import Request
 
 
 def verify(
-    study: StudyArgument = DEFAULT_STUDY,
-    device: DeviceOption = None,
-    size: SizeOption = None,
-    choice: ChoiceOption = None,
+    study: options.StudyArgument = DEFAULT_STUDY,
+    device: options.DeviceOption = None,
+    size: options.SizeOption = None,
+    choice: options.ChoiceOption = None,
     max_slowdown: Annotated[
         str | None,
         typer.Option(
             metavar="5%", help="Exit code 1 where it is slower than the default by more, beyond the interval."
         ),
     ] = None,
-    run_limit: RunLimitOption = RUN_LIMIT,
-    allow_python: PythonOption = False,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
+    run_limit: options.RunLimitOption = options.RUN_LIMIT,
+    allow_python: options.PythonOption = False,
+    database: options.DatabaseOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Measure the best that `autotune best` names, here and now, beside the study's default.
 
@@ -63,16 +47,16 @@ def verify(
       autotune verify sgemm --size 4096
       autotune verify ./blur.toml -d 0 --max-slowdown 5%
     """
-    most = None if max_slowdown is None else percent(max_slowdown, "--max-slowdown", "5%")
-    tuned = load_study(study)
+    most = None if max_slowdown is None else options.percent(max_slowdown, "--max-slowdown", "5%")
+    tuned = options.load_study(study)
     sizes = parse_size(size, tuned.sizes)
     chosen = devices.find_device(device)
     devices.require_usable(chosen)
     problem = Problem(tuned, sizes, parse_choices(choice, tuned.choices), chosen)
-    settings = settings_of(run_limit, allow_python)
+    settings = options.settings_of(run_limit, allow_python)
     announce(f"{tuned.name} at {text.size(problem.size)} on {chosen.name} ({chosen.fingerprint})")
-    named, python = None if device is None else chosen, kept({"--allow-python": allow_python})
-    searching = command("search", study, named, sizes, tuned.chosen(problem.choices), database) + python
+    named, python = None if device is None else chosen, options.kept({"--allow-python": allow_python})
+    searching = options.command("search", study, named, sizes, tuned.chosen(problem.choices), database) + python
     with interrupt.stopping() as stop:
         found = verifying.verify(Request(problem, database=database, settings=settings), stop, searching=searching)
     if as_json:

@@ -21,17 +21,10 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.cluster.address import Address as Address
-    from autotune.cluster.address import SchedulerAway as SchedulerAway
-    from autotune.cluster.address import require_distributed as require_distributed
-    from autotune.cluster.evaluator import ClusterEvaluator as ClusterEvaluator
-    from autotune.cluster.evaluator import run as run
-    from autotune.cluster.roster import Found as Found
-    from autotune.cluster.roster import choose as choose
-    from autotune.cluster.roster import choose_one as choose_one
-    from autotune.cluster.roster import list_devices as list_devices
-    from autotune.cluster.roster import list_models as list_models
-    from autotune.cluster.worker import serve as serve
+    from autotune.cluster.address import Address, SchedulerAway, require_distributed
+    from autotune.cluster.evaluator import ClusterEvaluator, run
+    from autotune.cluster.roster import Found, choose, choose_one, list_devices, list_models
+    from autotune.cluster.worker import serve
 
 __getattr__ = lazily(
     __name__,

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from autotune import text
 from autotune.cluster.address import Address, connect, require_distributed
@@ -30,13 +30,15 @@ def _say(said: str) -> None:
     text.say(f"autotune: {said}")
 
 
-class ClusterEvaluator:
+class ClusterEvaluator(Evaluator):
     """Runs the configurations of a problem on every device of its model in a cluster, and on those that join.
 
     Waits on construction until the first device is this search's (and says for what); where `stop` is set meanwhile,
     raises Stopped. `most`: devices that it takes at most. `settings.builders` is meant per device. Raises
     AutotuneError where no device can serve. Close it, or use it as a context manager.
     """
+
+    capacity = 0
 
     def __init__(
         self,
@@ -50,7 +52,6 @@ class ClusterEvaluator:
         client: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         require_distributed()
-        self.capacity = 0
         self._done: SimpleQueue[Trial | AutotuneError] = SimpleQueue()
         self._failure: AutotuneError | None = None
         self._ready = threading.Event()
@@ -72,12 +73,6 @@ class ClusterEvaluator:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def best_ns(self) -> float | None:
@@ -201,7 +196,3 @@ def run(
         evaluator = ReplayEvaluator(())
     with evaluator:
         return run_search(request, stop, on_progress=on_progress, evaluator=evaluator)
-
-
-if TYPE_CHECKING:
-    _: type[Evaluator] = ClusterEvaluator  # mypy's to check

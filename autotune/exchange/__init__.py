@@ -23,9 +23,3 @@ from autotune.exchange.recording import Recording
 from autotune.exchange.t1 import MOST_BYTES as MOST_BYTES_T1
 from autotune.exchange.t1 import read_t1
 from autotune.exchange.writing import WRITERS, Writer
-
-__all__ = [
-    "HEADER", "MOST_BYTES_T1", "READERS", "UNPACKING", "WRITERS", "Adopted", "Document", "Recording", "Writer",
-    "adopt", "device_of", "element_of", "gather", "is_foreign", "is_packed", "one", "read", "read_t1",
-    "require_element", "size_of",
-]  # fmt: skip

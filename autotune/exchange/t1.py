@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from autotune.errors import UsageError
+from autotune.errors import UsageError, placed
 from autotune.exchange.document import listed, table
 from autotune.exchange.t1_space import AXES, Space
 from autotune.identity import name_fault
@@ -54,10 +54,8 @@ def read_t1(data: bytes, where: str) -> Imported:
         what = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
         hint = "give the T1 description of a kernel; a study needs no import: autotune check takes it"
         raise UsageError(line(what)[:200], where=where, hint=hint) from None
-    try:
+    with placed(where, UsageError):
         return _Description(table(document, "the file")).study()
-    except UsageError as error:
-        raise error.at(where) from None
 
 
 class _Description:

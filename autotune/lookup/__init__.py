@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from autotune.lookup.alone import best_alone
     from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
 
-__all__ = [
-    "ARTEFACTS", "DEFAULT_STUDY", "FORMATS", "Asked", "Best", "Catalogue", "Match", "Meant", "Records", "asking",
-    "best", "best_alone", "best_in", "best_of", "collect", "device_meant", "flags", "open_records", "render",
-    "stored_devices",
-]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,

@@ -6,8 +6,7 @@ an import does, a trial or the re-timing of one: anybody may have written it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autotune.errors import AutotuneError
 from autotune.identity import ProblemKey, name_fault, value_fault
@@ -40,10 +39,7 @@ def best_alone(records: Records, number: int, key: ProblemKey, driver: str) -> B
         raise AutotuneError("no configuration has passed")
     told = records.told(number, ranking.entries[0])
     configuration = table(told.configuration)
-    if "space" not in table(told.environment) or not _may_enter(configuration):
+    strange = any(name_fault(name) or value_fault(value) for name, value in configuration.items())
+    if strange or "space" not in table(told.environment):
         raise AutotuneError("the fastest was not searched and timed here, and is told only with its study")
     return found(Alone(key, records, "", driver, []), number, key, Match.EXACT, configuration, told, ranking, 0)
-
-
-def _may_enter(configuration: Mapping[str, Any]) -> bool:
-    return not any(name_fault(name) or value_fault(value) for name, value in configuration.items())

@@ -1,4 +1,4 @@
-"""What a look-up asks of stored records, and the database that answers: an SQLite file, or a server.
+"""What a look-up asks of stored records: of an SQLite file, or of a server.
 
 A problem may have a million trials, and a look-up starts anew each time: it reads the first of the summary that is kept
 of them (store/standings.py), by its indexes. Standard library only for a file.
@@ -13,29 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from autotune import store
 from autotune.identity import ProblemKey, key_columns
 from autotune.ranking import ANSWERING, MEASURED, NEWEST, RETIMED, Event, median, merged
-from autotune.store import (
-    BUSY_S,
-    CAME_IN,
-    SCHEMA,
-    SCHEMA_VERSION,
-    TIMED_ELSEWHERE,
-    UNSOUND,
-    Location,
-    as_it_is,
-    damaged_database,
-    database_error,
-    is_our_file,
-    may_not_be_written,
-    require_database_file,
-    version_in,
-)
 
-if TYPE_CHECKING:
-    from autotune.store import Store
 FEW = 64
 """How many of the fastest configurations are read first."""
 
@@ -73,31 +56,6 @@ class Told(NamedTuple):
     configuration: str
     made: str
     environment: str  # of its search, where that was here and took the time
-
-
-class Records(Protocol):
-    """The seven questions of a look-up. Whatever keeps results can answer them."""
-
-    def devices(self) -> Sequence[tuple[str, str, str]]:
-        """Return fingerprint, name and facts (JSON text) of every device, oldest first."""
-
-    def problem(self, key: ProblemKey) -> int | None:
-        """Return the number of the problem of exactly this key."""
-
-    def alike(self, key: ProblemKey) -> Sequence[Alike]:
-        """Return the problems of a key's study and choices, newest first."""
-
-    def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
-        """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
-
-    def trials(self, problem: int, generation: int) -> int:
-        """Return how many trials of a problem have finished from a generation on, those of other tools apart."""
-
-    def time_ns(self, problem: int, configuration: str, beside: Event) -> float | None:
-        """Return the time that counts of a configuration beside a ranked one of a problem; None where it has none."""
-
-    def told(self, problem: int, entry: Event) -> Told:
-        """Return what is stored of a ranked time of a problem."""
 
 
 PROBLEM = """
@@ -140,8 +98,8 @@ SELECT samples_ns, taken, uuid FROM retimings WHERE id = :retiming AND trial_id 
 ALL = 2**62
 
 
-class Database:
-    """The seven questions put in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
+class Records:
+    """The seven questions of a look-up in SQL that SQLite and PostgreSQL understand alike, with `:name` for values."""
 
     def __init__(self, rows: Callable[[str, Mapping[str, Any]], Sequence[Sequence[Any]]]) -> None:
         self._rows = rows
@@ -162,7 +120,7 @@ class Database:
         return [Alike(*row) for row in self._rows(ALIKE, asked)]
 
     def ranking(self, problem: int, driver: str, *, whole: bool = False) -> Ranking:
-        """Return the verified configurations of a problem, best first: the first few where that is exact, or all."""
+        """Return the verified configurations of a problem by the rule of `ranking.rank`: the first few, or all."""
         ((newest,),) = self._rows(NEWEST, {"problem": problem})
         found = self._rows(ANSWERING, {"problem": problem, "driver": driver})
         if not found:
@@ -210,40 +168,35 @@ class Database:
         taken_ns = list(map(int, json.loads(samples)))
         if median(taken_ns) != entry.time_ns:
             raise ValueError("a time is not the median of its samples")
-        if _came_in(json.loads(facts), name):
+        told = json.loads(facts)
+        if store.CAME_IN in told or name in json.loads(told.get(store.TIMED_ELSEWHERE, "[]")):
             environment = "{}"  # what it says of the rules or of the time, anybody may have written
         return Told(taken_ns, taken or "", configuration, made or "", environment)
 
 
-def _came_in(facts: Mapping[str, Any], retiming: str) -> bool:
-    return CAME_IN in facts or retiming in json.loads(facts.get(TIMED_ELSEWHERE, "[]"))
-
-
 @contextmanager
-def open_records(location: Location) -> Iterator[Records]:
+def open_records(location: store.Location) -> Iterator[Records]:
     """Open the database for reading; one that is not there, or empty, knows nothing.
 
     Raises StoreError for a file that is damaged, of a newer version, or no database of this program.
     """
     if location.url:
-        from autotune.store import Store
-
-        with Store.open(location) as store:
-            yield of_store(store)
+        with store.Store.open(location) as opened:
+            yield of_store(opened)
         return
-    require_database_file(location)
+    store.require_database_file(location)
     if not os.path.exists(location.path):
-        yield Database(lambda query, values: ())
+        yield Records(lambda query, values: ())
         return
     try:
         with closing(_connected(location.path)) as connection:
             filled = _is_filled(connection, location.path)
-            yield Database(partial(_read, connection) if filled else lambda query, values: ())
+            yield Records(partial(_read, connection) if filled else lambda query, values: ())
     except sqlite3.DatabaseError as error:
-        raise database_error(location.path, error) from error
-    except UNSOUND as error:
+        raise store.database_error(location.path, error) from error
+    except store.UNSOUND as error:
         # Values that a look-up cannot make sense of: only what is damaged holds such.
-        raise damaged_database(location.path, error) from error
+        raise store.damaged_database(location.path, error) from error
 
 
 _TEXT: tuple[type, ...] = (str, type(None))
@@ -261,15 +214,15 @@ def _read(connection: sqlite3.Connection, query: str, values: Mapping[str, Any])
     return found
 
 
-def of_store(store: Store) -> Database:
+def of_store(opened: store.Store) -> Records:
     """Return the seven questions put to an open store. They raise ValueError for what no column can hold."""
 
     def rows(query: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        found: Sequence[Any] = store.rows(query, values)
+        found: Sequence[Any] = opened.rows(query, values)
         _require_kinds(found[0]._fields if found else (), found)
         return found
 
-    return Database(rows)
+    return Records(rows)
 
 
 def _require_kinds(columns: Sequence[str], found: Sequence[Sequence[Any]]) -> None:
@@ -284,26 +237,24 @@ _NO_PROGRAM = "PRAGMA trusted_schema=OFF"
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_S)
+    connection = sqlite3.connect(path, timeout=store.BUSY_S)
     try:
         connection.execute(_NO_PROGRAM)
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.DatabaseError as error:
         connection.close()  # with it go the files that it made beside
-        if not may_not_be_written(path, error):
+        if not store.may_not_be_written(path, error):
             raise
-        connection = sqlite3.connect(as_it_is(path), uri=True)
+        connection = sqlite3.connect(store.as_it_is(path), uri=True)
         connection.execute(_NO_PROGRAM)
     return connection
 
 
 def _is_filled(connection: sqlite3.Connection, path: str) -> bool:
     """True where the database holds this program's tables, brought up to date; False where it is empty."""
-    if not is_our_file(connection.execute(SCHEMA), path):
+    if not store.is_our_file(connection.execute(store.SCHEMA), path):
         return False
-    version = version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
-    if version < SCHEMA_VERSION:
-        from autotune.store import Store
-
-        Store.to_read(path).close()
+    version = store.version_in(next(connection.execute("SELECT version FROM schema_version"), (None,))[0], path)
+    if version < store.SCHEMA_VERSION:
+        store.Store.to_read(path).close()
     return True

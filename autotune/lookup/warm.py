@@ -10,15 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from autotune.identity import Choices, Size
 from autotune.lookup.answer import Best, best
 from autotune.lookup.asking import Meant, device_meant
 from autotune.store import locate, log_of
 from autotune.study import StudyText, default_choices, default_size, find_study, read_by
-
-if TYPE_CHECKING:
-    from autotune.identity import Choices, Size
 
 YOUNG_NS = 50_000_000
 """Younger than this, a file may change again without another instant: clocks of file systems tick in milliseconds."""

@@ -27,22 +27,15 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.pool.contract import Evaluator as Evaluator
-    from autotune.pool.contract import Settings as Settings
-    from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
-    from autotune.pool.folder import RunFolder as RunFolder
-    from autotune.pool.forkserver import prepare_and_list as prepare_and_list
-    from autotune.pool.forkserver import prepared as prepared
-    from autotune.pool.lock import Stopped as Stopped
-    from autotune.pool.lock import find_holder as find_holder
-    from autotune.pool.lock import lock_folder as lock_folder
-    from autotune.pool.lock import lock_key as lock_key
-    from autotune.pool.process import WorkerProcess as WorkerProcess
-    from autotune.pool.sizing import count_builders as count_builders
-    from autotune.pool.sizing import count_cores as count_cores
-    from autotune.pool.sizing import require_room as require_room
-    from autotune.pool.turns import quick_turns as quick_turns
-    from autotune.pool.worker import die_with as die_with
+    from autotune.pool.contract import Evaluator, Settings
+    from autotune.pool.evaluator import DeviceEvaluator
+    from autotune.pool.folder import RunFolder
+    from autotune.pool.forkserver import prepare_and_list, prepared
+    from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
+    from autotune.pool.process import WorkerProcess
+    from autotune.pool.sizing import count_builders, count_cores, require_room
+    from autotune.pool.turns import quick_turns
+    from autotune.pool.worker import die_with
 
 __getattr__ = lazily(
     __name__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from autotune.bench import Limits, Rules
 from autotune.model import Configuration, Measurement, Trial
@@ -29,12 +29,18 @@ class Settings:
 
 
 class Evaluator(Protocol):
-    """Turns configurations into trials, several at a time.
+    """Turns configurations into trials, several at a time; a context manager, which closes it.
 
     `best_ns` bounds early stop and timeouts, None while unknown: given at the start, and lowered here as trials pass.
     """
 
     best_ns: float | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def capacity(self) -> int:

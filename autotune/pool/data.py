@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.bench import Limits, Rules, Setup
 from autotune.devices import traits
-from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
+from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError, placed
 from autotune.model import DeviceInfo
 from autotune.pool.caller import caller
 from autotune.pool.contract import Settings
@@ -46,11 +46,8 @@ class Setups:
 
         # A reference kernel runs once: the first worker leaves its outputs on disk for the others.
         alone = not self._expected and self._problem.reference_plan() is not None
-        with self._turn if alone else nullcontext():
-            try:
-                self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
-            except StudyError as error:
-                raise error.at(self._problem.study.path) from None
+        with self._turn if alone else nullcontext(), placed(self._problem.study.path):
+            self._expected = keeper.start_worker(device, setup, self._folder.environment(device)).expected
 
     def start_builder(self, keeper: Keeper, device: DeviceInfo) -> None:
         """Start a worker that builds ahead. It needs data where it launches what it builds."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import cycle, islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Self
 
 from autotune.bench import Job, Report
 from autotune.devices import require_usable, traits
@@ -44,8 +43,13 @@ _ALONE_S = 0.5
 """How long the workers of devices that end slowly have before the builders end too."""
 
 
-class DeviceEvaluator:
+class DeviceEvaluator(Evaluator):
     """Runs the configurations of a problem on one device, or spreads them over several of one model.
+
+        submit -> _to_build -> _build -> _to_run -> _run -> _done -> collect
+
+    Each step between two queues is taken in a keeper's thread, with its worker; `_waiting` are the tasks that no device
+    is at yet. What is not built ahead begins in `_to_run`; what turns out not to build goes on to `_done`.
 
     Waits on construction until no other search uses the devices (and says so); where `stop` is set meanwhile, raises
     Stopped; `before_waiting` may raise what would make it vain. The input data and expected outputs are computed in the
@@ -107,12 +111,6 @@ class DeviceEvaluator:
         for keeper in self._runners:
             keeper.start()
         self._builders.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def submit(self, configuration: Configuration) -> None:
         """Begin a trial; returns at once. One that cannot be planned is a launch error."""
@@ -221,7 +219,10 @@ class DeviceEvaluator:
         def set_up(keeper: Keeper) -> None:
             self._setups.start_runner(keeper, device)
 
-        return Keeper("device", self._to_run, run, self._fail_runner, set_up, self._folder.path, start=self._start)
+        def fail(error: AutotuneError) -> None:
+            self._fail("device", self._at_work.lose(), error)
+
+        return Keeper("device", self._to_run, run, fail, set_up, self._folder.path, start=self._start)
 
     def _builder(self, device: DeviceInfo, runner: Keeper) -> Keeper:
         def set_up(keeper: Keeper) -> None:
@@ -229,10 +230,11 @@ class DeviceEvaluator:
                 runner.opened.wait()
             self._setups.start_builder(keeper, device)
 
+        def fail(error: AutotuneError) -> None:
+            self._fail("builder", self._builders.lose(), error)
+
         pause = self._pause if self._traits.shares_cores else None
-        return Keeper(
-            "builder", self._to_build, self._build, self._fail_builder, set_up, self._folder.path, pause, self._start
-        )
+        return Keeper("builder", self._to_build, self._build, fail, set_up, self._folder.path, pause, self._start)
 
     # -- in the keepers' threads ----------------------------------------------------------------
 
@@ -336,12 +338,6 @@ class DeviceEvaluator:
             self._waiting.add(task, ready=True)
             self._to_run.put(task)
 
-    def _fail_builder(self, error: AutotuneError) -> None:
-        self._fail("builder", self._builders.lose(), error)
-
-    def _fail_runner(self, error: AutotuneError) -> None:
-        self._fail("device", self._at_work.lose(), error)
-
     def _fail(self, what: str, last: bool, error: AutotuneError) -> None:
         """A search goes on with those that are left, as long as there are any and the machine is sound."""
         if last or not isinstance(error, WorkerError):
@@ -349,7 +345,3 @@ class DeviceEvaluator:
             self._done.put(error)
         else:
             log.warning("a %s is lost, the search goes on with the others: %s", what, error)
-
-
-if TYPE_CHECKING:
-    _: type[Evaluator] = DeviceEvaluator  # mypy's to check

@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.reports.fresh import BUILD_FILES as BUILD_FILES
-    from autotune.reports.fresh import end_to_end as end_to_end
-    from autotune.reports.fresh import inspect as inspect
-    from autotune.reports.fresh import save_build as save_build
-    from autotune.reports.told import result_json as result_json
-    from autotune.reports.told import row_json as row_json
-    from autotune.reports.told import trial_json as trial_json
+    from autotune.reports.fresh import BUILD_FILES, end_to_end, inspect, save_build
+    from autotune.reports.told import result_json, row_json, trial_json
 
 __getattr__ = lazily(
     __name__,

@@ -40,22 +40,19 @@ def course(store: Store, searches: Sequence[listing.Search], *, most: int = MOST
     places in between are estimated from every n-th trial.
     """
     numbers = [search.number for search in searches]
-    counts: Counter[str] = Counter()
     tally = survey.tally(store, numbers)
-    for found in tally.values():
-        for (outcome, _), count in found.items():
-            counts[outcome.value] += count
-    sample = survey.sampled(store, numbers, most, sum(counts.values()))
+    counts = survey.by_outcome(tally)
+    sample = survey.sampled(store, numbers, most, counts.total())
     clock = _Clock(searches)
     dots = [row for row in sample.rows if row.outcome.ended]
     places = {row.number: 1 + place * sample.stride for place, row in enumerate(dots)}
-    finished = sum(count for outcome, count in counts.items() if Outcome(outcome).ended)
+    finished = sum(count for outcome, count in counts.items() if outcome.ended)
     return {
         "trials": finished,
-        "running": counts[Outcome.PENDING.value],
-        "lost": counts[Outcome.LOST.value],
+        "running": counts[Outcome.PENDING],
+        "lost": counts[Outcome.LOST],
         "stride": sample.stride,
-        "outcomes": {outcome.value: counts[outcome.value] for outcome in Outcome if counts[outcome.value]},
+        "outcomes": {outcome.value: counts[outcome] for outcome in Outcome if counts[outcome]},
         "dots": _columns(dots, places, clock),
         "best": _best(store, tally, sample.stride, dots, places, clock),
         "failures": failures(survey.failures(store, numbers, _LISTED if sample.stride == 1 else _FEW), counts),
@@ -154,24 +151,24 @@ def improvements(rows: Iterable[survey.Row]) -> list[survey.Row]:
     return found
 
 
-def failures(rows: Iterable[survey.Row], counts: Counter[str]) -> list[dict[str, Any]]:
+def failures(rows: Iterable[survey.Row], counts: Mapping[Outcome, int]) -> list[dict[str, Any]]:
     """Return failures by outcome and by what they say, numbers in it apart; most of all first, latest example.
 
     `count` is how many of the listed ones say so, `of` how many failures of the outcome were listed, `all` how many
     there are.
     """
-    groups: dict[tuple[str, str], list[survey.Row]] = {}
+    groups: dict[tuple[Outcome, str], list[survey.Row]] = {}
     for row in rows:
         first = next(iter(row.reason.strip().splitlines()), "")
-        groups.setdefault((row.outcome.value, _NUMBER.sub("#", first)), []).append(row)
+        groups.setdefault((row.outcome, _NUMBER.sub("#", first)), []).append(row)
     listed = Counter(outcome for (outcome, _), alike in groups.items() for _ in alike)
     return [
         {
-            "outcome": outcome,
+            "outcome": outcome.value,
             "reason": alike[0].reason.strip(),
             "count": len(alike),
             "of": listed[outcome],
-            "all": max(counts[outcome], listed[outcome]),
+            "all": max(counts.get(outcome, 0), listed[outcome]),
             "trial": alike[0].number,
             "configuration": dict(alike[0].configuration),
         }

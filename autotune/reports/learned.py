@@ -72,7 +72,7 @@ def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
 
 def _sample(store: Store, problem: int, most: int) -> Sample:
     searches = [one.number for one in listing.answering(store, problem)]
-    total = survey.total(survey.tally(store, searches))
+    total = survey.by_outcome(survey.tally(store, searches)).total()
     found = survey.sampled(store, searches, most, total)
     database = records.of_store(store)
     ranking = database.ranking(problem, "", whole=found.stride == 1)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from autotune.samplers.importance import importances
     from autotune.samplers.proposer import Proposer
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "Donors", "Proposer", "entry_of", "importances"]
 
 __getattr__ = lazily(
     __name__,

@@ -23,18 +23,12 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
-    from autotune.service.app import create_app as create_app
-    from autotune.service.client import MOST_TRIALS as MOST_TRIALS
-    from autotune.service.client import Server as Server
-    from autotune.service.client import ServerAway as ServerAway
-    from autotune.service.client import connect as connect
-    from autotune.service.config import Config as Config
-    from autotune.service.config import Limits as Limits
-    from autotune.service.serving import serve as serve
-    from autotune.service.state import Service as Service
-    from autotune.service.trust import believed as believed
-    from autotune.service.trust import search_id as search_id
-    from autotune.service.trust import sent_text as sent_text
+    from autotune.service.app import create_app
+    from autotune.service.client import MOST_TRIALS, Server, ServerAway, connect
+    from autotune.service.config import Config, Limits
+    from autotune.service.serving import serve
+    from autotune.service.state import Service
+    from autotune.service.trust import believed, search_id, sent_text
 
 __getattr__ = lazily(
     __name__,

@@ -18,7 +18,7 @@ from autotune.pool import Settings, lock_key
 from autotune.reports import result_json
 from autotune.samplers import DEFAULT_SAMPLER
 from autotune.service.asked import bounded, problem_of, study_of
-from autotune.store import UNFINISHED, ServerStore
+from autotune.store import ServerStore, listing, survey
 from autotune.tuner import Budget, Progress, Request
 
 LEAST_S = 5.0
@@ -99,10 +99,10 @@ def _spent(asked: Mapping[str, Any]) -> tuple[int, float]:
     """Return how many trials are done, and the seconds of each process by itself: the server was away between them."""
     done, spent = 0, 0.0
     with ServerStore.open(asked["database"]) as store:
-        for one in store.stored_searches(names=[asked["submission"]], limit=1000):
-            points = store.points([one.number], limit=10**6)
-            done += len([point for point in points if point.outcome not in UNFINISHED])
-            ends = [datetime.fromisoformat(point.finished) for point in points if point.finished]
+        for one in listing.searches(store, names=[asked["submission"]], limit=1000):
+            trials = survey.following(store, [one.number], limit=10**6)
+            done += len([trial for trial in trials if trial.outcome.ended])
+            ends = [datetime.fromisoformat(trial.finished) for trial in trials if trial.finished]
             spent += max([0.0, *((end - datetime.fromisoformat(one.started)).total_seconds() for end in ends)])
     return done, spent
 

@@ -177,7 +177,7 @@ class Transport:
 
     def _require_there(self, reply: Reply) -> None:
         """Raise ServerAway where it is a proxy that answers, for a server that does not."""
-        if reply.status in (502, 504) or (reply.status == 503 and not _has_problem(reply)):
+        if reply.status in (502, 504) or (reply.status == 503 and b'"error"' not in reply.body[:100]):
             raise ServerAway(f"answers {reply.status}", where=self.url, hint="is it up behind its proxy?")
 
 
@@ -195,10 +195,6 @@ def parsed(data: str | bytes, where: str, kind: type[_Kind]) -> _Kind:
 def _strange(where: str) -> ServerAway:
     hint = "is this a server of autotune, of this version?"
     return ServerAway("answers what no server of autotune does", where=where, hint=hint)
-
-
-def _has_problem(reply: Reply) -> bool:
-    return b'"error"' in reply.body[:100]
 
 
 def is_loopback(host: str) -> bool:

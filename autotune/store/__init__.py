@@ -31,30 +31,20 @@ from autotune.store.location import (
 if TYPE_CHECKING:
     from autotune.store.database import ConnectionLost, clear_errors
     from autotune.store.fields import origin_fault
-    from autotune.store.overview import StoredSearch
     from autotune.store.queries import Row
-    from autotune.store.records import UNFINISHED, device_of, ordered
+    from autotune.store.records import device_of, ordered
     from autotune.store.server import ServerStore
     from autotune.store.store import Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
 
-__all__ = [
-    "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
-    "SCHEMA_VERSION", "STOPPED", "STOPPING", "TIMED_ELSEWHERE", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location",
-    "Row", "ServerStore", "Store", "StoredSearch", "Submission", "Token", "Uploaded", "as_it_is",
-    "clear_errors", "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate",
-    "log_of", "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place",
-    "shown", "version_in",
-]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,
     {
         "database": "ConnectionLost clear_errors",
         "fields": "origin_fault",
-        "overview": "StoredSearch",
-        "records": "UNFINISHED device_of ordered",
+        "records": "device_of ordered",
         "server": "ServerStore",
         "queries": "Row",
         "store": "Store",

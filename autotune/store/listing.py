@@ -14,25 +14,29 @@ from autotune.identity import ProblemKey
 from autotune.model import DeviceInfo
 from autotune.ranking import ANSWERING, NEWEST
 from autotune.store.location import IMPORTED, UNSOUND, damaged_database
+from autotune.store.queries import has_died
 from autotune.store.records import device_of, key_of, mapping, pages, text
 from autotune.store.store import Store
 
 
 class Search(NamedTuple):
-    """One search as it is on record. `ended` is None while it runs; instants are ISO 8601 in UTC."""
+    """One search as it is on record. Instants are ISO 8601 in UTC; `asked_by` is "" for one of this machine.
+
+    `ended` is None while it runs; `is_lost` where it was killed, and no search has come since to put that on record.
+    `submission` is the uuid of the one that it is the work of, None where it was not sent to a server.
+    """
 
     number: int
+    uuid: str
     problem: int
     key: ProblemKey
-    generation: int
-    sampler: str
-    seed: int | None
-    environment: Mapping[str, Any]
     started: str
     ended: str | None
     reason: str
+    submission: str | None
+    asked_by: str
+    is_lost: bool
     device_name: str
-    driver: str
 
 
 class Problem(NamedTuple):
@@ -43,17 +47,56 @@ class Problem(NamedTuple):
 
 
 _SEARCHES = """
-SELECT s.id, s.problem_id, s.generation, s.sampler, s.seed, s.environment, s.started, s.ended, s.reason,
-    p.study, p.kernel_hash, p.study_hash, p.device, p.size, p.choices,
-    (SELECT MIN(device_id) FROM search_devices u WHERE u.search_id = s.id) AS device_id
+SELECT s.id, s.uuid, s.problem_id, s.started, s.ended, s.reason, s.submission, s.environment,
+    (SELECT MIN(device_id) FROM search_devices u WHERE u.search_id = s.id),
+    p.study, p.kernel_hash, p.study_hash, p.device, p.size, p.choices
 FROM searches s JOIN problems p ON p.id = s.problem_id
 """
 _KEY = ("study", "kernel_hash", "study_hash", "device", "size", "choices")
+_OF_SEARCHES = {
+    "study": "p.study = :study",
+    "device": "p.device = :device",
+    "problem": "s.problem_id = :problem",
+    "before": "s.id < :before",
+}
+_LATEST = "NOT EXISTS (SELECT 1 FROM searches later WHERE later.submission = s.submission AND later.id > s.id)"
+_OF_PROBLEMS = {"study": "study = :study", "device": "device = :device", "before": "id < :before"}
 
 
 def search(store: Store, wanted: int) -> Search | None:
     """Return the search of that number; None where there is none."""
     return next(iter(_searches(store, "WHERE s.id = :wanted", {"wanted": wanted})), None)
+
+
+def searches(
+    store: Store,
+    *,
+    study: str | None = None,
+    device: str | None = None,
+    problem: int | None = None,
+    names: Sequence[str] = (),
+    latest: bool = False,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Search]:
+    """Return searches, newest first: of a study, a device model, a problem, of these uuids, before a number.
+
+    `names` may be those of submissions. With `latest`, of those that are one submission's work the last.
+    """
+    asked = {"study": study, "device": device, "problem": problem, "before": before}
+    wanted, values = _conditions("s.id > 0", _OF_SEARCHES, asked)
+    if names:
+        marks, named = placeholders(names)
+        wanted, values = f"{wanted} AND (s.uuid IN ({marks}) OR s.submission IN ({marks}))", {**values, **named}
+    if latest:
+        wanted += f" AND {_LATEST}"
+    return _searches(store, f"WHERE {wanted} ORDER BY s.id DESC LIMIT {limit:d}", values)
+
+
+def _conditions(first: str, known: Mapping[str, str], asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the conditions of what is asked that is not None, behind a first one, and the values in them."""
+    values = {name: value for name, value in asked.items() if value is not None}
+    return " AND ".join([first, *(known[name] for name in values)]), values
 
 
 def answering(store: Store, problem: int) -> list[Search]:
@@ -67,27 +110,30 @@ def answering(store: Store, problem: int) -> list[Search]:
 def _searches(store: Store, ending: str, values: Mapping[str, Any]) -> list[Search]:
     rows = store.rows(_SEARCHES + ending, values)
     with sound(store):
-        used = {row[15] for row in rows if row[15] is not None}
-        devices = {row[0]: row[1:] for row in rows_of(store, "SELECT id, name, driver FROM devices WHERE id IN", used)}
-        return [_search(row, devices.get(row[15], ("", ""))) for row in rows]
+        used = {row[8] for row in rows if row[8] is not None}
+        names = {row[0]: text(row[1]) for row in rows_of(store, "SELECT id, name FROM devices WHERE id IN", used)}
+        return [_search(row, names.get(row[8], "")) for row in rows]
 
 
-def _search(row: Sequence[Any], device: Sequence[Any]) -> Search:
-    found, problem, generation, sampler, seed, environment, started, ended, reason, *key = row[:15]
+def _search(row: Sequence[Any], device_name: str) -> Search:
+    number, uuid, problem, started, ended, reason, submission, environment, _, *key = row
     return Search(
-        int(found),
+        int(number),
+        text(uuid),
         int(problem),
-        key_of(dict(zip(_KEY, key, strict=True))),
-        int(generation),
-        text(sampler),
-        None if seed is None else int(seed),
-        mapping(environment),
+        _key(key),
         text(started),
         None if ended is None else text(ended),
         text(reason),
-        text(device[0]),
-        text(device[1]),
+        None if submission is None else text(submission),
+        str(mapping(environment).get("asked_by", "")),
+        ended is None and has_died(started, environment),
+        device_name,
     )
+
+
+def _key(columns: Sequence[Any]) -> ProblemKey:
+    return key_of(dict(zip(_KEY, columns, strict=True)))
 
 
 def problems(
@@ -95,12 +141,8 @@ def problems(
 ) -> list[Problem]:
     """Return stored problems, newest first; those of a study, on a device model, or older than one."""
     asked = {"study": study or None, "device": device or None, "before": before}
-    values = {name: value for name, value in asked.items() if value is not None}
-    wanted = " AND ".join(["id > 0", *(_WANTED[name] for name in values)])
+    wanted, values = _conditions("id > 0", _OF_PROBLEMS, asked)
     return _problems(store, f"{wanted} ORDER BY id DESC" + ("" if limit is None else f" LIMIT {limit:d}"), values)
-
-
-_WANTED = {"study": "study = :study", "device": "device = :device", "before": "id < :before"}
 
 
 def problem(store: Store, wanted: int) -> Problem | None:
@@ -111,15 +153,21 @@ def problem(store: Store, wanted: int) -> Problem | None:
 def _problems(store: Store, ending: str, values: Mapping[str, Any]) -> list[Problem]:
     rows = store.rows(f"SELECT id, {', '.join(_KEY)} FROM problems WHERE {ending}", values)
     with sound(store):
-        return [Problem(int(row[0]), key_of(dict(zip(_KEY, row[1:], strict=True)))) for row in rows]
+        return [Problem(int(row[0]), _key(row[1:])) for row in rows]
 
 
 def last_searched(store: Store, wanted: Iterable[int]) -> list[int]:
     """Return these problems in the order in which they were searched last, latest first."""
     query = "SELECT MAX(id), problem_id FROM searches WHERE problem_id IN"
-    return [
-        int(row[1]) for row in sorted(map(tuple, rows_of(store, query, wanted, "GROUP BY problem_id")), reverse=True)
-    ]
+    rows = sorted(map(tuple, rows_of(store, query, wanted, "GROUP BY problem_id")), reverse=True)
+    return [int(problem) for _, problem in rows]
+
+
+def latest_problems(store: Store, limit: int) -> list[tuple[Problem, str]]:
+    """Return the problems that were searched last, latest first, each with the last end of a search of it."""
+    query = f"SELECT problem_id, MAX(ended) FROM searches GROUP BY problem_id ORDER BY MAX(id) DESC LIMIT {limit:d}"
+    found = [(problem(store, int(number)), ended) for number, ended in store.rows(query, {})]
+    return [(one, ended or "") for one, ended in found if one is not None]
 
 
 def device(store: Store, fingerprint: str) -> DeviceInfo | None:
@@ -156,7 +204,7 @@ def rows_of(store: Store, query: str, numbers: Iterable[int], ending: str = "") 
     return found
 
 
-def placeholders(some: Sequence[int]) -> tuple[str, dict[str, int]]:
-    """Return the placeholders of an IN (...) for these numbers, and their values."""
+def placeholders(some: Sequence[int | str]) -> tuple[str, dict[str, int | str]]:
+    """Return the placeholders of an IN (...) for these numbers or texts, and their values."""
     values = {f"n{place}": value for place, value in enumerate(some)}
     return ", ".join(f":{name}" for name in values), values

@@ -127,8 +127,10 @@ def locate(database: str | Location | None) -> Location:
     by = "--db" if database else "AUTOTUNE_DB"
     if "\0" in named:
         raise StoreError("holds a NUL character, as no path does", where=by, hint="give it the path of a file")
-    if not _is_encodable(named):
-        raise StoreError(f"{named!r:.60} is no path", where=by, hint="give it the path of a file")
+    try:
+        os.fsencode(named)
+    except UnicodeEncodeError:  # half of a pair of surrogates, which no name of a file is decoded to
+        raise StoreError(f"{named!r:.60} is no path", where=by, hint="give it the path of a file") from None
     if named == ":memory:" or named in ("sqlite://", "sqlite:///:memory:"):
         raise StoreError("a database in memory keeps nothing", where=named, hint="give --db the path of a file")
     if named == "sqlite:///":
@@ -138,15 +140,6 @@ def locate(database: str | Location | None) -> Location:
     if "://" in named or named.startswith("postgresql:"):
         return Location(url=named, named_by=by)
     return Location(paths.expanduser(named))
-
-
-def _is_encodable(path: str) -> bool:
-    """False for half of a pair of surrogates, which no name of a file is decoded to."""
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def log_of(path: str) -> str:

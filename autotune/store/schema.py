@@ -29,8 +29,8 @@ metadata = MetaData()
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _text(name: str, *, empty: bool = False) -> Column[str]:
-    return Column(name, Text, nullable=empty)
+def _text(*names: str, empty: bool = False) -> list[Column[str]]:
+    return [Column(name, Text, nullable=empty) for name in names]
 
 
 def _refers(name: str, target: str, *, empty: bool = False) -> Column[int]:
@@ -46,10 +46,7 @@ devices = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     _unique("facts_hash"),  # `facts` outgrows what PostgreSQL indexes
-    _text("fingerprint"),
-    _text("name"),
-    _text("driver"),
-    _text("facts"),
+    *_text("fingerprint", "name", "driver", "facts"),
     Index("devices_by_fingerprint", "fingerprint"),
 )
 
@@ -57,12 +54,7 @@ problems = Table(
     "problems",
     metadata,
     Column("id", _Id, primary_key=True),
-    _text("study"),
-    _text("kernel_hash"),
-    _text("study_hash"),
-    _text("device"),
-    _text("size"),
-    _text("choices"),
+    *_text("study", "kernel_hash", "study_hash", "device", "size", "choices"),
     Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished
     UniqueConstraint("study", "kernel_hash", "study_hash", "device", "size", "choices"),
 )
@@ -74,13 +66,12 @@ searches = Table(
     _unique("uuid"),
     _refers("problem_id", "problems"),
     Column("generation", Integer, nullable=False),
-    _text("sampler"),
+    *_text("sampler"),
     Column("seed", _Id, nullable=True),
-    _text("environment"),
-    _text("started"),
-    _text("ended", empty=True),
-    _text("reason"),
-    _text("submission", empty=True),
+    *_text("environment", "started"),
+    *_text("ended", empty=True),
+    *_text("reason"),
+    *_text("submission", empty=True),
     Column("trials", Integer, nullable=False, server_default="0"),  # how many have finished; of another tool's, 0
     Index("searches_by_problem", "problem_id"),
     Index("searches_by_submission", "submission"),
@@ -113,9 +104,9 @@ retimings = Table(
     Column("id", _Id, primary_key=True),
     _unique("uuid"),
     _refers("trial_id", "trials"),
-    _text("driver"),
+    *_text("driver"),
     *(field.column() for field in MEASUREMENT),
-    _text("taken"),
+    *_text("taken"),
     Index("retimings_by_trial", "trial_id"),
 )
 
@@ -126,20 +117,16 @@ submissions = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     _unique("uuid"),
-    _text("server"),
-    _text("queue"),
-    _text("study"),
-    _text("request"),
-    _text("upload", empty=True),
-    _text("asked_by"),
-    _text("once", empty=True),
-    _text("state"),
+    *_text("server", "queue", "study", "request"),
+    *_text("upload", empty=True),
+    *_text("asked_by"),
+    *_text("once", empty=True),
+    *_text("state"),
     Column("attempts", Integer, nullable=False),
-    _text("created"),
-    _text("started", empty=True),
-    _text("ended", empty=True),
-    _text("reason"),
-    _text("result", empty=True),
+    *_text("created"),
+    *_text("started", "ended", empty=True),
+    *_text("reason"),
+    *_text("result", empty=True),
     UniqueConstraint("asked_by", "once"),
     Index("submissions_by_state", "server", "state"),
     Index("submissions_by_study", "study"),
@@ -151,10 +138,8 @@ tokens = Table(
     Column("id", _Id, primary_key=True),
     _unique("name"),
     _unique("hash"),
-    _text("role"),
-    _text("created"),
-    _text("expires", empty=True),
-    _text("revoked", empty=True),
+    *_text("role", "created"),
+    *_text("expires", "revoked", empty=True),
 )
 
 # All that a look-up ranks by (standings.py): a row for what ranking.Standing says.
@@ -163,9 +148,9 @@ standings = Table(
     "standings",
     metadata,
     _refers("problem_id", "problems"),
-    _text("driver"),
+    *_text("driver"),
     Column("generation", Integer, nullable=False),
-    _text("configuration_hash"),
+    *_text("configuration_hash"),
     Column("latest_id", _Id, nullable=False),
     Column("trial_id", _Id, nullable=False),
     Column("retiming_id", _Id, nullable=False),  # 0: never timed again

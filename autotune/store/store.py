@@ -17,7 +17,6 @@ report. Two searches may write to one database at once.
     server.py       the same database as a server has it open:
     submissions.py  the searches that a server is asked for
     tokens.py       who may ask it for what
-    overview.py     pages of what is stored
     hold.py         one server of a name at work
 """
 

@@ -65,24 +65,31 @@ def tally(store: Store, wanted: Iterable[int]) -> dict[int, dict[tuple[Outcome, 
     return found
 
 
-def total(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> int:
-    """Return how many trials a tally counts."""
-    return sum(sum(counts.values()) for counts in counted.values())
+def by_outcome(counted: Mapping[int, Mapping[tuple[Outcome, str], int]]) -> Counter[Outcome]:
+    """Return how many trials a tally counts that ended in which way."""
+    found = Counter[Outcome]()
+    for counts in counted.values():
+        for (outcome, _), count in counts.items():
+            found[outcome] += count
+    return found
 
 
 def outcomes(store: Store, problem: int) -> Counter[Outcome]:
     """Return how many trials of a problem ended in which way, of those that tell what is best of it."""
-    found = Counter[Outcome]()
-    for counts in tally(store, [one.number for one in answering(store, problem)]).values():
-        for (outcome, _), count in counts.items():
-            found[outcome] += count
-    return found
+    return by_outcome(tally(store, [one.number for one in answering(store, problem)]))
 
 
 _FASTEST = """
 SELECT id, time_ns FROM trials
 WHERE search_id = :search AND outcome = 'ok' AND driver = :driver AND time_ns > 0{bound} ORDER BY time_ns, id LIMIT 1
 """
+
+
+def following(store: Store, wanted: Sequence[int], *, after: int = 0, limit: int = 5000) -> list[Row]:
+    """Return the trials of some searches in the order they began, from the one after that number."""
+    marks, values = placeholders(wanted)
+    ending = f"WHERE t.search_id IN ({marks}) AND t.id > :after ORDER BY t.id LIMIT {limit:d}"
+    return _rows(store, store.rows(f"{_ROW} {ending}", {**values, "after": after}))
 
 
 def sampled(store: Store, wanted: Sequence[int], most: int, total: int) -> Sampled:

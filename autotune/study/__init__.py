@@ -74,17 +74,6 @@ if TYPE_CHECKING:
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
 
-__all__ = [
-    "GENERIC_DEVICE", "Argument", "Buffer", "Check", "Image", "Launch", "Leaf", "Local", "Option", "Parameter",
-    "Places", "Plan", "Problem", "PythonCaller", "Read", "Sampler", "Scalar", "Sketch", "Study", "StudyText",
-    "Tolerance", "as_begun", "asked_by_error", "call_file", "candidates", "check_entries", "check_inputs",
-    "check_reference", "confined", "data_place", "default_choices", "default_configuration", "default_size", "draft",
-    "effects", "ends_of", "evaluate", "expected_data", "files_of", "filled", "find_study", "hiding", "inline",
-    "input_data", "is_builtin", "is_struct", "lacking_extension", "leaves", "made_of", "member_of", "names_of",
-    "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "python_place", "read_by",
-    "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned", "space_hash", "struct_bodies",
-    "struct_name", "study_paths", "toml", "unknown", "watched", "widened", "without_comments", "write_new",
-]  # fmt: skip
 
 __getattr__ = lazily(
     __name__,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study.types import numpy_type
 
 if TYPE_CHECKING:
@@ -172,8 +172,6 @@ def declared_type(text: str, where: str, shaped: Scope, tuned: Scope) -> str:
     for name in BRACES.findall(text):
         shaped.require(name, f"{where}.type")
     if not BRACES.search(text):
-        try:
+        with placed(f"{where}.type"):
             numpy_type(text)
-        except StudyError as error:
-            raise error.at(f"{where}.type") from None
     return text

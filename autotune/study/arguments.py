@@ -9,9 +9,4 @@ from autotune.study.argument import BRACES, Argument, Data, Extent, concrete_typ
 from autotune.study.buffers import CHANNELS, Buffer, Image, Sampler
 from autotune.study.scalars import Local, Members, Scalar
 
-__all__ = [
-    "BRACES", "CHANNELS", "KINDS", "Argument", "Buffer", "Data", "Extent", "Image", "Local", "Members", "Sampler",
-    "Scalar", "concrete_type", "extents", "filled",
-]  # fmt: skip
-
 KINDS: tuple[type[Argument], ...] = (Buffer, Image, Sampler, Scalar, Local)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study import files
 from autotune.study.arguments import Data
 from autotune.study.places import data_place
@@ -41,10 +41,8 @@ def read_array(problem: Problem, file: Data, where: str, room: Callable[[], floa
 def header_in(problem: Problem, file: Data, where: str) -> files.Header:
     """Return what a file beside the study says that it holds. Raises StudyError where that is no array of numbers."""
     path = data_place(problem.study.text, str(file.file), where)
-    try:
+    with placed(where):
         header = files.header_of(path, file.part, file.type)
-    except StudyError as error:
-        raise error.at(where) from None
     if header.kind[1:2] not in ("b", "i", "u", "f", "V") or (header.itemsize > 8 and header.kind[1:2] != "V"):
         raise StudyError(
             f"{path.name} holds {header.kind!r:.40}, not numbers", where=where, hint="save it as an array of numbers"

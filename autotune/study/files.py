@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study.library import is_file
 from autotune.text import did_you_mean
 
@@ -106,12 +106,10 @@ def size_of(entry: Mapping[str, Any], study: Path, where: str) -> int:
             "needs a file", where=f"{study}: {where}", hint='write NNZ = { file = "m.mtx", part = "entries" }'
         )
     path = find_data(file, study, where)
-    try:
+    with placed(f"{study}: {where}"):
         if path.suffix == ".mtx" and part in MATRIX_NUMBERS:
             return int(getattr(matrix_of(path), part))
         shape = header_of(path, part, kind).shape
-    except StudyError as error:
-        raise error.at(f"{study}: {where}") from None
     number = axis or 0
     if type(number) is not int or not 0 <= number < len(shape):
         raise StudyError(f"has no axis {number!r:.20}, its shape is {shape}", where=f"{study}: {where}")

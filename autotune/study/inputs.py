@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study import structs
 from autotune.study.arguments import Buffer, Data, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
@@ -34,10 +34,8 @@ def input_data(problem: Problem, *, python: PythonCaller | None = None, room: Ca
     A vector type adds a last axis of its components. `python` runs functions of files; None: they may not. `room` tells
     the bytes of memory that an array may take. Raises StudyError for data that does not fit its argument, naming both.
     """
-    try:
+    with placed(problem.study.path):
         return _Inputs(problem, python, room).all()
-    except StudyError as error:
-        raise error.at(problem.study.path) from None
 
 
 def check_inputs(problem: Problem) -> None:
@@ -45,13 +43,11 @@ def check_inputs(problem: Problem) -> None:
 
     Of files, the headers are read.
     """
-    try:
+    with placed(problem.study.path):
         names = plain_names(problem) | outlines(problem)
         for buffer in problem.inputs.values():
             _check_input(problem, buffer, names)
         _order(problem)
-    except StudyError as error:
-        raise error.at(problem.study.path) from None
 
 
 def _check_input(problem: Problem, buffer: Buffer, names: Mapping[str, Any]) -> None:
@@ -213,7 +209,8 @@ class _Inputs:
             called = id(given)
             if called not in self._called:
                 names = {**self._problem.choices, **self._names}
-                self._called[called] = _at(where, lambda: call(given, names))
+                with placed(where):
+                    self._called[called] = call(given, names)
             return self._from(self._called[called], buffer, where)
         return draw(buffer)
 
@@ -224,8 +221,8 @@ class _Inputs:
             if self._python is None:
                 what = "the data is made by Python code of the study's author"
                 raise StudyError(what, where=str(path), hint="allow it with --allow-python")
-            python, names = self._python, {**self._problem.choices, **self._names}
-            self._called[named] = _at(where, lambda: python(path, function, names))
+            with placed(where):
+                self._called[named] = self._python(path, function, {**self._problem.choices, **self._names})
         return self._called[named]
 
     def _from(self, found: Mapping[str, Any], buffer: Buffer, where: str) -> NDArray[Any]:
@@ -238,14 +235,6 @@ class _Inputs:
             return np.asarray(array)
         except ValueError as error:
             raise StudyError(f"the function returned no numbers: {error}", where=where) from None
-
-
-def _at(where: str, made: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what is made, its errors with the argument that it is for."""
-    try:
-        return made()
-    except StudyError as error:
-        raise error.at(where) from None
 
 
 def _is_drawn(data: Data) -> bool:

@@ -146,7 +146,8 @@ def find_study(name_or_path: str) -> StudyText:
             what = "not a study file" if paths.lexists(name_or_path) else "no such study file"
             raise StudyError(f"{what}: {name_or_path}", hint="autotune studies lists those found by name")
         return read_study(name_or_path)
-    own, bundled = (paths.join(folder, f"{name_or_path}.toml") for folder in _folders())
+    own = paths.join("studies", f"{name_or_path}.toml")
+    bundled = paths.join(bundled_folder(), own)
     if is_file(own):
         hides = is_file(bundled) and read_text(own) != read_text(bundled)
         return read_study(own, shadows=bundled if hides else None)
@@ -163,12 +164,8 @@ def study_paths() -> dict[str, Path]:
     """Return the studies that a name finds here: the bundled ones and those in `./studies`, by name."""
     from pathlib import Path
 
-    own, bundled = map(Path, _folders())
-    return {path.stem: path for folder in (bundled, own) for path in sorted(folder.glob("*.toml"))}
-
-
-def _folders() -> tuple[str, str]:
-    return "studies", paths.join(bundled_folder(), "studies")
+    folders = Path(bundled_folder(), "studies"), Path("studies")
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
 
 
 def bundled_folder() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import SpaceError, StudyError
+from autotune.errors import SpaceError, StudyError, placed
 from autotune.model import Configuration
 from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
@@ -74,10 +74,8 @@ def _concrete(
     problem: Problem, launches: Sequence[Launch | Loop], names: Mapping[str, Any], *, padded: bool = True
 ) -> tuple[tuple[Launch, ...], dict[str, Argument], tuple[int, ...]]:
     """Return the launches that take place, their arguments and the outputs, and the order of the launches."""
-    try:
+    with placed(problem.study.path):
         return _unrolled(problem, launches, names, padded=padded)
-    except StudyError as error:
-        raise error.at(problem.study.path) from None
 
 
 def _unrolled(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from autotune.errors import SpaceError, StudyError, UsageError
+from autotune.errors import SpaceError, StudyError, UsageError, placed
 from autotune.expression import Expression
 from autotune.model import Choices, Configuration, DeviceInfo, ProblemKey, Size, Value
 from autotune.space import Constraint, Space
@@ -95,10 +95,8 @@ class Problem:
     @cached_property
     def space(self) -> Space:
         """The valid configurations. Raises SpaceError where there is none."""
-        try:
+        with placed(self.study.path, UsageError):
             return Space.build(self.values, self.constraints, self.constants)
-        except UsageError as error:
-            raise error.at(self.study.path) from None
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -180,10 +178,8 @@ class Problem:
         self, amount: Expression, where: str, configuration: Configuration | None = None, most: float = math.inf
     ) -> float:
         """Return a number of 0 to `most`. Raises StudyError for any other value, an expression's error at its file."""
-        try:
+        with placed(self.study.path, UsageError):
             found = amount.evaluate({**self.constants, **(configuration or {})})
-        except UsageError as error:
-            raise error.at(self.study.path) from None
         place = f"{self.study.path}: {where}"
         if isinstance(found, str):
             raise StudyError(f"gives the text {found!r}, not a number", where=place)

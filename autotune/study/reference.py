@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
 from autotune.study.file_data import header_in, read_array
@@ -50,11 +50,9 @@ def expected_data(
     """
     if problem.study.reference.on_device:
         return None
-    try:
+    with placed(problem.study.path):
         found = _expected(problem, inputs, python, room)
         require_numbers(found, inputs, "so it does for these inputs: see to the low and high of their data")
-    except StudyError as error:
-        raise error.at(problem.study.path) from None
     return found
 
 
@@ -129,10 +127,8 @@ def check_reference(problem: Problem) -> None:
     Computes nothing; of files, the headers are read.
     """
     for name in problem.study.reference.files or {}:
-        try:
+        with placed(problem.study.path):
             _check_golden(problem, name)
-        except StudyError as error:
-            raise error.at(problem.study.path) from None
     names = _numbers(problem) | outlines(problem)
 
     def outlined(text: str, where: str) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, placed
 from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 from autotune.text import did_you_mean
 
@@ -101,10 +101,8 @@ def struct_texts(tables: Mapping[str, Sequence[str]], choices: Mapping[str, Any]
             raise StudyError(f"has {twice[0]!r} twice", where=where)
         texts[name] = f"struct {name} {{ {' '.join(text for text, _ in parts)} }}"
         if not re.search(r"\{\w+\}", texts[name]):
-            try:
+            with placed(where):
                 _layout(texts[name])
-            except StudyError as error:
-                raise error.at(where) from None
     return texts
 
 
@@ -125,10 +123,8 @@ def _member(
     elif not re.search(r"\{\w+\}", kind):
         if not is_plain(kind) and did_you_mean(kind, known):
             raise StudyError(f"no struct {kind!r} before it{did_you_mean(kind, known)}", where=where)
-        try:
+        with placed(where):
             scalar_type(kind)
-        except StudyError as error:
-            raise error.at(where) from None
     return f"{kind} {name}{dimensions};", name
 
 

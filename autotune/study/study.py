@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import StudyError, UsageError
+from autotune.errors import StudyError, UsageError, placed
 from autotune.model import Choices, Value
 from autotune.space import Constraint
 from autotune.study import library, schema
@@ -109,10 +109,8 @@ class Study:
         for name in self.given:
             hint = 'np.save it beside the study, and name it: data = { file = "FILE.npy" }'
             raise StudyError("an array or a function cannot be written to a file", where=f"arguments.{name}", hint=hint)
-        try:
+        with placed(self.path):
             return toml(self.text.table)
-        except StudyError as error:
-            raise error.at(self.path) from None
 
     def save(self, path: str | Path) -> list[Path]:
         """Write the study to a TOML file, and a kernel that was given as text beside it; return what was written.
@@ -195,7 +193,7 @@ class Study:
         self.choices = {name: tuple(values) for name, values in table.choices.items()}
         self.requires = table.requires
         self.timing = table.timing
-        try:
+        with placed(self.path, UsageError):  # an expression's error too
             self.parameters = {name: parameter(name, entry) for name, entry in table.parameters.items()}
             check_names(self)
             check_values(self)
@@ -203,8 +201,6 @@ class Study:
             check_macros(self)
             check_flags(self)
             check_outputs(self)
-        except UsageError as error:  # an expression's error too
-            raise error.at(self.path) from None
 
     def _build_rules(self, table: schema.StudyTable, function: ReferenceFunction | None) -> None:
         names = {*self.sizes, *self.choices, *DEVICE_FACTS}
@@ -225,7 +221,7 @@ class Study:
         self.arguments: dict[str, Argument] = {}
         self.checks = dict(table.check)
         check_checks(self)
-        checked = self._names_checked()
+        checked = {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
         for name, entry in table.arguments.items():
             if entry.data is not None and entry.data.given is not None and name not in self.given:
                 hint = 'use file = "FILE.npy"'
@@ -266,10 +262,6 @@ class Study:
         _, source = library.sources_of(table.kernel, self.text.table, self.text.file, "reference.kernel")
         declared = Declared(self.arguments, self.sizes, self.steps)
         return Reference(source=source, launches=declared.launches(table.launch or (), "reference.launch", given))
-
-    def _names_checked(self) -> set[str]:
-        """Return the names in all checks."""
-        return {name for key, text in self.checks.items() for name in names_of(text, f"check.{key}")}
 
 
 def _given(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,24 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from autotune.errors import StudyError
-from autotune.study.schema import (
-    ArgumentTable,
-    ConstraintTable,
-    DataTable,
-    FileTable,
-    LaunchTable,
-    OptionTable,
-    ParameterTable,
-    ReferenceTable,
-    RequiresTable,
-    SamplerTable,
-    SizeTable,
-    StudyTable,
-    Table,
-    TimingTable,
-    ToleranceTable,
-    WorkTable,
-)
+from autotune.study import schema
 from autotune.study.scope import GAP
 from autotune.text import did_you_mean, line
 
@@ -40,10 +23,10 @@ _REFERENCE = (
 )
 
 
-def validate(table: Mapping[str, Any], where: str) -> StudyTable:
+def validate(table: Mapping[str, Any], where: str) -> schema.StudyTable:
     """Return the validated table. Raises StudyError: the first error in one line, the first few as its detail."""
     try:
-        return StudyTable.model_validate(table)
+        return schema.StudyTable.model_validate(table)
     except ValidationError as error:
         # A key that is misspelt is the cause where another is then missing.
         found = sorted(error.errors(include_url=False), key=lambda item: item["type"] != "extra_forbidden")
@@ -136,12 +119,13 @@ def _is_branch(part: str | int) -> bool:
 
 def _keys_beside(path: list[str | int]) -> list[str]:
     """Return the keys allowed where an unknown key stands, for a suggestion."""
-    tables: dict[str, type[Table]] = {
-        "parameters": ParameterTable, "constraints": ConstraintTable, "requires": RequiresTable,
-        "options": OptionTable, "arguments": ArgumentTable, "launch": LaunchTable, "reference": ReferenceTable,
-        "tolerance": ToleranceTable, "work": WorkTable, "timing": TimingTable, "sizes": SizeTable,
-        "data": DataTable, "fields": DataTable, "sampler": SamplerTable, "turn": LaunchTable, "file": FileTable,
+    tables: dict[str, type[schema.Table]] = {
+        "parameters": schema.ParameterTable, "constraints": schema.ConstraintTable, "requires": schema.RequiresTable,
+        "options": schema.OptionTable, "arguments": schema.ArgumentTable, "launch": schema.LaunchTable,
+        "turn": schema.LaunchTable, "reference": schema.ReferenceTable, "tolerance": schema.ToleranceTable,
+        "work": schema.WorkTable, "timing": schema.TimingTable, "sizes": schema.SizeTable, "data": schema.DataTable,
+        "fields": schema.DataTable, "sampler": schema.SamplerTable, "file": schema.FileTable,
     }  # fmt: skip
     around = [part for part in path[:-1] if isinstance(part, str) and part in tables]
-    table = tables[around[-1]] if around else StudyTable
+    table = tables[around[-1]] if around else schema.StudyTable
     return [field.alias or name for name, field in table.model_fields.items()]

@@ -22,9 +22,3 @@ from autotune.tuner.request import DEFAULT_SECONDS, GAIN_TRIALS, Budget, Request
 from autotune.tuner.result import Progress, ProgressCallback, Result, confidence_of
 from autotune.tuner.several import Turn, require_enough, run_sizes
 from autotune.tuner.start import run
-
-__all__ = [
-    "DEFAULT_SECONDS", "GAIN_TRIALS", "Budget", "Measured", "Progress", "ProgressCallback", "Recording",
-    "ReplayEvaluator", "Request", "Result", "Turn", "confidence_of", "fastest", "imported_best",
-    "measure", "ours", "ranked", "recall", "require_enough", "run", "run_sizes",
-]  # fmt: skip

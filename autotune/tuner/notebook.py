@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from autotune import text
 from autotune.model import Trial
 from autotune.ranking import confidence, median_interval
-
-if TYPE_CHECKING:
-    from autotune.tuner.result import Result
+from autotune.tuner.result import Result
 
 _WIDE, _HIGH, _DOT = 420, 90, 2
 

@@ -7,18 +7,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.model import Configuration, Measurement, Outcome, Trial, identity
+from autotune.pool import Evaluator
 from autotune.space import Space
-
-if TYPE_CHECKING:
-    from autotune.pool import Evaluator
 
 _OUTCOMES = (Outcome.OK, Outcome.COMPILE_ERROR, Outcome.LAUNCH_ERROR)  # by code of the recording
 
@@ -74,12 +70,14 @@ def _space_of(names: Sequence[str], configs: NDArray[np.int16]) -> tuple[Space, 
     return space, np.argsort(space.rows(table))
 
 
-class ReplayEvaluator:
+class ReplayEvaluator(Evaluator):
     """An `Evaluator` that answers from recorded trials, in the order submitted.
 
     `usage` sums the seconds that the recorded trials say they took. A configuration without a record is
     a UsageError.
     """
+
+    capacity = 1
 
     def __init__(self, trials: Iterable[Trial], capacity: int = 1) -> None:
         self.capacity = capacity
@@ -134,15 +132,3 @@ class ReplayEvaluator:
 
     def close(self) -> None:
         """Nothing to let go of."""
-
-    def __enter__(self) -> ReplayEvaluator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-if TYPE_CHECKING:
-    _: type[Evaluator] = ReplayEvaluator  # mypy's to check

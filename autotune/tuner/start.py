@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from autotune import __version__
-from autotune.errors import AutotuneError, SetupError, SpaceError, UsageError, WorkerError
+from autotune.errors import AutotuneError, SetupError, SpaceError, UsageError, WorkerError, placed
 from autotune.model import DeviceInfo, Trial, identity
 from autotune.pool import DeviceEvaluator, Evaluator, Settings, Stopped, count_builders, lock_key, quick_turns
 from autotune.samplers import entry_of
@@ -130,10 +130,9 @@ def _search(
     entry_of(request.sampler)  # a mistake is told before anything is on record
     request = replace(request, start=[problem.in_own_values(one) for one in request.start])
     for configuration in request.start:
-        try:
+        # Of several configurations, and what is fixed, the user has to know which.
+        with placed(f"start {pairs(configuration, ',')}", SpaceError):
             problem.plan(configuration)
-        except SpaceError as error:  # of several configurations, and what is fixed, the user has to know which
-            raise error.at(f"start {pairs(configuration, ',')}") from None
     stored = [] if request.fresh else store.trials(problem.key)
     known = recall(problem, stored, request.retry_failed)
     seed = secrets.randbits(32) if request.seed is None else request.seed

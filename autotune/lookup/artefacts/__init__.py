@@ -13,8 +13,6 @@ from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, Entry, coll
 from autotune.lookup.artefacts.document import render as document
 from autotune.lookup.artefacts.header import render as header
 
-__all__ = ["ARTEFACTS", "Artefact", "Catalogue", "Entry", "collect", "document", "header"]
-
 ARTEFACTS: dict[str, Callable[..., Artefact]] = {"header": header, "table": document}
 """By the names that `autotune export --format` takes: each renders a Catalogue, with the kernel's text where asked
 (`embed`); a header with a `prefix` of the user's."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 import shlex
+
+from autotune.lookup.answer import Best
 
 
 def render(best: Best) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 from autotune import text
 from autotune.errors import StudyError
 from autotune.identity import is_c_value
+from autotune.lookup.answer import Best
 from autotune.lookup.formats import flags
 from autotune.text import c_comment
 

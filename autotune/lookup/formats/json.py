@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 import json
 
+from autotune.lookup.answer import Best
 from autotune.text import in_quotes
 
 

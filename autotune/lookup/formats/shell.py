@@ -5,12 +5,9 @@ No program acts on variables that begin with the prefix, whatever a study calls 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 import shlex
+
+from autotune.lookup.answer import Best
 
 PREFIX = "TUNED_"
 OPTIONS = "AUTOTUNE_OPTIONS"

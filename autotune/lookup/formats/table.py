@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 from autotune import text
+from autotune.lookup.answer import Best
 from autotune.lookup.formats import flags
 from autotune.ranking import confidence
 from autotune.text import line

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from autotune.lookup.answer import Best
-
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from autotune.lookup.answer import Best
 from autotune.text import in_quotes
 
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from autotune.service.pages import admin, results, searches, submit
-from autotune.service.pages.common import install as install
-from autotune.service.pages.common import static
+from autotune.service.pages.common import install, static
 
 router = APIRouter(include_in_schema=False)
 router.get("/static/{version}/{name:path}", name="static")(static)

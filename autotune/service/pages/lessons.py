@@ -71,7 +71,7 @@ def _lesson(service: Service, problem: listing.Problem, text: StudyText | None) 
 def _stored(service: Service, problem: int) -> tuple[int, ...]:
     """Return how many trials tell what is best of a problem, how many of their searches have ended, and the first."""
     searches = listing.answering(service.store, problem)
-    trials = survey.total(survey.tally(service.store, [search.number for search in searches]))
+    trials = survey.by_outcome(survey.tally(service.store, [search.number for search in searches])).total()
     return trials, sum(search.ended is not None for search in searches), *(search.number for search in searches[:1])
 
 

@@ -98,7 +98,7 @@ def problem(request: Request, service: Opened, caller: Reader, number: Number) -
         "best": None,
         "error": "",
         "forms": [],
-        "searches": views.listed(service, service.store.stored_searches(problem=number, latest=True, limit=20)),
+        "searches": views.listed(service, listing.searches(service.store, problem=number, latest=True, limit=20)),
     }
     try:
         with open_records(locate(service.config.database)) as records:

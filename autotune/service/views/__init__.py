@@ -10,21 +10,16 @@
 All may take a while (they ask the database): call them in a thread. They raise AutotuneError, Refused(404) among them.
 """
 
-from autotune.service.views.results import Json as Json
-from autotune.service.views.results import asked_once as asked_once
-from autotune.service.views.results import best_of_problem as best_of_problem
-from autotune.service.views.results import compare as compare
-from autotune.service.views.results import devices as devices
-from autotune.service.views.results import home as home
-from autotune.service.views.results import row_of_problem as row_of_problem
-from autotune.service.views.results import studies as studies
-from autotune.service.views.results import study as study
-from autotune.service.views.results import tokens as tokens
-from autotune.service.views.searches import has_ended as has_ended
-from autotune.service.views.searches import listed as listed
-from autotune.service.views.searches import points as points
-from autotune.service.views.searches import search as search
-from autotune.service.views.searches import searches as searches
-from autotune.service.views.searches import study_from as study_from
-from autotune.service.views.searches import trial as trial
-from autotune.service.views.searches import trials as trials
+from autotune.service.views.results import (
+    Json,
+    asked_once,
+    best_of_problem,
+    compare,
+    devices,
+    home,
+    row_of_problem,
+    studies,
+    study,
+    tokens,
+)
+from autotune.service.views.searches import has_ended, listed, points, search, searches, study_from, trial, trials

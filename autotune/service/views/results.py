@@ -15,7 +15,7 @@ from autotune.reports import sides
 from autotune.service.answers import Refused, for_others
 from autotune.service.views.queues import Queues
 from autotune.service.views.searches import study_from, submitted
-from autotune.store import OPEN, RUNNING, STOPPING, locate
+from autotune.store import OPEN, RUNNING, STOPPING, listing, locate
 from autotune.study import StudyText, default_size, offered_choices, parameter_values
 from autotune.text import did_you_mean, line, parse_choices, parse_size
 
@@ -65,9 +65,9 @@ def latest(service: Service) -> list[Json]:
     """The problems searched last, each as `row_of_problem` tells it, and when its last search ended in `searched`."""
     text_of = asked_once(service.studies.of)
     return [
-        row_of_problem(service, number, key, open_records(locate(service.config.database)), text_of)
+        row_of_problem(service, one.number, one.key, open_records(locate(service.config.database)), text_of)
         | {"searched": ended or None}
-        for number, key, ended in service.store.latest_problems(LATEST)
+        for one, ended in listing.latest_problems(service.store, LATEST)
     ]
 
 

@@ -9,18 +9,7 @@ from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.service.answers import Refused
 from autotune.service.views.queues import Queues
-from autotune.store import (
-    DONE,
-    FAILED,
-    OPEN,
-    RUNNING,
-    STOPPED,
-    STOPPING,
-    Row,
-    StoredSearch,
-    Submission,
-    Uploaded,
-)
+from autotune.store import DONE, FAILED, OPEN, RUNNING, STOPPED, STOPPING, Row, Submission, Uploaded, listing, survey
 
 if TYPE_CHECKING:
     from autotune.service.state import Service
@@ -34,7 +23,7 @@ def searches(service: Service, *, study: str | None, device: str | None, before:
     `before` is the `next` of the page before. What ended before anything was stored stands among what was begun then.
     """
     open_ = service.store.submitted(states=OPEN) if before is None else []
-    found = service.store.stored_searches(study=study, device=device, latest=True, before=before, limit=limit)
+    found = listing.searches(service.store, study=study, device=device, latest=True, before=before, limit=limit)
     after = found[-1].number if len(found) == limit else None
     early = service.store.unstored(study=study, after=after, before=before)
     queues = Queues(service)
@@ -50,10 +39,10 @@ def _on(device: str | None, sent: Sequence[Submission]) -> list[Submission]:
     return [one for one in sent if device in (None, one.request["fingerprint"])]
 
 
-def listed(service: Service, found: Sequence[StoredSearch]) -> list[Json]:
+def listed(service: Service, found: Sequence[listing.Search]) -> list[Json]:
     """Stored searches, each as its submission tells of it where there is one; those at work are left out."""
     names = [one.submission for one in found if one.submission]
-    parts = service.store.stored_searches(names=names, limit=1000) if names else []
+    parts = listing.searches(service.store, names=names, limit=1000) if names else []
     submissions = service.store.named(names) if names else {}
     queues = Queues(service)
     rows = []
@@ -76,7 +65,7 @@ def search(service: Service, name: str) -> Json:
     stored searches that are its work).
     """
     submission = service.store.submission(name)
-    found = service.store.stored_searches(names=[name])
+    found = listing.searches(service.store, names=[name])
     if submission is not None:
         return submitted(service, submission, Queues(service), found)
     if not found:
@@ -94,12 +83,8 @@ def has_ended(told: Json) -> bool:
     return told["state"] not in OPEN
 
 
-def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence[StoredSearch] = ()) -> Json:
+def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence[listing.Search] = ()) -> Json:
     """A submission, with the stored searches that are its work, as `search` tells of it."""
-    outcomes: dict[str, int] = {}
-    for part in parts:
-        for outcome, count in part.outcomes.items():
-            outcomes[outcome] = outcomes.get(outcome, 0) + count
     state, reason = queues.state(one)
     return {
         "id": one.uuid,
@@ -124,48 +109,51 @@ def submitted(service: Service, one: Submission, queues: Queues, parts: Sequence
         "reason": reason,
         "progress": service.feeds.of(one.uuid).latest if state in (RUNNING, STOPPING) else None,
         "result": one.result,
-        "outcomes": outcomes,
+        "outcomes": _outcomes(service, parts),
         "searches": [part.number for part in parts],
     }
 
 
-def _size(one: Submission, parts: Sequence[StoredSearch]) -> Json:
+def _outcomes(service: Service, parts: Sequence[listing.Search]) -> dict[str, int]:
+    """How many trials of these searches ended how."""
+    counted = survey.tally(service.store, [part.number for part in parts])
+    return {outcome.value: count for outcome, count in survey.by_outcome(counted).items()}
+
+
+def _size(one: Submission, parts: Sequence[listing.Search]) -> Json:
     """The size that was asked for; whole once the search has begun, where a file has a part of it."""
     found = dict(parts[-1].key.size) if parts else (one.result or {}).get("size")
     return found or one.request.get("size") or {}
 
 
-def stored(service: Service, one: StoredSearch) -> Json:
+def stored(service: Service, one: listing.Search) -> Json:
     """A stored search, in the same words."""
     states = {"lost": STOPPED, "interrupted": STOPPED, "error": FAILED}
     reason = "lost" if one.is_lost else one.reason
     state = RUNNING if one.ended is None and not one.is_lost else states.get(reason, DONE)
     return {
+        **_UNSENT,
         "id": one.submission or one.uuid,
         "number": one.number,
         "state": state,
         "study": one.key.study,
-        "uploaded": False,
-        "study_from": None,
         "device": one.key.device,
         "device_name": one.device_name,
         "size": service.studies.in_order(one.key.study, one.key.size),
         "choices": dict(one.key.choices),
-        "budget": None,
         "asked_by": one.asked_by,
-        "server": None,
-        "queue": None,
-        "place": None,
-        "attempts": 1,
         "created": one.started,
         "started": one.started,
         "ended": one.ended,
         "reason": reason,
-        "progress": None,
-        "result": None,
-        "outcomes": dict(one.outcomes),
+        "outcomes": _outcomes(service, [one]),
         "searches": [one.number],
     }
+
+
+_UNSENT: Json = dict.fromkeys(("study_from", "budget", "server", "queue", "place", "progress", "result"))
+_UNSENT |= {"uploaded": False, "attempts": 1}
+"""What is told of a search that was sent to no server."""
 
 
 def numbers_of(service: Service, name: str) -> list[int]:
@@ -180,9 +168,11 @@ def points(service: Service, name: str, *, after: int = 0, limit: int = 5000) ->
     `next` is what `after` should be for the rest; None: there is none.
     """
     numbers = numbers_of(service, name)
-    found = service.store.points(numbers, after=after, limit=limit) if numbers else []
+    found = survey.following(service.store, numbers, after=after, limit=limit) if numbers else []
     return {
-        "trials": [[one.number, one.outcome, one.time_ns, one.finished, dict(one.configuration)] for one in found],
+        "trials": [
+            [one.number, one.outcome.value, one.time_ns, one.finished or None, one.configuration] for one in found
+        ],
         "next": found[-1].number if len(found) == limit else None,
     }
 

@@ -12,5 +12,3 @@ expression within some minutes.
 
 from autotune.study.arrays.bounds import physical
 from autotune.study.arrays.language import FUNCTIONS, check_names, evaluate, names_of, shape_of
-
-__all__ = ["FUNCTIONS", "check_names", "evaluate", "names_of", "physical", "shape_of"]

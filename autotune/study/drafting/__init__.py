@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
 
-__all__ = [
-    "Sketch", "asked_by_error", "candidates", "draft", "hiding", "lacking_extension", "scanned", "struct_bodies",
-    "unknown",
-]  # fmt: skip
 
 # A worker needs what scanning knows of structs, and none of the rest.
 __getattr__ = lazily(

@@ -1,0 +1,93 @@
+"""Kernels that several tests of `autotune new` draft studies of, and how they read what was drafted."""
+
+from __future__ import annotations
+
+from autotune.study import Sketch, draft, scanned
+
+LANES = """
+#ifndef LANES
+#define LANES 4
+#endif
+#ifndef WG
+#define WG 64
+#endif
+__kernel void spmv(int rows, __global const int *starts, __global const int *cols, __global const float *vals,
+                   __global const float *x, __global float *y)
+{
+    __local float part[WG];
+    const int l = get_local_id(0), row = get_global_id(0) / LANES, lane = l % LANES;
+    float sum = 0;
+    if (row < rows)
+        for (int k = starts[row] + lane; k < starts[row + 1]; k += LANES) sum += vals[k] * x[cols[k]];
+    part[l] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane == 0 && row < rows) {
+        for (int i = 1; i < LANES; ++i) sum += part[l + i];
+        y[row] = sum;
+    }
+}
+"""
+
+
+RIM = """
+#ifndef TX
+#define TX 16
+#endif
+#ifndef TY
+#define TY 4
+#endif
+#ifndef ROWS
+#define ROWS 1
+#endif
+kernel void sweep(const uint nx, const uint ny, global const float *u, global float *v, global const float *f)
+{
+    const uint x = get_global_id(0), first = get_global_id(1) * ROWS;
+    for (uint r = 0; r < ROWS; r++) {
+        const uint y = first + r;
+        if (x == 0 || y == 0 || x >= nx - 1 || y >= ny - 1) continue;
+        const size_t i = y * nx + x;
+        v[i] = 0.25f * (u[i - 1] + u[i + 1] + u[i - nx] + u[i + nx] + f[i]);
+    }
+}
+"""
+
+
+BODIES = """
+#ifndef BLOCK
+#define BLOCK 64
+#endif
+typedef struct { float4 place; float3 speed; float mass; int id; } Body;
+typedef struct { float step; int count; int WG; } World;
+kernel void move(const World world, global const Body *in, global Body *out)
+{
+    local float4 cache[BLOCK];
+    const int i = get_global_id(0), l = get_local_id(0), n = world.count;
+    float3 pull = 0.0f;
+    const float3 here = in[min(i, n - 1)].place.xyz;
+    for (int t = 0; t < n; t += BLOCK) {
+        const int j = t + l;
+        cache[l] = j < n ? (float4)(in[j].place.xyz, in[j].mass) : (float4)(0.0f);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < BLOCK; ++k) pull += (cache[k].xyz - here) * cache[k].w;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (i < n) {
+        Body b = in[i];
+        b.speed += pull * world.step;
+        out[i] = b;
+    }
+}
+"""
+
+
+def drafted(source: str) -> tuple[Sketch, list[str]]:
+    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    return sketch, draft(sketch).splitlines()
+
+
+def macros(**defaults: int) -> str:
+    return "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in defaults.items())
+
+
+def shape_of(lines: list[str], name: str) -> str:
+    return next(line for line in lines if line.startswith(f"{name} = {{"))

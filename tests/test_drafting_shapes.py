@@ -1,0 +1,370 @@
+"""What `autotune new` reads of kernels as strangers write them: extents, from guards, places and pointers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
+
+
+def test_a_guard_of_a_quotient_bounds_what_is_divided() -> None:
+    sketch, lines = drafted(LANES)
+    assert 'global = ["round_up(LANES * rows, WG)"]' in lines
+    assert any(line.startswith('x = { type = "float", shape = ["rows"], access = "in" }  # guess') for line in lines)
+    assert any(line.startswith("cols = ") and 'high = "rows - 1"' in line for line in lines)
+    assert sketch.gaps == []
+
+
+def test_grids_of_one_width_are_as_high_as_the_highest() -> None:
+    _, lines = drafted(RIM)
+    for name, access in (("u", "in"), ("v", "out"), ("f", "in")):
+        assert f'{name} = {{ type = "float", shape = ["ny", "nx"], access = "{access}" }}' in lines
+    assert '# access = "inout" for u, for v too with data = { numpy = "u" }: u is compared at the end.' in lines
+
+
+def test_members_of_structs_are_sizes_where_they_bound_something() -> None:
+    _, lines = drafted(BODIES)
+    assert "count = 4096" in lines  # each with each
+    assert any(line.startswith("world = ") and 'count = "count", WG = "1"' in line for line in lines)
+    assert 'in_ = { type = "Body", shape = ["count"], access = "in" }' in lines
+    assert 'global = ["round_up(count, BLOCK)"]' in lines
+    _, lines = drafted(BODIES.replace("int count", "float count"))
+    assert not any(line.startswith("count = ") for line in lines)
+
+
+TURNED = (
+    macros(TILE=16, ROWS=8)
+    + """
+kernel void turned(global const float *a, global float *b, const int H, const int V)
+{
+    local float t[TILE][TILE + 1];
+    int x = get_group_id(0) * TILE + get_local_id(0), y = get_group_id(1) * TILE + get_local_id(1);
+    for (int k = 0; k < TILE; k += ROWS)
+        if (x < V && y + k < H) t[get_local_id(1) + k][get_local_id(0)] = a[(y + k) * V + x];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x = get_group_id(1) * TILE + get_local_id(0);
+    y = get_group_id(0) * TILE + get_local_id(1);
+    for (int k = 0; k < TILE; k += ROWS)
+        if (x < H && y + k < V) b[(y + k) * H + x] = t[get_local_id(0)][get_local_id(1) + k];
+}
+"""
+)
+
+
+def test_rows_that_items_take_in_turn_tell_the_work_group_and_the_shape() -> None:
+    sketch, lines = drafted(TURNED)
+    assert 'local = ["TILE", "ROWS"]' in lines
+    assert 'global = ["round_up(V, TILE)", "ceil_div(H, TILE) * ROWS"]' in lines
+    assert 'a = { type = "float", shape = ["H", "V"], access = "in" }' in lines
+    assert sketch.gaps == []
+
+
+def test_places_that_are_stored_to_are_a_permutation() -> None:
+    text = (
+        "kernel void f(global const uint *perm, global const uint *src, global const float *v, global float *out, "
+        "int n) { int i = get_global_id(0); if (i < n) out[perm[i]] = v[src[i]]; }"
+    )
+    _, lines = drafted(text)
+    assert any(
+        line.startswith("perm = ") and 'data = { distribution = "permutation" } }  # guess' in line for line in lines
+    )
+    assert any(line.startswith("src = ") and 'data = { low = 0, high = "n - 1" }' in line for line in lines)
+
+
+def test_what_vectors_and_halves_are_stored_to_has_its_extent() -> None:
+    sketch, lines = drafted(
+        "kernel void f(global const half *x, global half *y, global float *z, int n) { int i = get_global_id(0);\n"
+        "if (i < n) { vstore_half(vload_half(i, x) * 2, i, y); vstore4(vload4(i, z) + i, i, z); } }"
+    )
+    assert 'y = { type = "half", shape = ["n"], access = "out" }' in lines
+    assert 'z = { type = "float", shape = ["4 * n"], access = "inout" }' in lines
+    assert sketch.gaps == []
+
+
+def test_rows_that_are_skipped_count_rows_and_what_is_taken_off_an_extent_is_less_than_it() -> None:
+    _, lines = drafted(
+        "kernel void step(global float *a, int N, int k) { int j = k + 1 + get_global_id(0);\n"
+        "int i = k + 1 + get_global_id(1); if (i < N && j < N) a[i * N + j] -= a[i * N + k] * a[k * N + j]; }"
+    )
+    assert 'a = { type = "float", shape = ["N", "N"], access = "inout" }' in lines
+    assert any(line.startswith("k = 1  # guess") for line in lines)
+    assert any(line.startswith('global = ["round_up(N - k - 1, ') for line in lines)
+
+
+def test_of_places_that_go_equally_far_apart_the_farthest_counts() -> None:
+    _, lines = drafted(
+        "kernel void pair(global const float *x, global float *y, int N) { int t = N / 4, i = get_global_id(0);\n"
+        "if (i < t) y[i] = x[i] + x[i + t] + x[i + 2 * t] + x[i + 3 * t]; }"
+    )
+    assert 'x = { type = "float", shape = ["4 * (N // 4)"], access = "in" }' in lines
+    assert 'y = { type = "float", shape = ["N // 4"], access = "out" }' in lines
+
+
+MOVED = """
+kernel void f(const int n, const int turns, global const float *x, global float *y, global float *z)
+{
+    const int i = get_global_id(0), t = get_global_size(0);
+    if (i >= n) return;
+    x += i;
+    y += 2 * i;
+    float sum = 0;
+    for (int k = 0; k < turns; ++k) { sum += *z; z += n; }
+    y[0] = x[0] + sum;
+    y[1] = x[n];
+}
+"""
+
+
+def test_pointers_that_move_are_followed_and_those_that_a_loop_moves_are_a_gap() -> None:
+    sketch, lines = drafted(MOVED)
+    assert 'shape = ["2 * n"], access = "in"' in shape_of(lines, "x")
+    assert 'shape = ["2 * n"], access = "out"' in shape_of(lines, "y")
+    assert "TODO: its shape" in shape_of(lines, "z")
+    assert any(gap.endswith("its shape, row by row") for gap in sketch.gaps)
+
+
+def test_what_is_cast_to_vectors_has_as_many_elements() -> None:
+    _, lines = drafted(
+        """typedef uchar4 pixel;
+        kernel void f(const int n, global const float *a, global float *b, global const uchar *c, global const int *d)
+        {
+            const int i = get_global_id(0);
+            if (i >= n) return;
+            global float4 *to = (global float4 *)b;
+            to[i] = ((global const float4 *)a)[i] + ((global const pixel *)c)[i].x + ((global const float *)d)[i];
+        }"""
+    )
+    assert 'shape = ["4 * n"], access = "in" }' in shape_of(lines, "a")
+    assert 'shape = ["4 * n"], access = "out" }' in shape_of(lines, "b")
+    assert 'shape = ["n"], access = "in"' in shape_of(lines, "d")  # as many bytes
+    assert "TODO: its shape" in shape_of(lines, "c")  # of a type that is not read: nothing is said
+
+
+def test_local_memory_holds_the_farthest_place() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, global const float *a, global float *b, local float *both, local float *back)
+        {
+            const int i = get_global_id(0), l = get_local_id(0);
+            both[l] = a[i];
+            both[l + get_local_size(0)] = a[i];
+            back[get_local_size(0) - 1 - l] = a[i];
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (i < n) b[i] = both[l] + back[l];
+        }"""
+    )
+    assert 'both = { type = "float", local = "2 * WG" }' in lines
+    assert 'back = { type = "float", local = "WG" }' in lines
+
+
+@pytest.mark.parametrize("use", ["x[i] += 1", "x[i]++", "--x[i]", "(*(x + i))++", "int before = x[i]++"])
+def test_an_element_that_is_counted_up_is_read_and_written(use: str) -> None:
+    _, lines = drafted(f"kernel void f(const int n, global int *x) {{ int i = get_global_id(0); if (i < n) {use}; }}")
+    assert 'shape = ["n"], access = "inout"' in shape_of(lines, "x")
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        ("y[i * i] = x[i];", "guess: its shape, by the places that were understood; others may lie farther"),
+        ("y[i + stranger(n)] = x[i];", "guess: its shape, by the places that were understood"),
+        ("helper(y, i);", "guess: its shape, by the places that were understood"),
+        ("y[i] = 1 2;", "guess: its shape, by the places that were understood"),
+        ("y[i] = x[i] * 2;", 'access = "out" }'),
+    ],
+)
+def test_a_use_that_was_not_understood_makes_a_shape_a_guess(use: str, said: str) -> None:
+    body = f"const int i = get_global_id(0); if (i >= n) return; y[i] = x[i]; {use}"
+    _, lines = drafted(f"kernel void f(const int n, global const float *x, global float *y) {{ {body} }}")
+    assert said in shape_of(lines, "y")
+    assert 'shape = ["n"]' in shape_of(lines, "y")
+
+
+def test_an_extent_that_a_default_decides_says_so() -> None:
+    _, lines = drafted(
+        """
+        #ifndef BINS
+        #define BINS 256
+        #endif
+        kernel void f(const int n, global const int *x, global int *hist, global const float *start)
+        {
+            local int bins[BINS];
+            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) bins[b] = start[b];
+            for (int i = get_global_id(0); i < n; i += get_global_size(0)) atomic_inc(&bins[x[i]]);
+            for (int b = get_local_id(0); b < BINS; b += get_local_size(0)) atomic_add(&hist[b], bins[b]);
+        }"""
+    )
+    assert shape_of(lines, "hist").endswith('# TODO: its shape, row by row: "256" as BINS has it by default')
+    assert 'shape = ["256"]' in shape_of(lines, "start")
+    assert shape_of(lines, "start").endswith("as BINS has it by default: it may not depend on a parameter")
+
+
+def test_what_finds_the_rim_bounds_no_launch() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, const int rim, global const float *x, global float *y)
+        {
+            const int i = get_global_id(0) - rim;
+            const int first = i < 0 ? -i : 0;
+            if (i >= 0 && i < n) y[i] = x[i] + first;
+        }"""
+    )
+    assert 'global = ["round_up(n + rim, WG)"]' in lines
+
+
+def test_a_variable_that_is_called_as_an_axis_is_none() -> None:
+    _, lines = drafted(
+        """kernel void f(const int n, const int m, global float *y)
+        {
+            const int x = get_global_id(0), row = get_global_id(1);
+            int gid = 0;
+            for (gid = 0; gid < m; ++gid) if (x < n) y[gid * n + x] = row;
+        }"""
+    )
+    assert 'shape = ["m", "n"], access = "out"' in shape_of(lines, "y")
+
+
+def test_rows_as_long_as_an_image_is_wide_and_coordinates_that_change_places() -> None:
+    _, lines = drafted(
+        """kernel void f(read_only image3d_t in, global float *out, const int each, write_only image2d_t turned)
+        {
+            const int4 p = {get_global_id(0), get_global_id(1), get_global_id(2), 0};
+            const int w = get_image_width(in), h = get_image_height(in);
+            out[(p.x + p.y * w + p.z * w * h) * each] = read_imagef(in, p).x;
+            if (each > 1) out[(p.x + p.y * w + p.z * w * h) * each + 1] = 0;
+            write_imagef(turned, p.yx, read_imagef(in, p));
+        }"""
+    )
+    assert 'shape = ["DEPTH", "HEIGHT", "WIDTH", "each"]' in shape_of(lines, "out")
+    assert 'image = ["DEPTH", "HEIGHT", "WIDTH"]' in shape_of(lines, "in_")
+    assert 'image = ["WIDTH", "HEIGHT"]' in shape_of(lines, "turned")
+    items = '["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)", "round_up(DEPTH, WZ)"]'
+    assert any(line.startswith(f"global = {items}") for line in lines)
+
+
+def test_a_place_that_is_stored_to_behind_the_launched_ones_is_within_the_shape() -> None:
+    _, lines = drafted(
+        """kernel void sw(global const uchar *a, global const uchar *b, global int *H, int la, int lb, int d)
+        {
+            int i = get_global_id(0) + 1, j = d - i, w = lb + 1;
+            if (i > la || j < 1 || j > lb) return;
+            int s = a[i - 1] == b[j - 1] ? 3 : -3;
+            H[i * w + j] = max(H[(i - 1) * w + j - 1] + s, H[(i - 1) * w + j]);
+        }"""
+    )
+    assert 'shape = ["la + 1", "lb + 1"], access = "inout"' in shape_of(lines, "H")
+    _, lines = drafted(
+        """kernel void f(const int n, global float *x)
+        {
+            const int i = get_global_id(0);
+            if (i < n) x[i + 1] += x[i];
+        }"""
+    )
+    assert 'shape = ["n + 1"], access = "inout"' in shape_of(lines, "x")
+
+
+def test_the_components_of_a_vector_in_braces_are_places() -> None:
+    sketch, lines = drafted(
+        "kernel void f(read_only image2d_t from, sampler_t how, write_only image2d_t to) {\n"
+        "const int2 at = { get_global_id(0), get_global_id(1) };\n"
+        "write_imagef(to, at, read_imagef(from, how, at + (int2)(1, 0))); }"
+    )
+    assert 'global = ["round_up(WIDTH, WX)", "round_up(HEIGHT, WY)"]' in [line.partition("  #")[0] for line in lines]
+    assert all('image = ["HEIGHT", "WIDTH"]' in shape_of(lines, name) for name in ("from_", "to"))
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize("place", ["({ get_global_id(0); })", "get_global_id(which(0))"])
+def test_an_id_that_was_not_read_leaves_the_launch_to_the_author(place: str) -> None:
+    _, lines = drafted(f"kernel void f(global int *x) {{ int i; i = {place}; x[i] = 0; }}")
+    assert any(line.startswith('global = ["TODO"]') for line in lines)
+
+
+def test_indices_in_a_buffer_leave_room_for_what_is_behind_their_places() -> None:
+    _, lines = drafted(
+        "kernel void f(const int n, global const int *next, global const float *v, global float *out)\n"
+        "{ const int i = get_global_id(0); if (i >= n) return; float s = 0;\n"
+        "for (int k = 0; k < 4; ++k) { const int at = next[i + k * n]; s += v[at] + v[at + n] + v[at + 2 * n]; }\n"
+        "out[i] = s + v[i + 2 * n]; }"
+    )
+    assert 'shape = ["3 * n"]' in shape_of(lines, "v")
+    assert 'shape = ["4", "n"], access = "in", data = { low = 0, high = "n - 1" }' in shape_of(lines, "next")
+
+
+FRAMED = """
+kernel void edges(global const float *in, global float *out, const int strong, const int border)
+{
+    const int x = get_global_id(0), y = get_global_id(1), wide = get_global_size(0) + 2, high = get_global_size(1) + 2;
+    float sum = 0;
+    for (int d = -1; d <= 1; ++d) {
+        int u = x + d, v = y + d;
+        u = u < 0 ? 0 : (u < wide ? u : wide - 1);
+        v = v < 0 ? 0 : (v < high ? v : high - 1);
+        sum += in[v * wide + u];
+    }
+    out[y * get_global_size(0) + x] = strong ? sum : 1 - sum;
+}
+"""
+
+
+def test_a_frame_around_what_is_launched_is_in_the_rows_and_a_switch_is_no_extent() -> None:
+    _, lines = drafted(FRAMED)
+    assert 'in_ = { type = "float", shape = ["HEIGHT + 2", "WIDTH + 2"], access = "in" }' in lines
+    assert 'out = { type = "float", shape = ["HEIGHT", "WIDTH"], access = "out" }' in lines
+    assert shape_of(lines, "strong").endswith("# guess: its value")
+    _, lines = drafted(FRAMED.replace("+ 2", "+ 2 * border").replace("(y + 1)", "(y + border)"))
+    assert 'shape = ["HEIGHT + 2 * border", "WIDTH + 2 * border"]' in shape_of(lines, "in_")
+
+
+def test_a_value_that_replaces_another_counts_from_there_on() -> None:
+    loose = "int i = (int)floor(step * get_global_id(0)); {} y[get_global_id(0)] = x[i];"
+    kernel = "kernel void f(const int n, const float step, global const float *x, global float *y) { BODY }"
+    _, lines = drafted(kernel.replace("BODY", loose.replace("{}", "i = clamp(i, 0, n - 1);")))
+    assert 'x = { type = "float", shape = ["n"], access = "in" }' in lines
+    for doubtful in ("if (step < 0) i = clamp(i, 0, n - 1);", "do { i = clamp(i, 0, n - 1); i += 2; } while (step);"):
+        _, lines = drafted(kernel.replace("BODY", loose.replace("{}", doubtful)))
+        assert "TODO" in shape_of(lines, "x"), doubtful
+
+
+SHIFTED = """
+kernel void rows(global float *from, const ulong skipped, global void *to, const ulong to_skipped, const int width,
+                 const ulong stride, local void *held)
+{
+    from = (global float *)((global char *)from + skipped);
+    global float *line = (global float *)((global char *)to + to_skipped + get_group_id(0) * stride);
+    local float *own = (local float *)held;
+    for (int x = get_local_id(0); x < width; x += get_local_size(0)) {
+        own[x] = from[get_group_id(0) * width + x];
+        line[x] = 2 * own[x];
+    }
+}
+"""
+
+
+def test_places_counted_in_bytes_are_elements_and_what_is_void_is_what_it_is_cast_to() -> None:
+    sketch, lines = drafted(SHIFTED)
+    assert sketch.gaps == []
+    assert 'from_ = { type = "float", shape = ["GROUPS", "width"], access = "in" }' in lines
+    assert 'skipped = { type = "ulong", value = "0" }  # guess: bytes before what is used' in lines
+    assert 'type = "float", shape = ["GROUPS", "stride // 4"]' in shape_of(lines, "to")
+    assert shape_of(lines, "to").endswith("# guess: its type: void in the kernel, which casts it")
+    assert 'held = { type = "float", local = "width" }' in lines
+    assert any(line.startswith('global = ["GROUPS * WG"]  # guess: ') for line in lines)
+    _, lines = drafted("kernel void f(global void *x) { ((global int *)x)[0] = 1; ((global float *)x)[1] = 1; }")
+    assert "does not cast it to one type" in shape_of(lines, "x")
+
+
+def test_ids_by_hand_are_ids_and_what_a_variable_is_before_it_changes_counts() -> None:
+    _, lines = drafted(
+        """kernel void f(const int w, const int h, global const float *x, global float *y)
+        {
+            const int u = get_group_id(0) * get_local_size(0) + get_local_id(0);
+            const int v = get_local_id(1) + get_group_id(1) * get_local_size(1);
+            if (u >= w || v >= h) return;
+            int i = 2 * (v * w + u);
+            y[i + 1] = x[i];
+            i = v;
+            y[i] = 1;
+        }"""
+    )
+    assert 'x = { type = "float", shape = ["h", "w", "2"], access = "in" }' in lines
+    assert 'y = { type = "float", shape = ["h", "w", "2"], access = "out" }' in lines
+    assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
