@@ -42,6 +42,7 @@ def numpy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceInfo]:
         yield find_device("numpy:0")
 
 
+@pytest.mark.device
 class TestOpenCL(BackendContract):
     COPY = """kernel void copy(int n, global const int *source, global int *target) {
         for (int i = 0; i < n; ++i) target[i] = i < 100 ? source[i] : 0;

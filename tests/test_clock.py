@@ -20,6 +20,8 @@ from autotune.devices import BackendError, Batch, Session, list_devices, open_se
 from autotune.model import Measurement, Outcome
 from autotune.study import Buffer, Launch, Plan, Tolerance
 
+pytestmark = pytest.mark.device
+
 SPIN = """
 kernel void spin(global const int *a, global int *out) {
     uint v = a[0];

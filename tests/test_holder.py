@@ -9,6 +9,8 @@ import pytest
 from autotune.bench.holder import Holder, can_hold
 from autotune.devices import Session, list_devices, open_session
 
+pytestmark = pytest.mark.device
+
 
 def opened() -> Session:
     """A session on a CPU that passes for a device with cores of its own."""

@@ -117,6 +117,7 @@ def read_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pace, "is_due", property(lambda pace: pace.base_ns > 0))
 
 
+@pytest.mark.device
 def test_a_trial_beside_which_the_pace_changed_is_timed_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_trial_beside_which_the_pace_changed_is_timed_again(
     assert again.environment[PACE] == pytest.approx(4)
 
 
+@pytest.mark.device
 def test_an_anchor_that_fails_costs_no_trial(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(session, out=5)
     bench.run(spin(30_000), None)

@@ -27,6 +27,8 @@ from autotune.study import Plan
 from tests.test_clock import bench_of, spin
 from tests.test_holder import opened
 
+pytestmark = pytest.mark.device
+
 SHORT, LONG = spin(30_000), spin(60_000)
 
 
