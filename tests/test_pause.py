@@ -8,18 +8,19 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
 from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
-from autotune.pool import forkserver
+from autotune.pool import forkserver, process
 from autotune.pool.forkserver import Forkserver, prepare, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
@@ -95,6 +96,36 @@ def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_r
     assert worker._clock() >= before + 0.05
     with pytest.raises(ProcessLookupError):
         os.kill(worker.pid, 0)
+
+
+class Standstill:
+    """A connection whose message comes after a pause of everything (`docker pause`), or after mere silence."""
+
+    def __init__(self, clock: list[float], waits: Sequence[float]) -> None:
+        self._clock, self._waits = clock, list(waits)
+
+    def poll(self, seconds: float) -> bool:
+        self._clock[0] += self._waits.pop(0)
+        return not self._waits
+
+    def recv(self) -> str:
+        return "here"
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_limit_does_not_run_while_everything_stands_still(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    worker._connection.close()
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0, 300.0, 1.0, 0.5]))
+    assert worker.receive(10.0) == "here"
+    monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0] * 12))
+    with pytest.raises(WorkerOverran):
+        worker.receive(10.0)
 
 
 def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
@@ -176,6 +207,7 @@ SEARCH = """
 import os, sys, threading
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from queue import SimpleQueue
 from autotune.devices.select import list_devices
 from autotune.pool.keeper import Keeper
