@@ -20,6 +20,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from autotune import pool
 from autotune.errors import OutputError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def command() -> None:
 
 
 def _run(words: list[str]) -> None:
+    pool.bound_threads()
     if words[:1] == ["best"]:
         from autotune.lookup import asking
 
@@ -81,8 +83,6 @@ def _run(words: list[str]) -> None:
             sys.exit(asking.run(asked))
     with ExitStack() as while_running:
         if words[:1] and words[0] in _RUNNING and {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE):
-            from autotune import pool
-
             while_running.enter_context(pool.quick_turns())
             pool.prepare_and_list()  # two processes import at once
         from autotune import cli

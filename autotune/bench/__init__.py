@@ -25,7 +25,6 @@ from autotune.bench.messages import (
     Turn,
     Use,
 )
-from autotune.bench.probe import machine_fault, unwritable
 from autotune.bench.report import Fault, Report, first_error, is_too_large
 from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILD_S", "DOING", "FIRST_S", "GUARD", "Compiled", "EndToEnd", "Fault", "Inspect", "Inspected", "Job", "Keep",
     "Kept", "Limits", "Onward", "Phase", "Probe", "Ready", "Report", "Retime", "Rules", "Setup", "Sound", "Turn", "Use",
-    "compile_plan", "first_error", "is_too_large", "machine_fault", "serve", "unwritable",
+    "compile_plan", "first_error", "is_too_large", "serve",
 ]  # fmt: skip
 
 __getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})

@@ -15,6 +15,7 @@
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
     caller.py      a reference in Python, in a process of its own;  alone.py: that process
+    allowance.py   what the system allows: cores, memory, processes
     sizing.py      whether the data has room; how many builders
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.pool.allowance import bound_threads as bound_threads
+    from autotune.pool.allowance import count_cores as count_cores
     from autotune.pool.contract import Evaluator as Evaluator
     from autotune.pool.contract import Settings as Settings
     from autotune.pool.evaluator import DeviceEvaluator as DeviceEvaluator
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from autotune.pool.lock import lock_key as lock_key
     from autotune.pool.process import WorkerProcess as WorkerProcess
     from autotune.pool.sizing import count_builders as count_builders
-    from autotune.pool.sizing import count_cores as count_cores
     from autotune.pool.sizing import require_room as require_room
     from autotune.pool.turns import quick_turns as quick_turns
     from autotune.pool.worker import die_with as die_with
@@ -47,13 +49,14 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
+        "allowance": "bound_threads count_cores",
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
         "forkserver": "prepare_and_list prepared",
         "lock": "Stopped find_holder lock_folder lock_key",
         "process": "WorkerProcess",
-        "sizing": "count_builders count_cores require_room",
+        "sizing": "count_builders require_room",
         "turns": "quick_turns",
         "worker": "die_with",
     },

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from autotune.bench import DOING, Phase, Report
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
+from autotune.pool.allowance import lacks_processes
 from autotune.pool.worker import python_path
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in _FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
-    hint = "what is stored remains; type the same again once the machine has memory to spare"
+    hint = lacks_processes() or "what is stored remains; type the same again once the machine has memory to spare"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 
 
