@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import select
@@ -21,7 +22,7 @@ from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
 from autotune.pool import forkserver, process
-from autotune.pool.forkserver import Forkserver, prepare, prepared
+from autotune.pool.forkserver import Forkserver, prepare, prepare_and_list, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 from tests.processes import has_ended
@@ -192,6 +193,30 @@ def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_
         other.join()
         assert forkserver._prepared == mine != []
     assert not forkserver._prepared
+
+
+@pytest.mark.parametrize("step", ["tempfile.TemporaryFile", "subprocess.Popen"])
+def test_what_keeps_a_process_from_being_prepared_is_said_where_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], step: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no more of it")
+
+    monkeypatch.setattr(f"autotune.pool.forkserver.{step}", fail)
+    server = Forkserver()
+    with pytest.raises(WorkerDied, match=r"it ended by itself.*: no more of it"):
+        WorkerProcess("device", tmp_path, {}, server.start)
+    server.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_where_no_thread_may_start_nothing_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", fail)
+    prepare_and_list()
+    assert forkserver._prepared == []
 
 
 def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,10 @@ def prepare() -> _Server | None:
     """
     if _prepared or not can_hold():
         return None
-    server = _Server()
+    try:
+        server = _Server()
+    except RuntimeError:  # no more threads may be started: who needs one says so
+        return None
     _prepared.append(server)
     return server
 
@@ -108,7 +111,8 @@ def prepare_and_list() -> None:
     from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
 
     for server in _prepared:
-        list_ahead(server.fork)
+        with suppress(RuntimeError):
+            list_ahead(server.fork)
 
 
 class Forkserver:
@@ -148,7 +152,12 @@ class _Server(threading.Thread):
         self._alive: dict[int, Forked] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._code = -int(signal.SIGKILL)
-        self.start()
+        try:
+            self.start()
+        except RuntimeError:  # no more threads may be started
+            self._channel.close()
+            self._theirs.close()
+            raise
 
     def run(self) -> None:
         """Start the process and hear of its children until it is gone."""
@@ -156,34 +165,41 @@ class _Server(threading.Thread):
         code = self._code
         try:
             with tempfile.TemporaryFile() as log:
-                with self._theirs:
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
-                        # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
-                        env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
-                        pass_fds=[self._theirs.fileno()],
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
+                    # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
+                    env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
+                    pass_fds=[self._theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+                self._theirs.close()
                 with suppress(OSError):
                     self._listen()
                 code = self._code = self._process.wait()
                 log.seek(0)
                 self._last_words = log.read().decode(errors="replace").strip().rpartition("\n")[2]
+        except OSError as error:  # no folder for temporary files, no more processes
+            code = self._code = 1
+            self._last_words = error.strerror or str(error)
         finally:
             self.lost.set()
             self._born.put(None)
             for worker in self._alive.values():
                 worker.note_end(code if code < 0 else -signal.SIGKILL)
             self._channel.close()
+            self._theirs.close()
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
         """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
         with self._asking:
-            with suppress(BrokenPipeError, ConnectionResetError):
+            try:
                 socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
+            except OSError as error:
+                if not (self.lost.is_set() or isinstance(error, BrokenPipeError | ConnectionResetError)):
+                    raise
             born = self._born.get()
         if born is None:
             self._born.put(None)
