@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -25,7 +27,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking, stored_devices
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, database, location
+from autotune.store import Store, database, location, mounts
 from autotune.store.attempts import NoSuchTrialError
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
@@ -727,16 +729,38 @@ def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_ver
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mounts"
+    table = tmp_path / "mounts"
     far = f"{tmp_path.resolve()}/far\\040away"
-    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {far} nfs4 rw 0 0\nlab:/big {far}/größe nfs rw 0 0\n")
-    monkeypatch.setattr(location, "MOUNTS", mounts)
+    table.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {far} nfs4 rw 0 0\nlab:/big {far}/größe nfs rw 0 0\n")
+    monkeypatch.setattr(mounts, "MOUNTS", table)
     (tmp_path / "far away").mkdir()
     assert "network file system (nfs4)" in refusal(tmp_path / "far away" / "x.db")
-    assert location.file_system(str(tmp_path / "far")) == "ext4"
-    assert location.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
-    mounts.unlink()
-    assert location.file_system(str(tmp_path)) == ""
+    assert mounts.file_system(str(tmp_path / "far")) == "ext4"
+    assert mounts.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
+    table.unlink()
+    assert mounts.file_system(str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "locks", "said"),
+    [
+        (sqlite3.SQLITE_BUSY, errno.ENOLCK, "can lock or share no file"),
+        (sqlite3.SQLITE_BUSY, errno.EAGAIN, "is locked by another process"),
+        (sqlite3.SQLITE_IOERR_LOCK, 0, "can lock or share no file; give --db a path on a local disk, or a postgresql:"),
+        (sqlite3.SQLITE_IOERR_SHMMAP, 0, "can lock or share no file"),
+        (sqlite3.SQLITE_IOERR_READ, 0, "cannot be read or written"),
+    ],
+)
+def test_a_file_system_without_locks_is_told_from_a_locked_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, locks: int, said: str
+) -> None:
+    def lock(*_: object) -> None:
+        raise OSError(locks, "x")
+
+    monkeypatch.setattr(fcntl, "lockf", lock)
+    error = sqlite3.OperationalError("x")
+    error.sqlite_errorcode = code
+    assert said in str(location.database_error(str(tmp_path / "x.db"), error))
 
 
 @pytest.mark.parametrize(
