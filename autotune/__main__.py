@@ -82,7 +82,10 @@ def _run(words: list[str]) -> None:
         if asked is not None:
             sys.exit(asking.run(asked))
     with ExitStack() as while_running:
-        if words[:1] and words[0] in _RUNNING and {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE):
+        here = {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE)
+        if words[:1] == ["devices"] and here:
+            pool.list_apart()
+        if words[:1] and words[0] in _RUNNING and here:
             while_running.enter_context(pool.quick_turns())
             pool.prepare_and_list()  # two processes import at once
         from autotune import cli

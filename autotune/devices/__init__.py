@@ -36,10 +36,11 @@ from autotune.devices.select import (
     traits,
 )
 from autotune.devices.sensors import Reading
+from autotune.devices.vendors import faulty
 
 __all__ = [
     "BACKENDS", "ArgumentError", "Backend", "BackendError", "Batch", "BuildError", "Event", "Given", "Guest", "Kernel",
     "KernelArgument", "KernelLimits", "Memory", "Program", "Reading", "Run", "Session", "Step", "Traits", "attach",
-    "choose", "diagnose", "driver_of", "environment", "find_device", "find_devices", "list_bundled", "list_by",
-    "list_devices", "load_backend", "open_session", "prepare", "require_usable", "selector_of", "traits",
+    "choose", "diagnose", "driver_of", "environment", "faulty", "find_device", "find_devices", "list_bundled",
+    "list_by", "list_devices", "load_backend", "open_session", "prepare", "require_usable", "selector_of", "traits",
 ]  # fmt: skip

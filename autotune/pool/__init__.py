@@ -7,7 +7,7 @@
     blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
-    listing.py     which devices there are, asked of a fork of it
+    listing.py     which devices there are, asked of a process of its own
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autotune.pool.folder import RunFolder as RunFolder
     from autotune.pool.forkserver import prepare_and_list as prepare_and_list
     from autotune.pool.forkserver import prepared as prepared
+    from autotune.pool.listing import list_apart as list_apart
     from autotune.pool.lock import Stopped as Stopped
     from autotune.pool.lock import find_holder as find_holder
     from autotune.pool.lock import lock_folder as lock_folder
@@ -54,6 +55,7 @@ __getattr__ = lazily(
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
         "forkserver": "prepare_and_list prepared",
+        "listing": "list_apart",
         "lock": "Stopped find_holder lock_folder lock_key",
         "process": "WorkerProcess",
         "sizing": "count_builders require_room",
