@@ -98,7 +98,10 @@ class Access:
                 time.sleep(PAUSE_S)
 
     def _require_file(self) -> None:
-        """Write the database anew where its file was removed. Raises StoreError where another is in its place."""
+        """Write the database anew where its file was removed, or go on with what another process has written anew.
+
+        Raises StoreError where the file in its place lacks something.
+        """
         if self._gone is not None:
             raise self._gone
         path = Path(self._location.path)
@@ -106,11 +109,10 @@ class Access:
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            if presence.inode(path) is None and presence.restore(source, path, self._log):
-                kept = None
-            else:
-                kept = presence.keep_copy(source, path)
-                presence.remove_log(self._log)
+            anew = presence.inode(path) is None and presence.restore(source, path, self._log)
+            presence.remove_log(self._log)  # before what is there now is opened
+            there = anew or presence.stands_for(source, path)
+            kept = None if there else presence.keep_copy(source, path)
         if kept is not None:
             copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])
             self._gone = StoreError(
@@ -123,7 +125,8 @@ class Access:
         with self._writing():  # opens it, which makes its log
             pass
         self._note_file()
-        say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+        if anew:
+            say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:
