@@ -92,6 +92,16 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
         assert configurations(path) == [7]
 
 
+def test_a_file_that_was_removed_from_who_only_reads_is_there_after_the_end(tmp_path: Path) -> None:
+    """A server at which nobody searches."""
+    path = tmp_path / "a.db"
+    with Store.open(str(path)) as store:
+        put(store, [ok({"A": 1}, 5)])
+        path.unlink()
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1]
+    assert configurations(path) == [1]
+
+
 def test_a_file_that_another_process_has_written_anew_is_gone_on_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

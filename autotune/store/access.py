@@ -46,7 +46,13 @@ class Access:
         """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back; a file that was removed and has been only read since is written anew before."""
+        told = self._gone is not None
+        try:
+            self._require_file()
+        except StoreError as error:
+            if not told:
+                say(f"autotune: {error}")
         self._engine.dispose()
 
     def __enter__(self) -> Self:
