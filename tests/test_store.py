@@ -659,7 +659,7 @@ Store.open(sys.argv[1])
 def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
     """Run a script on a database that is protected, or whose folder is too, and on one that it may write."""
     path.chmod(0o444)
-    path.parent.chmod(0o755 if protect == "file" else 0o555)
+    path.parent.chmod({"file": 0o755, "folder": 0o555, "shared": 0o777}[protect])
     done = subprocess.run(
         [sys.executable, "-c", script, str(path), str(path.parent.parent / "other.db")],
         cwd=Path(__file__).parent.parent,
@@ -671,7 +671,7 @@ def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> None:
     path = open_folder / "own" / "x.db"
     path.parent.mkdir()
@@ -679,13 +679,24 @@ def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> N
     last = as_nobody(AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
     assert last.startswith("autotune.errors.StoreError: ")
     assert "read-only" in last
+    assert list(path.parent.iterdir()) == [path]  # nothing that keeps who owns it from writing
+
+
+def test_a_log_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, log = tmp_path / "x.db", tmp_path / "x.db-wal"
+    put_in(path, [])
+    log.touch()
+    monkeypatch.setattr(os, "access", lambda place, mode: str(place) != str(log))
+    assert refusal(path).endswith(f"{log} is another user's; when nobody uses it: rm -f {log} {tmp_path}/x.db-shm")
+    log.write_bytes(b"x")
+    assert refusal(path).endswith(f"{log} is another user's; its owner may change its mode")
 
 
 READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 @pytest.mark.parametrize("state", ["whole", "older", "at work", "empty"])
 def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, protect: str, state: str) -> None:
     path = open_folder / "own" / "x y?%.db"
@@ -717,7 +728,7 @@ LOOK_UP_AS_NOBODY = AS_NOBODY.replace("import os", "from autotune.lookup import 
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_version(
     open_folder: Path, protect: str
 ) -> None:

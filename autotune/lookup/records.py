@@ -28,6 +28,7 @@ from autotune.store import (
     as_it_is,
     damaged_database,
     database_error,
+    is_for_reading,
     is_our_file,
     may_not_be_written,
     require_database_file,
@@ -284,6 +285,8 @@ _NO_PROGRAM = "PRAGMA trusted_schema=OFF"
 
 
 def _connected(path: str) -> sqlite3.Connection:
+    if is_for_reading(path):
+        return _as_it_is(path)
     connection = sqlite3.connect(path, timeout=BUSY_S)
     try:
         connection.execute(_NO_PROGRAM)
@@ -292,8 +295,13 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.close()  # with it go the files that it made beside
         if not may_not_be_written(path, error):
             raise
-        connection = sqlite3.connect(as_it_is(path), uri=True)
-        connection.execute(_NO_PROGRAM)
+        return _as_it_is(path)
+    return connection
+
+
+def _as_it_is(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(as_it_is(path), uri=True)
+    connection.execute(_NO_PROGRAM)
     return connection
 
 

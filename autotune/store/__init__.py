@@ -18,6 +18,7 @@ from autotune.store.location import (
     as_it_is,
     damaged_database,
     database_error,
+    is_for_reading,
     is_our_file,
     locate,
     log_of,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BUSY_S", "CAME_IN", "CONSOLE", "DONE", "FAILED", "IMPORTED", "OPEN", "QUEUED", "ROLES", "RUNNING", "SCHEMA",
     "SCHEMA_VERSION", "STOPPED", "STOPPING", "TIMED_ELSEWHERE", "UNFINISHED", "UNSOUND", "ConnectionLost", "Location",
-    "Row", "ServerStore", "Store", "StoredSearch", "Submission", "Token", "Uploaded", "as_it_is",
-    "clear_errors", "damaged_database", "database_error", "device_of", "is_our_file", "lasting", "lifetime", "locate",
+    "Row", "ServerStore", "Store", "StoredSearch", "Submission", "Token", "Uploaded", "as_it_is", "clear_errors",
+    "damaged_database", "database_error", "device_of", "is_for_reading", "is_our_file", "lasting", "lifetime", "locate",
     "log_of", "may_not_be_written", "new_token", "ordered", "origin_fault", "require_database_file", "require_place",
     "shown", "version_in",
 ]  # fmt: skip

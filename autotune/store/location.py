@@ -157,6 +157,30 @@ def may_not_be_written(path: str, error: object) -> bool:
     return unwritable and os.path.isfile(path) and not os.path.exists(log_of(path))
 
 
+def _is_anothers(path: str) -> bool:
+    return os.path.isfile(path) and not os.access(path, os.W_OK)
+
+
+def is_for_reading(path: str) -> bool:
+    """Say whether a file is there that this user may not write, whole as it is.
+
+    SQLite, asked to open it, would leave files of this user beside it, and its owner could not write it any more.
+    """
+    return _is_anothers(path) and not os.path.exists(log_of(path))
+
+
+def require_writable(path: str) -> None:
+    """Raise StoreError where a file, or what SQLite keeps beside it, is there and may not be written."""
+    if _is_anothers(path):
+        raise StoreError("is read-only", where=path, hint=_COPY)
+    log = log_of(path)
+    shared = f"{log.removesuffix('wal')}shm"
+    if _is_anothers(log) or _is_anothers(shared):
+        empty = not (os.path.exists(log) and os.stat(log).st_size)  # as a user has left it who may only read
+        hint = f"when nobody uses it: {typed(['rm', '-f', log, shared])}" if empty else "its owner may change its mode"
+        raise StoreError(f"{log if _is_anothers(log) else shared} is another user's", where=path, hint=hint)
+
+
 def as_it_is(path: str) -> str:
     """Return the URI by which SQLite reads a file that it can take for whole, and writes nothing beside it."""
     plain = paths.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

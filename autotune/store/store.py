@@ -42,6 +42,7 @@ from autotune.store.database import clear_values, holds_nothing, open_as_it_is, 
 from autotune.store.location import (
     IMPORTED,
     Location,
+    is_for_reading,
     locate,
     may_not_be_written,
     require_place,
@@ -89,12 +90,13 @@ class Store(Attempts, Moving):
             require_place(location)
             if holds_nothing(location.path):
                 return cls._empty(location)
-        try:
-            return cls.open(database)
-        except StoreError as error:
-            said = error.__cause__
-            if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
-                raise
+        if location.url or not is_for_reading(location.path):
+            try:
+                return cls.open(database)
+            except StoreError as error:
+                said = error.__cause__
+                if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
+                    raise
         store = cls(open_as_it_is(location), location)
         try:
             with store._reading() as connection:
