@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -179,6 +180,22 @@ def test_a_prepared_process_that_is_not_waited_for_ends_with_its_workers(tmp_pat
     assert has_ended(worker.pid)
     assert has_ended(prepared.pid)
     server._server.join()
+
+
+def test_a_prepared_process_that_is_stopped_keeps_nobody_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Forkserver()
+    worker = WorkerProcess("builder", tmp_path, {}, server.start)
+    assert worker.receive(60.0) is None
+    prepared = server._server._process
+    assert prepared is not None
+    prepared.send_signal(signal.SIGSTOP)
+    await_state(prepared.pid, "T")
+    monkeypatch.setattr(forkserver, "_HEED_S", 0.01)
+    worker.kill()
+    server.close()
+    assert has_ended(prepared.pid)
 
 
 def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_alone() -> None:

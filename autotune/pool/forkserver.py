@@ -30,6 +30,9 @@ from autotune.pool.worker import main as work
 _LONGEST = 2**16
 """Bytes of a message."""
 
+_HEED_S = 2.0
+"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP)."""
+
 
 class Forked:
     """A worker that the fork server started, as `subprocess.Popen` would show it."""
@@ -54,8 +57,13 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
-        if not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+        if timeout is not None and not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("worker", timeout)
+        gone = False
+        while not self._ended.wait(_HEED_S):
+            if gone:  # and nobody tells of it
+                return -signal.SIGKILL
+            gone = bool(select([self._descriptor], [], [], 0)[0])
         return self._code
 
     def note_end(self, code: int) -> None:
@@ -215,6 +223,9 @@ class _Server(threading.Thread):
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         if wait:
+            self.join(_HEED_S)
+            if self._process is not None:
+                self._process.kill()  # where it has ended, nobody
             self.join()
 
     def _listen(self) -> None:
