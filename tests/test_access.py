@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,16 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     assert configurations(kept) == [1]
     if what == "replaced":
         assert configurations(path) == [7]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.db"
+    put_in(path, [])
+    path.chmod(mode)
+    with Store.open(str(path)):
+        path.unlink()
+    assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 def test_a_file_that_was_removed_from_who_only_reads_is_there_after_the_end(tmp_path: Path) -> None:

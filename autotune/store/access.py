@@ -40,6 +40,7 @@ class Access:
         self._reader = reading(engine)
         self._hasty = hasty(engine)
         self._file: presence.Inode = None
+        self._mode = 0
         self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._waited = False
@@ -65,6 +66,7 @@ class Access:
         """Remember which file this is: another may come to its place."""
         if self._location.path:
             self._file = presence.inode(Path(self._location.path))
+            self._mode = presence.mode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
 
     def _written(
@@ -115,7 +117,7 @@ class Access:
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            anew = presence.inode(path) is None and presence.restore(source, path, self._log)
+            anew = presence.inode(path) is None and presence.restore(source, path, self._log, self._mode)
             presence.remove_log(self._log)  # before what is there now is opened
             there = anew or presence.stands_for(source, path)
             kept = None if there else presence.keep_copy(source, path)

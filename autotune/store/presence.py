@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import sqlite3
+import stat
 import tempfile
 import time
 from contextlib import closing, suppress
@@ -110,16 +111,28 @@ def remove_log(files: dict[Path, Inode]) -> None:
                 file.unlink()
 
 
-def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode]) -> bool:
-    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done."""
+def mode(path: Path) -> int:
+    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o600
+
+
+def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
+    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+
+    `mode`: who might read and write it, and may.
+    """
     copy = _restored(path)
     try:
         # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
-        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError:
         return False
     try:
         _write(connection, copy)
+        copy.chmod(mode)  # whatever the umask
         if inode(path) is not None:
             return False
         remove_log(log)
