@@ -20,6 +20,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from autotune import pool
 from autotune.errors import OutputError
 
 if TYPE_CHECKING:
@@ -79,10 +80,12 @@ def _run(words: list[str]) -> None:
         asked = asking.parse(words[1:])
         if asked is not None:
             sys.exit(asking.run(asked))
+    pool.bound_threads()
     with ExitStack() as while_running:
-        if words[:1] and words[0] in _RUNNING and {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE):
-            from autotune import pool
-
+        here = {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE)
+        if words[:1] == ["devices"] and here:
+            pool.list_apart()
+        if words[:1] and words[0] in _RUNNING and here:
             while_running.enter_context(pool.quick_turns())
             pool.prepare_and_list()  # two processes import at once
         from autotune import cli

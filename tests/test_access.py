@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,7 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(presence, "RESTORE_S", 0.0)
     path = tmp_path / "own" / "a.db"
     path.parent.mkdir()
     with Store.open(str(path)) as store:
@@ -89,6 +91,59 @@ def test_where_it_cannot_be_written_anew_a_copy_is_kept(
     assert configurations(kept) == [1]
     if what == "replaced":
         assert configurations(path) == [7]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "a.db"
+    put_in(path, [])
+    path.chmod(mode)
+    with Store.open(str(path)):
+        path.unlink()
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_file_that_was_removed_from_who_only_reads_is_there_after_the_end(tmp_path: Path) -> None:
+    """A server at which nobody searches."""
+    path = tmp_path / "a.db"
+    with Store.open(str(path)) as store:
+        put(store, [ok({"A": 1}, 5)])
+        path.unlink()
+        assert [trial.configuration["A"] for trial in store.trials(KEY)] == [1]
+    assert configurations(path) == [1]
+
+
+def test_a_file_that_another_process_has_written_anew_is_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server, and the search that it runs: whoever writes first writes it anew, for both."""
+    path = tmp_path / "a.db"
+    with Store.open(str(path)) as server, Store.open(str(path)) as search:
+        first = put(server, [ok({"A": 1}, 5)])
+        second = put(search, [ok({"A": 2}, 6)])
+        begun = search.begin(second, [{"A": 3}])[0]
+        path.unlink()
+        search.finish([(begun, ok({"A": 3}, 7))])
+        server.end_search(first, "done")
+        search.end_search(second, "done")
+        assert configurations(path) == [1, 2, 3]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
+    assert capsys.readouterr().err.count("was removed meanwhile; it is written anew") == 1
+
+
+def test_a_file_in_its_place_that_lacks_something_or_runs_something_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    for change in ("DELETE FROM trials", "UPDATE trials SET outcome = 'pending'", "CREATE VIEW v AS SELECT 1"):
+        with Store.open(str(path)) as store:
+            search = put(store, [ok({"A": 1}, 5), ok({"A": 2}, 6)])
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("VACUUM INTO ?", (str(tmp_path / "b.db"),))
+            with closing(sqlite3.connect(tmp_path / "b.db")) as connection, connection:
+                connection.execute(change)
+            (tmp_path / "b.db").replace(path)
+            with pytest.raises(StoreError, match="what was stored is in"):
+                store.end_search(search, "done")
+        path.unlink()
 
 
 @pytest.mark.parametrize("table", ["songs (title TEXT)", "schema_version (version INTEGER)"])

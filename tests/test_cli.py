@@ -785,6 +785,7 @@ def test_what_the_parser_refuses_is_one_line_and_ends_with_2(words: str, said: s
         (OSError(errno.EMFILE, "x"), "no more files may be open in this process; allow more with ulimit -n"),
         (OSError(errno.ENOSPC, "x", "/tmp/y"), "/tmp/y: the disk is full; free some space"),
         (OSError(errno.EFBIG, "x"), "a file may not grow any further; allow more with ulimit -f"),
+        (BlockingIOError(errno.EAGAIN, "x"), "no more processes may be started; allow more with ulimit -u"),
         (MemoryError(), "there is no memory left; "),
         (RuntimeError("can't start new thread"), "no more threads may be started; "),
     ],

@@ -471,7 +471,7 @@ def test_what_a_server_cannot_be_asked_for_is_refused(words: str) -> None:
     [
         ("", ""),
         ("hw_slowdown", "warning: the best was timed while the device was throttled (hw_slowdown): let it cool"),
-        ("busy_cores", "warning: the best was timed while other programs had the cores, and takes less without them"),
+        ("busy_cores", "warning: the best was timed while other programs had the cores, or a container's quota of"),
     ],
 )
 def test_a_search_on_a_server_warns_of_a_best_timed_on_a_throttled_device(throttled: str, warning: str) -> None:

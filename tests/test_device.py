@@ -108,7 +108,7 @@ def test_of_two_pocls_the_newer_is_used_and_said(capsys: pytest.CaptureFixture[s
 
 def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opencl.BACKEND, "devices", list)
-    monkeypatch.setattr(drivers, "_VENDORS", tmp_path)
+    monkeypatch.setattr(drivers, "VENDORS", tmp_path)
     with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
         find_device(None)
     monkeypatch.setattr(drivers, "_loadable", lambda library: True)

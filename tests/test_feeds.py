@@ -72,6 +72,20 @@ def test_who_is_too_slow_gets_a_snapshot_instead_of_a_gap() -> None:
     asyncio.run(main())
 
 
+def test_who_is_too_slow_for_the_end_hears_of_it_at_once() -> None:
+    async def main() -> None:
+        feeds, states = Feeds(), ["running"]
+        stream = feeds.follow("s", None, lambda: {"state": states[0]}, lambda told: told["state"] == "done")
+        await take(stream, 1)
+        for number in range(KEPT):
+            feeds.of("s").tell(PROGRESS, {"done": number})
+        states[0] = "done"
+        feeds.of("s").tell(END, {"state": "done"})
+        assert [event.kind async for event in stream] == [SNAPSHOT, END]
+
+    asyncio.run(main())
+
+
 def test_what_has_ended_says_so_at_once_and_is_known_to_have_been_seen() -> None:
     async def main() -> None:
         feeds = Feeds()

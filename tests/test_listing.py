@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from autotune import devices
-from autotune.devices import find_device, list_by, list_devices, select
+from autotune.devices import find_device, list_by, list_devices, select, vendors
+from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.pool import listing
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
 from autotune.pool.process import Process
@@ -64,6 +66,44 @@ def test_what_answers_nothing_is_no_answer() -> None:
 
     list_ahead(ends)
     assert list_devices()
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", r"ends the process that asks for devices \(SIGSEGV\); a\.icd it is"),
+        (
+            "held = Connection(int(sys.argv[1])); held.send(None); signal.pause()",
+            r"not answer for 0 s; a\.icd it is",
+        ),
+    ],
+)
+def test_a_driver_that_crashes_or_hangs_is_told(does: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = f"import os, signal, sys; from multiprocessing.connection import Connection; {does}"
+
+    def starts(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
+        return subprocess.Popen([sys.executable, "-c", code, str(connection)], pass_fds=[connection])
+
+    monkeypatch.setattr(listing, "_WORRY_S", 0.0)
+    monkeypatch.setattr(listing, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(devices, "faulty", lambda: ["a.icd it is"])
+    list_ahead(starts)
+    with pytest.raises(SetupError, match=said):
+        list_devices()
+
+
+def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os; os.path.exists(os.environ['OCL_ICD_VENDORS'] + '/b.icd') and os.abort()"
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    monkeypatch.setattr(vendors, "_ASK", code)
+    for name in ("a.icd", "b.icd", "c.txt"):
+        (tmp_path / name).touch()
+    (said,) = vendors.faulty()
+    assert said.startswith(f"{tmp_path}/b.icd ends who asks (SIGABRT): mend that driver, or `sudo mv {tmp_path}/b.icd ")
+    monkeypatch.setattr(vendors, "_PATIENCE_S", 0.0)
+    assert [line.partition(" ")[2].partition(":")[0] for line in vendors.faulty()] == ["does not answer"] * 2
 
 
 def test_what_was_listed_belongs_to_who_asked() -> None:

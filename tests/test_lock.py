@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import tempfile
 import threading
@@ -13,7 +15,7 @@ import pytest
 
 from autotune.errors import SetupError, StoreError
 from autotune.pool import Stopped, lock
-from autotune.pool.lock import DeviceLock, lock_devices, lock_folder, lock_key
+from autotune.pool.lock import DeviceLock, find_holder, lock_devices, lock_folder, lock_key
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
@@ -113,6 +115,16 @@ def test_a_link_laid_by_another_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="is no lock file"):
         DeviceLock(H200)
     assert victim.read_text() == "precious"
+
+
+def test_a_folder_without_locks_is_told_with_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for step in (DeviceLock, find_holder):
+        with pytest.raises(SetupError, match=r"\.lock: cannot be locked: No locks available; set AUTOTUNE_LOCKS to"):
+            step(H200)
 
 
 def test_a_holder_is_a_number_whatever_the_file_says(tmp_path: Path, said: SimpleQueue[str]) -> None:

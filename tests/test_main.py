@@ -320,8 +320,18 @@ def test_a_command_loads_what_it_needs_and_a_short_search_no_scipy() -> None:
 def test_what_runs_kernels_begins_its_prepared_process_first(
     monkeypatch: pytest.MonkeyPatch, typed: str, begins: bool
 ) -> None:
+    assert begun_by(typed, monkeypatch) == ["prepared"] * begins + ["run"]
+
+
+def test_devices_are_listed_by_a_process_that_a_driver_may_take_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert begun_by("devices --json", monkeypatch) == ["listed", "run"]
+    assert begun_by("devices --on tcp://head:8786", monkeypatch) == ["run"]
+
+
+def begun_by(typed: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     begun: list[str] = []
+    monkeypatch.setattr(pool, "list_apart", lambda: begun.append("listed"))
     monkeypatch.setattr(pool, "prepare_and_list", lambda: begun.append("prepared"))
     monkeypatch.setattr(cli, "run", lambda words: begun.append("run"))
     autotune.__main__._run(typed.split())
-    assert begun[:-1] == ["prepared"] * begins
+    return begun

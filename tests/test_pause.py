@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
 from autotune.bench.messages import Ready, Setup
 from autotune.bench.timing import Limits, Rules
 from autotune.devices import list_devices
-from autotune.pool import forkserver
-from autotune.pool.forkserver import Forkserver, prepare, prepared
+from autotune.pool import forkserver, process
+from autotune.pool.forkserver import Forkserver, prepare, prepare_and_list, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
 from tests.processes import has_ended
@@ -97,6 +100,36 @@ def test_a_halted_worker_stands_still_then_answers_within_a_limit_that_did_not_r
         os.kill(worker.pid, 0)
 
 
+class Standstill:
+    """A connection whose message comes after a pause of everything (`docker pause`), or after mere silence."""
+
+    def __init__(self, clock: list[float], waits: Sequence[float]) -> None:
+        self._clock, self._waits = clock, list(waits)
+
+    def poll(self, seconds: float) -> bool:
+        self._clock[0] += self._waits.pop(0)
+        return not self._waits
+
+    def recv(self) -> str:
+        return "here"
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_limit_does_not_run_while_everything_stands_still(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    worker._connection.close()
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0, 300.0, 1.0, 0.5]))
+    assert worker.receive(10.0) == "here"
+    monkeypatch.setattr(worker, "_connection", Standstill(clock, [1.0] * 12))
+    with pytest.raises(WorkerOverran):
+        worker.receive(10.0)
+
+
 def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
     ours, theirs = socket.socketpair()
     worker._connection.close()
@@ -149,6 +182,22 @@ def test_a_prepared_process_that_is_not_waited_for_ends_with_its_workers(tmp_pat
     server._server.join()
 
 
+def test_a_prepared_process_that_is_stopped_keeps_nobody_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Forkserver()
+    worker = WorkerProcess("builder", tmp_path, {}, server.start)
+    assert worker.receive(60.0) is None
+    prepared = server._server._process
+    assert prepared is not None
+    prepared.send_signal(signal.SIGSTOP)
+    await_state(prepared.pid, "T")
+    monkeypatch.setattr(forkserver, "_HEED_S", 0.01)
+    worker.kill()
+    server.close()
+    assert has_ended(prepared.pid)
+
+
 def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_alone() -> None:
     def comes_to_nothing() -> None:
         with suppress(LookupError), prepared():
@@ -161,6 +210,30 @@ def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_
         other.join()
         assert forkserver._prepared == mine != []
     assert not forkserver._prepared
+
+
+@pytest.mark.parametrize("step", ["tempfile.TemporaryFile", "subprocess.Popen"])
+def test_what_keeps_a_process_from_being_prepared_is_said_where_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], step: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no more of it")
+
+    monkeypatch.setattr(f"autotune.pool.forkserver.{step}", fail)
+    server = Forkserver()
+    with pytest.raises(WorkerDied, match=r"it ended by itself.*: no more of it"):
+        WorkerProcess("device", tmp_path, {}, server.start)
+    server.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_where_no_thread_may_start_nothing_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", fail)
+    prepare_and_list()
+    assert forkserver._prepared == []
 
 
 def test_a_prepared_process_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +249,7 @@ SEARCH = """
 import os, sys, threading
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from queue import SimpleQueue
 from autotune.devices.select import list_devices
 from autotune.pool.keeper import Keeper

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -25,7 +27,7 @@ from autotune.errors import StoreError
 from autotune.lookup import asking, stored_devices
 from autotune.lookup.records import open_records
 from autotune.model import Measurement, Outcome, Trial
-from autotune.store import Store, database, location
+from autotune.store import Store, database, location, mounts
 from autotune.store.attempts import NoSuchTrialError
 from autotune.study import default_choices, default_configuration, default_size, find_study, problem_key, space_hash
 from tests.stored import DEVICE, KEY, newer_driver, ok, put, put_in
@@ -657,7 +659,7 @@ Store.open(sys.argv[1])
 def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProcess[str]:
     """Run a script on a database that is protected, or whose folder is too, and on one that it may write."""
     path.chmod(0o444)
-    path.parent.chmod(0o755 if protect == "file" else 0o555)
+    path.parent.chmod({"file": 0o755, "folder": 0o555, "shared": 0o777}[protect])
     done = subprocess.run(
         [sys.executable, "-c", script, str(path), str(path.parent.parent / "other.db")],
         cwd=Path(__file__).parent.parent,
@@ -669,7 +671,7 @@ def as_nobody(script: str, path: Path, protect: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> None:
     path = open_folder / "own" / "x.db"
     path.parent.mkdir()
@@ -677,13 +679,24 @@ def test_a_database_that_cannot_be_written(open_folder: Path, protect: str) -> N
     last = as_nobody(AS_NOBODY, path, protect).stderr.strip().splitlines()[-1]
     assert last.startswith("autotune.errors.StoreError: ")
     assert "read-only" in last
+    assert list(path.parent.iterdir()) == [path]  # nothing that keeps who owns it from writing
+
+
+def test_a_log_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, log = tmp_path / "x.db", tmp_path / "x.db-wal"
+    put_in(path, [])
+    log.touch()
+    monkeypatch.setattr(os, "access", lambda place, mode: str(place) != str(log))
+    assert refusal(path).endswith(f"{log} is another user's; when nobody uses it: rm -f {log} {tmp_path}/x.db-shm")
+    log.write_bytes(b"x")
+    assert refusal(path).endswith(f"{log} is another user's; its owner may change its mode")
 
 
 READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 @pytest.mark.parametrize("state", ["whole", "older", "at work", "empty"])
 def test_a_database_that_cannot_be_written_is_read_as_it_is(open_folder: Path, protect: str, state: str) -> None:
     path = open_folder / "own" / "x y?%.db"
@@ -715,7 +728,7 @@ LOOK_UP_AS_NOBODY = AS_NOBODY.replace("import os", "from autotune.lookup import 
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("protect", ["file", "folder"])
+@pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_version(
     open_folder: Path, protect: str
 ) -> None:
@@ -727,16 +740,38 @@ def test_a_look_up_in_an_older_database_that_cannot_be_written_says_of_which_ver
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mounts"
+    table = tmp_path / "mounts"
     far = f"{tmp_path.resolve()}/far\\040away"
-    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {far} nfs4 rw 0 0\nlab:/big {far}/größe nfs rw 0 0\n")
-    monkeypatch.setattr(location, "MOUNTS", mounts)
+    table.write_text(f"/dev/sda / ext4 rw 0 0\nlab:/home {far} nfs4 rw 0 0\nlab:/big {far}/größe nfs rw 0 0\n")
+    monkeypatch.setattr(mounts, "MOUNTS", table)
     (tmp_path / "far away").mkdir()
     assert "network file system (nfs4)" in refusal(tmp_path / "far away" / "x.db")
-    assert location.file_system(str(tmp_path / "far")) == "ext4"
-    assert location.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
-    mounts.unlink()
-    assert location.file_system(str(tmp_path)) == ""
+    assert mounts.file_system(str(tmp_path / "far")) == "ext4"
+    assert mounts.file_system(str(tmp_path / "far away" / "größe" / "x.db")) == "nfs"
+    table.unlink()
+    assert mounts.file_system(str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "locks", "said"),
+    [
+        (sqlite3.SQLITE_BUSY, errno.ENOLCK, "can lock or share no file"),
+        (sqlite3.SQLITE_BUSY, errno.EAGAIN, "is locked by another process"),
+        (sqlite3.SQLITE_IOERR_LOCK, 0, "can lock or share no file; give --db a path on a local disk, or a postgresql:"),
+        (sqlite3.SQLITE_IOERR_SHMMAP, 0, "can lock or share no file"),
+        (sqlite3.SQLITE_IOERR_READ, 0, "cannot be read or written"),
+    ],
+)
+def test_a_file_system_without_locks_is_told_from_a_locked_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, locks: int, said: str
+) -> None:
+    def lock(*_: object) -> None:
+        raise OSError(locks, "x")
+
+    monkeypatch.setattr(fcntl, "lockf", lock)
+    error = sqlite3.OperationalError("x")
+    error.sqlite_errorcode = code
+    assert said in str(location.database_error(str(tmp_path / "x.db"), error))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from autotune.bench.messages import (
     Turn,
     Use,
 )
-from autotune.bench.probe import machine_fault, unwritable
 from autotune.bench.report import Fault, Report, first_error, is_too_large
 from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
 

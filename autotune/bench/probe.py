@@ -6,15 +6,12 @@ otherwise be booked as a failure of whatever is on trial.
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 
 from autotune.bench.messages import Sound
-from autotune.devices import BackendError, Session, diagnose
-from autotune.errors import SetupError
+from autotune.devices import BackendError, Session
 
 PROBE = "probe"
 """The phase in which a worker builds and runs that kernel."""
@@ -24,9 +21,6 @@ _ITEMS = 64
 _SOURCE = """
 kernel void probe(global uint *out) { out[get_global_id(0)] = SALT + (uint)get_global_id(0); }
 """
-
-_ROOM = 2**20
-"""Bytes that the folder of the drivers' caches must take: a few kernels."""
 
 
 def probe(session: Session) -> Sound:
@@ -48,21 +42,3 @@ def probe(session: Session) -> Sound:
     if wrong.any():
         return Sound(f"{int(wrong.sum())} of {_ITEMS} values that it wrote are wrong")
     return Sound()
-
-
-def unwritable(folder: Path) -> str:
-    """Say why a folder takes no file of `_ROOM` bytes, with the folder's name; empty where it does."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_ROOM))
-    except OSError as error:
-        return f"{folder}: {error.strerror}"
-    return ""
-
-
-def machine_fault(reason: str, folder: Path, detail: str = "") -> SetupError:
-    """Return the error of a machine on which a kernel known to be good fails: what was said, and the cure."""
-    full = unwritable(folder)
-    cures = [f"free some space or set TMPDIR to another folder ({full})"] if full else diagnose()
-    hint = "; ".join(cures) or "`clinfo` and `dmesg` may tell more; a driver that is installed anew mends most"
-    return SetupError(f"a kernel known to be good fails on this machine: {reason}", hint=hint, detail=detail)

@@ -15,8 +15,8 @@ def warn_of_throttling(throttled: str, which: str = "the best") -> None:
     """Say on stderr that the times of the best were taken on a device that something slowed down, if anything did."""
     if throttled == BUSY_CORES:
         warn(
-            f"{which} was timed while other programs had the cores, and takes less without them: end them, and search "
-            "again, which times the finalists anew"
+            f"{which} was timed while other programs had the cores, or a container's quota of them was used up, and "
+            "takes less otherwise: end them, or give it whole cores, and search again, which times the finalists anew"
         )
     elif throttled:
         warn(

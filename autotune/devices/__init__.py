@@ -36,3 +36,4 @@ from autotune.devices.select import (
     traits,
 )
 from autotune.devices.sensors import Reading
+from autotune.devices.vendors import faulty

@@ -19,12 +19,12 @@ import numpy as np
 
 from autotune.devices import linker
 from autotune.devices.backend import Traits
+from autotune.devices.vendors import VENDORS
 from autotune.model import DeviceInfo
 
 _CPU, _GPU = 2, 4  # CL_DEVICE_TYPE_*
 _DEVICE_UUID = 0x106A  # CL_DEVICE_UUID_KHR of cl_khr_device_uuid, which pyopencl does not name
 
-_VENDORS = Path("/etc/OpenCL/vendors")
 _NVIDIA = "libnvidia-opencl.so.1"
 
 _MOST_ON_NVIDIA = 228 * 1024
@@ -208,11 +208,11 @@ def _nvidia(devices: Sequence[DeviceInfo]) -> list[str]:
     """NVIDIA's driver is often mounted into a container as a library without its ICD entry."""
     if any(device.vendor_name == "nvidia" for device in devices) or not _loadable(_NVIDIA):
         return []
-    if any(_NVIDIA in entry.read_text(errors="replace") for entry in _VENDORS.glob("*.icd")):
+    if any(_NVIDIA in entry.read_text(errors="replace") for entry in VENDORS.glob("*.icd")):
         return [f"{_NVIDIA} is registered and finds no GPU: compare with `nvidia-smi`"]
     return [
         f"{_NVIDIA} is installed and not registered: "
-        f"`mkdir -p {_VENDORS} && echo {_NVIDIA} > {_VENDORS}/nvidia.icd` (as root)"
+        f"`mkdir -p {VENDORS} && echo {_NVIDIA} > {VENDORS}/nvidia.icd` (as root)"
     ]
 
 

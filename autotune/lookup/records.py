@@ -237,6 +237,8 @@ _NO_PROGRAM = "PRAGMA trusted_schema=OFF"
 
 
 def _connected(path: str) -> sqlite3.Connection:
+    if store.is_for_reading(path):
+        return _as_it_is(path)
     connection = sqlite3.connect(path, timeout=store.BUSY_S)
     try:
         connection.execute(_NO_PROGRAM)
@@ -245,8 +247,13 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.close()  # with it go the files that it made beside
         if not store.may_not_be_written(path, error):
             raise
-        connection = sqlite3.connect(store.as_it_is(path), uri=True)
-        connection.execute(_NO_PROGRAM)
+        return _as_it_is(path)
+    return connection
+
+
+def _as_it_is(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(store.as_it_is(path), uri=True)
+    connection.execute(_NO_PROGRAM)
     return connection
 
 

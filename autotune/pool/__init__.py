@@ -7,7 +7,7 @@
     blame.py       whose fault a failure is: the kernel's, the machine's, or of who ended the worker
     process.py     one worker process, as the search sees it
     forkserver.py  a prepared process that workers are forks of
-    listing.py     which devices there are, asked of a fork of it
+    listing.py     which devices there are, asked of a process of its own
     worker.py      their entry, which ties them to their parent; what they do is in ../bench
     tasks.py       what travels through the threads, what waits, what a device is at, and how many are in flight
     way.py         long runs make way for what is ready
@@ -15,6 +15,7 @@
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
     caller.py      a reference in Python, in a process of its own;  alone.py: that process
+    allowance.py   what the system allows: cores, memory, processes
     sizing.py      whether the data has room; how many builders
     lock.py        a device for one search at a time
     folder.py      the files of a search's workers
@@ -27,26 +28,30 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.pool.allowance import bound_threads, count_cores
     from autotune.pool.contract import Evaluator, Settings
     from autotune.pool.evaluator import DeviceEvaluator
     from autotune.pool.folder import RunFolder
     from autotune.pool.forkserver import prepare_and_list, prepared
+    from autotune.pool.listing import list_apart
     from autotune.pool.lock import Stopped, find_holder, lock_folder, lock_key
     from autotune.pool.process import WorkerProcess
-    from autotune.pool.sizing import count_builders, count_cores, require_room
+    from autotune.pool.sizing import count_builders, require_room
     from autotune.pool.turns import quick_turns
     from autotune.pool.worker import die_with
 
 __getattr__ = lazily(
     __name__,
     {
+        "allowance": "bound_threads count_cores",
         "contract": "Evaluator Settings",
         "evaluator": "DeviceEvaluator",
         "folder": "RunFolder",
         "forkserver": "prepare_and_list prepared",
+        "listing": "list_apart",
         "lock": "Stopped find_holder lock_folder lock_key",
         "process": "WorkerProcess",
-        "sizing": "count_builders count_cores require_room",
+        "sizing": "count_builders require_room",
         "turns": "quick_turns",
         "worker": "die_with",
     },

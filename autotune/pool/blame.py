@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from autotune.bench import Report
+from autotune.devices import diagnose
+from autotune.errors import SetupError
 from autotune.model import Outcome
+from autotune.pool.allowance import lacks_processes
 from autotune.pool.process import WorkerDied
 
 _OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
@@ -38,3 +45,35 @@ def may_be_the_machines(report: Report) -> bool:
     if report.outcome is Outcome.CRASH:
         return report.phase in ("build", "launch")
     return report.outcome is Outcome.COMPILE_ERROR and not _PLACED.search(report.build_log)
+
+
+_ROOM = 2**20
+"""Bytes that the folder of the drivers' caches must take: a few kernels."""
+
+
+def unwritable(folder: Path) -> str:
+    """Say why a folder takes no file of `_ROOM` bytes, with the folder's name; empty where it does."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
+def machine_fault(reason: str, folder: Path, detail: str = "") -> SetupError:
+    """Return the error of a machine on which a kernel known to be good fails: what was said, and the cure."""
+    hint = "; ".join(_cures(folder)) or "`clinfo` and `dmesg` may tell more; a driver that is installed anew mends most"
+    return SetupError(f"a kernel known to be good fails on this machine: {reason}", hint=hint, detail=detail)
+
+
+def _cures(folder: Path) -> list[str]:
+    if full := unwritable(folder):
+        return [f"free some space or set TMPDIR to another folder ({full})"]
+    if scarce := lacks_processes():
+        return [scarce]
+    cures = []
+    with suppress(OSError):
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:  # PoCL loads from there what it has built
+            cures.append(f"set TMPDIR to a folder from which programs may run ({folder} is mounted noexec)")
+    return cures + diagnose()

@@ -17,11 +17,11 @@ from autotune.bench import Limits, Rules, Setup
 from autotune.devices import traits
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError, placed
 from autotune.model import DeviceInfo
+from autotune.pool.allowance import available
 from autotune.pool.caller import caller
 from autotune.pool.contract import Settings
 from autotune.pool.folder import RunFolder
 from autotune.pool.keeper import Keeper
-from autotune.pool.sizing import available
 from autotune.study import Problem, expected_data, input_data, numpy_type
 
 

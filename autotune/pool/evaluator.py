@@ -28,13 +28,15 @@ from autotune.pool.forkserver import Forkserver, can_hold
 from autotune.pool.keeper import Cancelled, Closed, Keeper
 from autotune.pool.lock import Stopped, lock_devices
 from autotune.pool.pause import Pause
-from autotune.pool.process import LONGEST_WAIT_S
 from autotune.pool.sizing import count_builders, require_room
 from autotune.pool.tasks import Ahead, AtWork, Finalists, Task, Usage, Waiting, make_trial
 from autotune.pool.way import MakingWay
 from autotune.study import Problem
 
 log = logging.getLogger(__name__)
+
+_LONGEST_WAIT_S = 3600.0
+"""What the system takes as a time out; limits may be longer."""
 
 _POLL_S = 0.2
 """How often a wait for the finalists looks whether it should end."""
@@ -128,7 +130,7 @@ class DeviceEvaluator(Evaluator):
         Raises TimeoutError after that time, an hour at most; without one it waits.
         """
         try:
-            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, LONGEST_WAIT_S))
+            found = self._done.get(timeout=None if timeout_s is None else min(timeout_s, _LONGEST_WAIT_S))
         except Empty:
             raise TimeoutError from None
         if isinstance(found, AutotuneError):

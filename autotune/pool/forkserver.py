@@ -30,6 +30,9 @@ from autotune.pool.worker import main as work
 _LONGEST = 2**16
 """Bytes of a message."""
 
+_HEED_S = 2.0
+"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP)."""
+
 
 class Forked:
     """A worker that the fork server started, as `subprocess.Popen` would show it."""
@@ -54,8 +57,13 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
-        if not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+        if timeout is not None and not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("worker", timeout)
+        gone = False
+        while not self._ended.wait(_HEED_S):
+            if gone:  # and nobody tells of it
+                return -signal.SIGKILL
+            gone = bool(select([self._descriptor], [], [], 0)[0])
         return self._code
 
     def note_end(self, code: int) -> None:
@@ -84,7 +92,10 @@ def prepare() -> _Server | None:
     """
     if _prepared or not can_hold():
         return None
-    server = _Server()
+    try:
+        server = _Server()
+    except RuntimeError:  # no more threads may be started: who needs one says so
+        return None
     _prepared.append(server)
     return server
 
@@ -108,7 +119,8 @@ def prepare_and_list() -> None:
     from autotune.pool.listing import list_ahead  # and what that takes, meanwhile
 
     for server in _prepared:
-        list_ahead(server.fork)
+        with suppress(RuntimeError):
+            list_ahead(server.fork)
 
 
 class Forkserver:
@@ -148,7 +160,12 @@ class _Server(threading.Thread):
         self._alive: dict[int, Forked] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._code = -int(signal.SIGKILL)
-        self.start()
+        try:
+            self.start()
+        except RuntimeError:  # no more threads may be started
+            self._channel.close()
+            self._theirs.close()
+            raise
 
     def run(self) -> None:
         """Start the process and hear of its children until it is gone."""
@@ -156,34 +173,41 @@ class _Server(threading.Thread):
         code = self._code
         try:
             with tempfile.TemporaryFile() as log:
-                with self._theirs:
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
-                        # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
-                        env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
-                        pass_fds=[self._theirs.fileno()],
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "autotune.pool.forkserver", descriptor, ours],
+                    # OpenBLAS starts a thread for each core as NumPy is imported, which forks do not get.
+                    env={**os.environ, **python_path(), "OPENBLAS_NUM_THREADS": "1"},
+                    pass_fds=[self._theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+                self._theirs.close()
                 with suppress(OSError):
                     self._listen()
                 code = self._code = self._process.wait()
                 log.seek(0)
                 self._last_words = log.read().decode(errors="replace").strip().rpartition("\n")[2]
+        except OSError as error:  # no folder for temporary files, no more processes
+            code = self._code = 1
+            self._last_words = error.strerror or str(error)
         finally:
             self.lost.set()
             self._born.put(None)
             for worker in self._alive.values():
                 worker.note_end(code if code < 0 else -signal.SIGKILL)
             self._channel.close()
+            self._theirs.close()
 
     def fork(self, role: str, connection: int, log: int, environment: Mapping[str, str]) -> Forked:
         """Ask for one worker. Raises OSError where the process is lost, ChildProcessError where it ended itself."""
         with self._asking:
-            with suppress(BrokenPipeError, ConnectionResetError):
+            try:
                 socket.send_fds(self._channel, [pickle.dumps((role, dict(environment)))], [connection, log])
+            except OSError as error:
+                if not (self.lost.is_set() or isinstance(error, BrokenPipeError | ConnectionResetError)):
+                    raise
             born = self._born.get()
         if born is None:
             self._born.put(None)
@@ -199,6 +223,9 @@ class _Server(threading.Thread):
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         if wait:
+            self.join(_HEED_S)
+            if self._process is not None:
+                self._process.kill()  # where it has ended, nobody
             self.join()
 
     def _listen(self) -> None:

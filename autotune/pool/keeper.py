@@ -15,10 +15,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn, machine_fault, unwritable
+from autotune.bench import Job, Onward, Probe, Ready, Report, Retime, Setup, Sound, Turn
 from autotune.errors import AutotuneError, SetupError, WorkerError
 from autotune.model import DeviceInfo, Measurement, Outcome
-from autotune.pool.blame import forgiving, is_from_outside, may_be_the_machines
+from autotune.pool.blame import forgiving, is_from_outside, machine_fault, may_be_the_machines, unwritable
 from autotune.pool.pause import Pause
 from autotune.pool.process import GivesUp, Start, WorkerDied, WorkerOverran, WorkerProcess, not_started, unready
 from autotune.study import Plan

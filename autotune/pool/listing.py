@@ -1,12 +1,13 @@
-"""The devices of this machine, listed by a fork of the prepared process while a command still imports.
+"""The devices of this machine, listed by a process of its own, as a rule while a command still imports.
 
 A command whose kernels run in workers loads no driver itself: to load pyopencl takes as long as to load NumPy, and to
-start NVIDIA's driver as long again.
+start NVIDIA's driver as long again. And a driver may crash, or hang, as it is asked: that is told, with its name.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from concurrent.futures import Future
@@ -16,11 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune import devices
+from autotune.errors import SetupError
 from autotune.model import DeviceInfo
 from autotune.pool.worker import LISTER
+from autotune.text import say
 
 if TYPE_CHECKING:
-    from autotune.pool.process import Start
+    from autotune.pool.process import Process, Start
+
+_WORRY_S, _PATIENCE_S = 10.0, 110.0
+"""After how long it is said that drivers do not answer, and how long they have then. Many GPUs take half a minute."""
+
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+"""What a driver ends its process with; whatever else did may not be its fault."""
 
 
 class Listing(threading.Thread):
@@ -30,6 +39,7 @@ class Listing(threading.Thread):
         super().__init__(name="autotune-listing", daemon=True)
         self._start_process = start_process
         self._found: Future[list[DeviceInfo] | None] = Future()
+        self._failed = ""
 
     def run(self) -> None:
         """Start it and hand on what it answers; whatever goes wrong, there is no answer."""
@@ -41,15 +51,35 @@ class Listing(threading.Thread):
                     with theirs, Path(os.devnull).open("wb") as nowhere:
                         process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
                     connection.recv()  # it has begun
+                    self._await(connection, process)
                     found = connection.recv()
+            if found is None and process is not None:
+                self._judge(process.wait())
         finally:
             self._found.set_result(found)
         if process is not None:
             process.wait()
 
+    def _await(self, connection: Connection, process: Process) -> None:
+        if connection.poll(_WORRY_S):
+            return
+        say(f"autotune: the OpenCL drivers here have not answered for {_WORRY_S:g} s; waiting for them")
+        if not connection.poll(_PATIENCE_S):
+            self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
+            process.kill()
+
+    def _judge(self, code: int) -> None:
+        if -code in _FAULTS:
+            name = signal.Signals(-code).name
+            self._failed = f"an OpenCL driver here ends the process that asks for devices ({name})"
+
     def answer(self) -> list[DeviceInfo] | None:
-        """Return the devices; None where the process could not tell."""
-        return self._found.result()
+        """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
+        found = self._found.result()
+        if self._failed:
+            hint = "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
+            raise SetupError(self._failed, hint=hint)
+        return found
 
 
 def list_ahead(start_process: Start) -> None:
@@ -57,3 +87,11 @@ def list_ahead(start_process: Start) -> None:
     listing = Listing(start_process)
     listing.start()
     devices.list_by(listing.answer)
+
+
+def list_apart() -> None:
+    """Begin to list the devices in a process that is started for that."""
+    from autotune.pool.process import spawned
+
+    with suppress(RuntimeError):  # no more threads may be started
+        list_ahead(spawned)

@@ -41,7 +41,7 @@ class DeviceLock:
         path = _path(device)
         while True:
             self._descriptor = _open_shared(path)
-            if not try_lock(self._descriptor):
+            if not self._look(lambda: _try(self._descriptor, path)):
                 if before_waiting is not None:
                     self._look(before_waiting)
                 holder = _holder(self._descriptor)
@@ -54,9 +54,9 @@ class DeviceLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
-    def _look(self, before_waiting: Callable[[], object]) -> None:
+    def _look(self, at: Callable[[], object]) -> object:
         try:
-            before_waiting()
+            return at()
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -96,9 +96,10 @@ def find_holder(device: DeviceInfo) -> str | None:
 
     Raises SetupError where the lock cannot be opened.
     """
-    descriptor = _open_shared(_path(device))
+    path = _path(device)
+    descriptor = _open_shared(path)
     try:
-        return None if try_lock(descriptor) else _holder(descriptor)
+        return None if _try(descriptor, path) else _holder(descriptor)
     finally:
         os.close(descriptor)
 
@@ -178,6 +179,15 @@ def _open_shared(path: Path) -> int:
         os.close(descriptor)
         raise SetupError("is no lock file", where=str(path), hint=f"remove it: sudo rm {shlex.quote(str(path))}")
     return descriptor
+
+
+def _try(descriptor: int, path: Path) -> bool:
+    """Do as `try_lock`. Raises SetupError where the file system has no locks."""
+    try:
+        return try_lock(descriptor)
+    except OSError as error:
+        hint = "set AUTOTUNE_LOCKS to a folder on a local disk"
+        raise SetupError(f"cannot be locked: {error.strerror}", where=str(path), hint=hint) from None
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -18,12 +18,10 @@ from typing import Any, Protocol
 from autotune.bench import DOING, Phase, Report
 from autotune.errors import AutotuneError, SetupError, StudyError, WorkerError
 from autotune.model import Outcome
+from autotune.pool.allowance import lacks_processes
 from autotune.pool.worker import python_path
 
 log = logging.getLogger(__name__)
-
-LONGEST_WAIT_S = 3600.0
-"""What the system takes as a time out; limits may be longer."""
 
 IDLE = "idle"
 """The phase of a worker that has answered."""
@@ -36,6 +34,9 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 
 _ASKING_S = 0.1
 """How often it is asked whether to give up."""
+
+_BEAT_S = 1.0
+"""How often who waits looks at the clock: what took much longer than that stood still as a whole."""
 
 _LAST_WORDS = 2**16
 """Bytes of a log, at its end, in which a worker's last words are looked for: a kernel may print for hours."""
@@ -87,7 +88,7 @@ def not_started(role: str, error: WorkerDied | WorkerOverran) -> AutotuneError:
         return WorkerError(f"the reference does not come to an end: {error}", hint=hint)
     if isinstance(error, WorkerDied) and error.phase in _RUNNING and error.signal in _FAULTS:
         return StudyError(f"its kernel ended the worker: {error}", where="reference", hint=_OUTSIDE)
-    hint = "what is stored remains; type the same again once the machine has memory to spare"
+    hint = lacks_processes() or "what is stored remains; type the same again once the machine has memory to spare"
     return WorkerError(f"the {role} worker cannot start: {error}", hint=hint)
 
 
@@ -150,7 +151,7 @@ class WorkerProcess:
         self._place = 0
         self._hints: tuple[str, ...] = ()
         self._said = 0  # bytes of the log that belong to what is over
-        self._halted_s = 0.0
+        self._halted_s = self._lapsed_s = 0.0
         self._halted_since: float | None = None
 
     def send(self, message: Any) -> None:
@@ -165,14 +166,15 @@ class WorkerProcess:
     def receive(self, limit_s: float, gives_up: GivesUp | None = None) -> Any:
         """Return the next answer; each Phase on the way sets a new limit. Raises WorkerDied, WorkerOverran.
 
-        The time for which the process was halted does not count. `gives_up` is asked now and then, with the phase and
-        how many seconds it has lasted, whether the worker is given up before its limit.
+        The time for which the process was halted, or this one with all of a container, does not count. `gives_up` is
+        asked now and then, with the phase and how many seconds it has lasted, whether the worker is given up before its
+        limit.
         """
         since = self._clock()
-        wait_s = LONGEST_WAIT_S if gives_up is None else _ASKING_S
+        wait_s = _BEAT_S if gives_up is None else _ASKING_S
         while True:
             try:
-                while not self._connection.poll(min(max(0.0, since + limit_s - self._clock()), wait_s)):
+                while not self._hears(min(max(0.0, since + limit_s - self._clock()), wait_s)):
                     elapsed = self._clock() - since
                     if elapsed >= limit_s or (gives_up is not None and gives_up(self.phase, elapsed)):
                         self.kill()
@@ -190,6 +192,15 @@ class WorkerProcess:
             self.phase, limit_s = message.name, message.limit_s
             self._place, self._hints = message.place, message.hints
             since = self._clock()
+
+    def _hears(self, seconds: float) -> bool:
+        """Say whether a message comes in so long. What takes a beat longer was paused: a container, a machine."""
+        before = time.monotonic()
+        comes = self._connection.poll(seconds)
+        lapse_s = time.monotonic() - before - seconds
+        if lapse_s > _BEAT_S:
+            self._lapsed_s += lapse_s
+        return comes
 
     def halt(self) -> None:
         """Stop the process until `go_on`, and wait for the linker that it may have started."""
@@ -218,10 +229,10 @@ class WorkerProcess:
         self._connection.close()
 
     def _clock(self) -> float:
-        """Seconds that go by while the process is not halted."""
+        """Seconds that go by while neither process is halted."""
         now = time.monotonic()
         halted_since = self._halted_since  # read once: another thread halts
-        return now - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
+        return now - self._lapsed_s - self._halted_s - (now - halted_since if halted_since is not None else 0.0)
 
     def _died(self) -> WorkerDied:
         try:

@@ -7,21 +7,17 @@ the driver refuses each trial, and nobody says why.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
 
 from autotune.bench import GUARD
 from autotune.devices import traits
 from autotune.errors import DeviceError
 from autotune.model import DeviceInfo
+from autotune.pool.allowance import available, count_cores
 from autotune.study import Buffer, Plan, numpy_type
 
 _WIDE = 8
 """Bytes of a component in the reference, which is computed in 64 bits."""
-
-_CGROUP = Path("/sys/fs/cgroup")
 
 _MOST_BUILDERS = 16
 """Per device: with as many, compilers of a large kernel just keep one H200 busy."""
@@ -43,24 +39,6 @@ def require_room(plan: Plan, device: DeviceInfo, *, on_host: bool, hint: str = "
     needed, free = sum(_host_bytes(buffer, on_host) for buffer in plan.buffers), available()
     if needed > free:
         raise DeviceError(f"needs {_gib(needed)} of host memory, {_gib(free)} are available", hint=hint)
-
-
-def available() -> float:
-    """Return the bytes of memory that this process could still take; infinite where the system does not tell."""
-    return min(_free(), default=math.inf)
-
-
-def _free() -> Iterator[int]:
-    with suppress(OSError, KeyError):
-        yield 1024 * _table(Path("/proc/meminfo"))["MemAvailable:"]
-    with suppress(OSError, KeyError, ValueError):  # a container's limit, where there is one
-        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        yield limit - used + _table(_CGROUP / "memory.stat")["inactive_file"]
-
-
-def _table(path: Path) -> dict[str, int]:
-    rows = (line.split() for line in path.read_text().splitlines())
-    return {row[0]: int(row[1]) for row in rows}
 
 
 def _host_bytes(buffer: Buffer, on_host: bool) -> int:
@@ -86,11 +64,6 @@ def _gib(nbytes: float) -> str:
     return f"{nbytes / 2**30:.1f} GiB"
 
 
-def count_cores() -> int:
-    """Return how many cores this process may use: fewer than there are in a container or under `taskset`."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:
     """Return how many processes build ahead; none where nothing is kept, or one core has to do all."""
     if asked is not None:
@@ -99,5 +72,7 @@ def count_builders(devices: Sequence[DeviceInfo], asked: int | None) -> int:
     special = traits(devices[0])
     if not special.keeps_builds or (special.shares_cores and cores < 2):
         return 0
-    room = devices[0].memory // special.builder_memory
+    # A driver that shares the host's memory tells the machine's, of which a container has a part.
+    memory = min(devices[0].memory, available()) if special.shares_cores else devices[0].memory
+    room = int(memory // special.builder_memory)
     return max(1, min(cores, len(devices) * min(_MOST_BUILDERS, room)))

@@ -120,19 +120,17 @@ class Feeds:
     async def _followed(
         self, feed: Feed, last: str | None, snapshot: Callable[[], Any], has_ended: Callable[[Any], bool]
     ) -> AsyncIterator[Event]:
-        if feed.after(last) is None:
-            at = feed.count
-            now = await asyncio.to_thread(snapshot)
-            last = f"{feed.epoch}:{at}"
-            yield Event(last, SNAPSHOT, now)
-            if has_ended(now):
-                yield Event(last, END, now)
-                return
         while not self._closed:
             news = feed.after(last)
-            if news is None:  # too slow: more has come than is kept
+            if news is None:  # who comes anew, or is too slow: more has come than is kept
                 at = feed.count
-                news = [Event(f"{feed.epoch}:{at}", SNAPSHOT, await asyncio.to_thread(snapshot))]
+                now = await asyncio.to_thread(snapshot)
+                last = f"{feed.epoch}:{at}"
+                yield Event(last, SNAPSHOT, now)
+                if has_ended(now):
+                    yield Event(last, END, now)
+                    return
+                continue
             for event in news:
                 last = event.name
                 yield event

@@ -18,6 +18,7 @@ from autotune.store.location import (
     as_it_is,
     damaged_database,
     database_error,
+    is_for_reading,
     is_our_file,
     locate,
     log_of,

@@ -40,13 +40,20 @@ class Access:
         self._reader = reading(engine)
         self._hasty = hasty(engine)
         self._file: presence.Inode = None
+        self._mode = 0
         self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
         self._waited = False
         """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back; a file that was removed and has been only read since is written anew before."""
+        told = self._gone is not None
+        try:
+            self._require_file()
+        except StoreError as error:
+            if not told:
+                say(f"autotune: {error}")
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -59,6 +66,7 @@ class Access:
         """Remember which file this is: another may come to its place."""
         if self._location.path:
             self._file = presence.inode(Path(self._location.path))
+            self._mode = presence.mode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
 
     def _written(
@@ -98,7 +106,10 @@ class Access:
                 time.sleep(PAUSE_S)
 
     def _require_file(self) -> None:
-        """Write the database anew where its file was removed. Raises StoreError where another is in its place."""
+        """Write the database anew where its file was removed, or go on with what another process has written anew.
+
+        Raises StoreError where the file in its place lacks something.
+        """
         if self._gone is not None:
             raise self._gone
         path = Path(self._location.path)
@@ -106,11 +117,10 @@ class Access:
             return
         with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
             source: Any = pooled.driver_connection
-            if presence.inode(path) is None and presence.restore(source, path, self._log):
-                kept = None
-            else:
-                kept = presence.keep_copy(source, path)
-                presence.remove_log(self._log)
+            anew = presence.inode(path) is None and presence.restore(source, path, self._log, self._mode)
+            presence.remove_log(self._log)  # before what is there now is opened
+            there = anew or presence.stands_for(source, path)
+            kept = None if there else presence.keep_copy(source, path)
         if kept is not None:
             copy, here = typed(["--db", str(kept)]), typed(["--db", self.where])
             self._gone = StoreError(
@@ -123,7 +133,8 @@ class Access:
         with self._writing():  # opens it, which makes its log
             pass
         self._note_file()
-        say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
+        if anew:
+            say(f"autotune: {self.where}: was removed meanwhile; it is written anew, with everything that was in it")
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[Connection]:

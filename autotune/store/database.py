@@ -28,6 +28,7 @@ from autotune.store.location import (
     is_our_file,
     log_of,
     require_place,
+    require_writable,
 )
 from autotune.text import installing
 
@@ -57,6 +58,7 @@ def open_engine(location: Location) -> Engine:
         return engine
     path = Path(location.path)
     require_place(location)
+    require_writable(location.path)
     if not location.chosen:
         _make_folder(path.parent)
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_S})

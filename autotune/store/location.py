@@ -36,14 +36,6 @@ CAME_IN, TIMED_ELSEWHERE = "came_in", "timed_elsewhere"
 """Keys in a trial's environment. An import brought it: who serves it checks its configuration by the study; or brought
 these of its re-timings: a JSON list of their uuids."""
 
-NETWORK_FILE_SYSTEMS = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
-    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
-})  # fmt: skip
-"""File systems on which SQLite's locks or its shared memory do not hold between machines."""
-
-MOUNTS = "/proc/self/mounts"
-
 
 class Location(NamedTuple):
     """A database: `path` of an SQLite file, or `url` of a server. `chosen` is False for the default file.
@@ -158,6 +150,30 @@ def may_not_be_written(path: str, error: object) -> bool:
     return unwritable and os.path.isfile(path) and not os.path.exists(log_of(path))
 
 
+def _is_anothers(path: str) -> bool:
+    return os.path.isfile(path) and not os.access(path, os.W_OK)
+
+
+def is_for_reading(path: str) -> bool:
+    """Say whether a file is there that this user may not write, whole as it is.
+
+    SQLite, asked to open it, would leave files of this user beside it, and its owner could not write it any more.
+    """
+    return _is_anothers(path) and not os.path.exists(log_of(path))
+
+
+def require_writable(path: str) -> None:
+    """Raise StoreError where a file, or what SQLite keeps beside it, is there and may not be written."""
+    if _is_anothers(path):
+        raise StoreError("is read-only", where=path, hint=_COPY)
+    log = log_of(path)
+    shared = f"{log.removesuffix('wal')}shm"
+    if _is_anothers(log) or _is_anothers(shared):
+        empty = not (os.path.exists(log) and os.stat(log).st_size)  # as a user has left it who may only read
+        hint = f"when nobody uses it: {typed(['rm', '-f', log, shared])}" if empty else "its owner may change its mode"
+        raise StoreError(f"{log if _is_anothers(log) else shared} is another user's", where=path, hint=hint)
+
+
 def as_it_is(path: str) -> str:
     """Return the URI by which SQLite reads a file that it can take for whole, and writes nothing beside it."""
     plain = paths.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -219,6 +235,8 @@ def require_place(location: Location) -> None:
     """
     if location.url:
         return
+    from autotune.store.mounts import require_local
+
     require_database_file(location)
     require_local(location.path)
     file = paths.realpath(location.path) if paths.islink(location.path) else location.path
@@ -227,34 +245,6 @@ def require_place(location: Location) -> None:
         if not os.path.isdir(_nearest(folder)):
             raise _no_directory(location.path)
         raise StoreError("its directory does not exist", where=location.path, hint=typed(["mkdir", "-p", folder]))
-
-
-def require_local(path: str) -> None:
-    """Raise StoreError where `path` lies on a network file system: two writers could damage the file there."""
-    kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise StoreError(
-            f"lies on a network file system ({kind}), where SQLite's locks do not hold",
-            where=path,
-            hint="give --db a path on a local disk, or a postgresql:// URL",
-        )
-
-
-def file_system(path: str) -> str:
-    """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
-    try:
-        with open(MOUNTS, encoding="utf-8", errors="replace") as file:
-            mounts = [line.split() for line in file]
-    except OSError:
-        return ""
-    place = os.path.realpath(path)
-    found, longest = "", -1
-    for _, folder, kind, *_ in mounts:
-        folder = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), folder).rstrip("/")
-        # A later mount on the same folder hides the earlier one.
-        if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
-            found, longest = kind, len(folder)
-    return found
 
 
 SCHEMA = """
@@ -308,6 +298,11 @@ def version_in(value: object, where: str) -> int:
 def database_error(where: str, error: BaseException | None) -> StoreError:
     """Return what a database driver said as one clear line."""
     code = getattr(error, "sqlite_errorcode", None)
+    if code in _UNLOCKED or (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY):
+        from autotune.store.mounts import LOCAL, takes_locks
+
+        if code in _UNLOCKED or not takes_locks(where):
+            return StoreError("lies where SQLite can lock or share no file", where=where, hint=LOCAL)
     for known, what, hint in _SQLITE_ERRORS:
         # The low byte is the kind; the rest says more of it.
         if code is not None and code & 0xFF == known:
@@ -335,6 +330,12 @@ _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
 _ANOTHER = "give --db another path"
 _OTHER_FILE = "give --db the path of a file to write"
 _COPY = "give --db a file to write, such as a copy of it"
+_UNLOCKED = (
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
 _SQLITE_ERRORS = (
     (sqlite3.SQLITE_READONLY, "is read-only", _COPY),
     (sqlite3.SQLITE_CANTOPEN, "cannot be opened: it or its directory is read-only", _COPY),

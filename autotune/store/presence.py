@@ -11,13 +11,15 @@ import hashlib
 import os
 import platform
 import sqlite3
+import stat
 import tempfile
+import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from autotune.errors import StoreError
-from autotune.store.location import log_of
+from autotune.store.location import SCHEMA, is_our_file, log_of
 
 PATIENCE = timedelta(days=1)
 """How long a search that cannot be looked at from here, as on another machine, is believed to be at work."""
@@ -109,16 +111,28 @@ def remove_log(files: dict[Path, Inode]) -> None:
                 file.unlink()
 
 
-def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode]) -> bool:
-    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done."""
-    copy = path.with_name(f"{path.name}.restored")
+def mode(path: Path) -> int:
+    """Return who may read and write a file, as `chmod` takes it; its owner, where it is gone."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o600
+
+
+def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode], mode: int) -> bool:
+    """Write the open database to `path` anew, where nothing is there now; False where that cannot be done.
+
+    `mode`: who might read and write it, and may.
+    """
+    copy = _restored(path)
     try:
         # Made by one process alone: another that had the file open finds it made, and keeps a copy of its own.
-        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError:
         return False
     try:
         _write(connection, copy)
+        copy.chmod(mode)  # whatever the umask
         if inode(path) is not None:
             return False
         remove_log(log)
@@ -128,6 +142,54 @@ def restore(connection: sqlite3.Connection, path: Path, log: dict[Path, Inode]) 
     finally:
         copy.unlink(missing_ok=True)
     return True
+
+
+def _restored(path: Path) -> Path:
+    return path.with_name(f"{path.name}.restored")
+
+
+RESTORE_S = 5.0
+"""How long another process is waited for that writes the database anew."""
+
+_OURS = (
+    "SELECT version FROM {}.schema_version",
+    "SELECT * FROM {}.devices",
+    "SELECT id, study, kernel_hash, study_hash, device, size, choices FROM {}.problems",
+    "SELECT id, uuid, problem_id FROM {}.searches",
+    "SELECT * FROM {}.search_devices",
+    "SELECT id, uuid, search_id FROM {}.trials",
+    "SELECT id, uuid, outcome FROM {}.trials WHERE outcome NOT IN ('pending', 'lost')",
+    "SELECT id, uuid, trial_id FROM {}.retimings",
+    "SELECT * FROM {}.submissions",
+    "SELECT * FROM {}.tokens",
+)
+"""What another file has to have of an open database to stand for it: what has ended, and all that is at work."""
+
+
+def stands_for(connection: sqlite3.Connection, path: Path) -> bool:
+    """Say whether the file that is at `path` now has all that the open database has, under the same numbers.
+
+    So it does where another process that had the database open has written it anew.
+    """
+    deadline = time.monotonic() + RESTORE_S
+    while inode(path) is None:
+        if inode(_restored(path)) is None or time.monotonic() > deadline:
+            return False
+        time.sleep(RESTORE_S / 100)
+    try:
+        connection.execute("ATTACH ? AS there", (str(path),))
+    except sqlite3.Error:
+        return False
+    try:
+        schema = connection.execute(SCHEMA.replace("sqlite_master", "there.sqlite_master"))
+        return is_our_file(schema, str(path)) and not any(
+            connection.execute(f"{rows.format('main')} EXCEPT {rows.format('there')} LIMIT 1").fetchone()
+            for rows in _OURS
+        )
+    except (sqlite3.Error, StoreError):
+        return False
+    finally:
+        connection.execute("DETACH there")
 
 
 def keep_copy(connection: sqlite3.Connection, path: Path) -> Path:

@@ -4,7 +4,8 @@ SQLite by default, PostgreSQL by URL. Workers never open it: a search writes wha
 report. Two searches may write to one database at once.
 
     access.py       transactions, on a server that goes away and a file that is removed
-    location.py     where the database is, for look-ups too;  database.py: how it is opened; its failures as one line
+    location.py     where the database is, for look-ups too;  mounts.py: whether it can be locked there
+    database.py     how it is opened; its failures as one line
     presence.py     whether a search is still at work, and its file still there
     schema.py       the tables as they are now;  migrations.py: how they came to be
     fields.py       what a trial is kept as, each field once
@@ -40,6 +41,7 @@ from autotune.store.database import clear_values, holds_nothing, open_as_it_is, 
 from autotune.store.location import (
     IMPORTED,
     Location,
+    is_for_reading,
     locate,
     may_not_be_written,
     require_place,
@@ -87,12 +89,13 @@ class Store(Attempts, Moving):
             require_place(location)
             if holds_nothing(location.path):
                 return cls._empty(location)
-        try:
-            return cls.open(database)
-        except StoreError as error:
-            said = error.__cause__
-            if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
-                raise
+        if location.url or not is_for_reading(location.path):
+            try:
+                return cls.open(database)
+            except StoreError as error:
+                said = error.__cause__
+                if location.url or not may_not_be_written(location.path, getattr(said, "orig", said)):
+                    raise
         store = cls(open_as_it_is(location), location)
         try:
             with store._reading() as connection:

@@ -1,0 +1,62 @@
+"""What the file system of a database lacks: SQLite needs locks that hold, and memory that processes share.
+
+Standard library only, looked at where a search begins or something has failed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from autotune.errors import StoreError
+
+NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs",
+    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+})  # fmt: skip
+"""File systems on which SQLite's locks or its shared memory do not hold between machines."""
+
+MOUNTS = "/proc/self/mounts"
+
+LOCAL = "give --db a path on a local disk, or a postgresql:// URL"
+
+
+def require_local(path: str) -> None:
+    """Raise StoreError where `path` lies on a network file system: two writers could damage the file there."""
+    kind = file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreError(
+            f"lies on a network file system ({kind}), where SQLite's locks do not hold",
+            where=path,
+            hint=LOCAL,
+        )
+
+
+def file_system(path: str) -> str:
+    """Return the type of the file system that holds `path`, as in /proc/self/mounts; "" where unknown."""
+    try:
+        mounts = [line.split() for line in Path(MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines()]
+    except OSError:
+        return ""
+    place = os.path.realpath(path)
+    found, longest = "", -1
+    for _, folder, kind, *_ in mounts:
+        folder = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), folder).rstrip("/")
+        # A later mount on the same folder hides the earlier one.
+        if len(folder) >= longest and (place == folder or place.startswith(folder + "/")):
+            found, longest = kind, len(folder)
+    return found
+
+
+def takes_locks(path: str) -> bool:
+    """Say whether locks can be had beside `path`, as far as is known: where not, SQLite may call it busy."""
+    try:
+        with tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+    return True
