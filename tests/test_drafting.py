@@ -957,7 +957,14 @@ def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     assert "values = [32, 64, 128, 256]  # guess: work-items of a work-group" in lines
 
 
-@pytest.mark.parametrize(("held", "extents"), [("local float t[64];", '["WX", "1"]'), ("", '["WX", "WY"]')])
+@pytest.mark.parametrize(
+    ("held", "extents"),
+    [
+        ("local float t[100];", '["WX", "1"]'),
+        ("local float t[64];", '["64", "1"]  # guess: as many as the local arrays hold'),
+        ("", '["WX", "WY"]'),
+    ],
+)
 def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held: str, extents: str) -> None:
     _, lines = drafted(
         f"""kernel void f(global float *x, const int w, const int h)
@@ -968,7 +975,45 @@ def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held
             if (i < w && row < h) x[row * w + i] = l;
         }}"""
     )
-    assert f"local = {extents}" in lines
+    assert any(line.startswith(f"local = {extents}") for line in lines)
+
+
+LANES_OF_ROWS = """
+    kernel void softmax(global const float *x, global float *y, const int w, const int h, const int d)
+    {
+        const int l = get_local_id(0), row = get_global_id(1), plane = get_global_id(2);
+        if (row >= h || plane >= d) return;
+        local float t[LANES];
+        float sum = 0;
+        for (int i = l; i < w; i += LANES) sum += x[(plane * h + row) * w + i];
+        t[l] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = 0; i < LANES; ++i) sum += t[i];
+        for (int i = l; i < w; i += LANES) y[(plane * h + row) * w + i] = sum;
+    }"""
+IN_TURNS = """
+    kernel void turned(global const float *x, global float *y, const int w, const int h)
+    {
+        const int first = get_group_id(1) * TILE;
+        const int c = get_group_id(0) * TILE + get_local_id(0);
+        for (int r = first + get_local_id(1); r < first + TILE; r += LANES) y[c * h + r] = x[r * w + c];
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("source", "group"),
+    [
+        (LANES_OF_ROWS, ["LANES", "1", "1"]),
+        (LANES_OF_ROWS.replace("local float t[LANES];", "local float t[LANES + TILE];"), ["LANES", "1", "1"]),
+        (IN_TURNS, ["TILE", "LANES"]),
+        (IN_TURNS.replace("r += LANES", "r += LANES * TILE"), ["TILE", "TILE"]),  # perhaps unrolled
+    ],
+)
+def test_items_that_share_loops_or_local_memory_along_one_axis_tell_the_group(source: str, group: list[str]) -> None:
+    _, lines = drafted(macros(LANES=8, TILE=16) + source)
+    extents = ", ".join(f'"{each}"' for each in group)
+    assert any(line.startswith(f"local = [{extents}]") for line in lines), [x for x in lines if x[:5] == "local"]
+    assert not any(line.startswith("[parameters.W") for line in lines)
 
 
 def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up_to_tune() -> None:
