@@ -251,7 +251,56 @@ kernel void f(global float *y) { y[get_global_id(0)] = STEP; }
     lines = draft(Sketch("a", "a.cl", source, scanned(source), {})).splitlines()
     found = {name: lines[lines.index(f"[parameters.{name}]") + 1].partition("  #")[0] for name in names}
     switch, number = "values = [0, 1]", "values = [1, 2, 4, 8]"
-    assert found == {"TILED": switch, "DEEP": number, "KIND": number, "USE": switch}
+    assert found == {"TILED": switch, "DEEP": number, "KIND": "values = [1, 2]", "USE": switch}
+
+
+def chain(*numbers: int, end: str = "") -> str:
+    words = ("if", *["elif"] * len(numbers))
+    lines = (f"#{word} V == {number}\n#define T {number}\n" for word, number in zip(words, numbers, strict=False))
+    return "".join(lines) + end + "#endif\n"
+
+
+@pytest.mark.parametrize(
+    ("branches", "value", "default", "values"),
+    [
+        (chain(1, 2, 4, 16), "T ^ V", "1", "1, 2, 4, 16"),
+        (chain(1, 2, 4, end="#else\n#define T 0\n"), "T ^ V", "4", "1, 2, 4, 8, 16"),
+        (chain(1, 2, end="#else\n#define T 0\n"), "T", "1", "0, 1, 2"),
+        (chain(4) + "#if V == 8\n#pragma unroll V\n#endif\n", "V", "8", "4, 8"),
+        (chain(4) + "#if V > 1\n#endif\n", "V", "8", "2, 4, 8, 16, 32"),
+        ("#ifdef V\n#endif\n", "V == 1 ? 3 : 4 == V ? 2 : 1", "1", "0, 1, 4"),
+        ("", "V == 1.5f", "8", "2, 4, 8, 16, 32"),
+        ("#define T 1 \\\n  + 1\n#if (V==3) || \\\n V != 5\n#endif\n", "T", "5", "3, 5"),
+    ],
+)
+def test_what_branches_compare_a_macro_with_are_its_values(
+    branches: str, value: str, default: str, values: str
+) -> None:
+    kernel = f"kernel void f(global int *y, int n) {{ int i = get_global_id(0); if (i < n) y[i] = ({value}); }}"
+    _, lines = drafted(f"#ifndef V\n#define V {default}\n#endif\n{branches}{kernel}")
+    assert lines[lines.index("[parameters.V]") + 1].startswith(f"values = [{values}]  # guess: ")
+
+
+def test_a_macro_that_is_given_and_undefined_may_be_zero() -> None:
+    source = f"{chain(1, 2)}kernel void f(global int *y) {{ y[get_global_id(0)] = T; }}"
+    text = draft(Sketch("a", "a.cl", source, scanned(source), {"V": "1"}), None, {"V": "1"})
+    assert "values = [0, 1, 2]  # guess: what the kernel's branches compare it with" in text
+
+
+def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
+    source = """
+    #define BOTH(x) ((x) > 0 && (PADDED > 1))
+    #if defined(GUARDED) || __OPENCL_VERSION__ >= 200 || __has_feature(x) || cl_khr_fp64 || BOTH(VECTOR)
+    #elif SOA == 1 && LOCAL
+    #endif
+    #ifdef FLAG
+    #endif
+    kernel void f(global int *y) { y[get_global_id(0)] = 1; }"""
+    sketch, _ = drafted(source)
+    told = "an #if asks for PADDED, VECTOR, SOA, LOCAL, which nothing defines, so 0: autotune new ... -D PADDED=0 makes"
+    assert any(told in guess for guess in sketch.guesses), sketch.guesses
+    sketch, _ = drafted(source.replace("#ifdef FLAG", "#define LOCAL 1\n#ifdef FLAG"))
+    assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
 
 
 SWEPT = """

@@ -99,11 +99,13 @@ def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
 
 
 def _of_names(of: Proposal, names: list[str], wide: set[int], dimensions: int) -> list[str]:
-    """The first names along the axes that are wide; empty where there are too few."""
-    several = len(wide) > 1
-    usable = sorted(names, key=_axis) if several else [name for name in names if of.parameters[name] > 1]
-    along = dict(zip(sorted(wide), usable, strict=False))
-    return [along.get(axis, "1") for axis in range(dimensions)] if wide <= along.keys() else []
+    """The first names along the axes, or along those that are wide; empty where there are too few for these."""
+    for axes in ([*range(dimensions)], sorted(wide)):
+        usable = sorted(names, key=_axis) if len(axes) > 1 else [name for name in names if of.parameters[name] > 1]
+        if len(usable) >= len(axes):
+            along = dict(zip(axes, usable, strict=False))
+            return [along.get(axis, "1") for axis in range(dimensions)]
+    return []
 
 
 def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:

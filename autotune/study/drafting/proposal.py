@@ -9,11 +9,13 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS, Expression
+from autotune.identity import name_fault
+from autotune.study.drafting.branches import undefined, values
 from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
-from autotune.study.drafting.repeats import operands, proposed, repeats
+from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
@@ -273,16 +275,13 @@ class Proposal:
             del self.parameters[name]
             self.words.pop(name, None)
 
-    def is_switch(self, name: str) -> bool:
-        """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
-        asking = lines_with(self.text, name)
-        number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
-        branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
-        return bool(asking) and all(branches)
+    def values(self, name: str, default: int) -> tuple[list[int], str]:
+        """Return what is proposed of a parameter that is a number, and where that comes from."""
+        return values(self.sketch.source, name, default)
 
-    def values(self, name: str, default: int) -> list[int]:
-        """Return what is proposed of a parameter that is a number."""
-        return [0, 1] if default == 1 and self.is_switch(name) else proposed(default)
+    def unset(self) -> list[str]:
+        """Return the macros that an #if asks for and nothing defines: there they are 0."""
+        return [name for name in undefined(self.sketch.source) if name not in self.given and not name_fault(name)]
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
