@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         lacking_extension,
         scanned,
         struct_bodies,
+        undefined,
         unknown,
     )
     from autotune.study.entries import refusing
@@ -83,7 +84,7 @@ __all__ = [
     "input_data", "is_builtin", "is_struct", "lacking_extension", "leaves", "made_of", "member_of", "names_of",
     "numpy_type", "offered_choices", "offsets", "parameter_values", "problem_key", "python_place", "read_by",
     "read_study", "reads_of", "refusing", "require_numbers", "round_up", "scanned", "space_hash", "struct_bodies",
-    "struct_name", "study_paths", "toml", "unknown", "watched", "widened", "without_comments", "write_new",
+    "struct_name", "study_paths", "toml", "undefined", "unknown", "watched", "widened", "without_comments", "write_new",
 ]  # fmt: skip
 
 __getattr__ = lazily(
@@ -95,7 +96,9 @@ __getattr__ = lazily(
         "builtins": "is_builtin",
         "checks": "check_entries effects",
         "entries": "refusing",
-        "drafting": "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies unknown",
+        "drafting": (
+            "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies undefined unknown"
+        ),
         "function": "call_file",
         "imports": "files_of",
         "includes": "inline without_comments",

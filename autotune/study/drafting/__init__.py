@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.study.drafting.branches import undefined
     from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Sketch", "asked_by_error", "candidates", "draft", "hiding", "lacking_extension", "scanned", "struct_bodies",
-    "unknown",
+    "undefined", "unknown",
 ]  # fmt: skip
 
 # A worker needs what scanning knows of structs, and none of the rest.
 __getattr__ = lazily(
     __name__,
     {
+        "branches": "undefined",
         "missing": "asked_by_error hiding lacking_extension unknown",
         "sketch": "Sketch",
         "scanning": "candidates scanned struct_bodies",

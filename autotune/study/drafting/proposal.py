@@ -156,6 +156,9 @@ class Proposal:
     def _read_macros(self) -> None:
         constants = {name: value.strip() for name, value in DEFINE.findall(self.text)}
         for name, text in self.given.items():
+            if "(" in name:  # with arguments
+                self.fixed[name] = text
+                continue
             value = self.sketch.macros.get(name, text)
             number = _number(constants.get(value, value))
             if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
