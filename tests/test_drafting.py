@@ -402,6 +402,21 @@ def test_rows_that_items_take_in_turn_tell_the_work_group_and_the_shape() -> Non
     assert sketch.gaps == []
 
 
+def test_a_launch_counts_what_is_stored_and_not_the_rim_that_is_read() -> None:
+    sketch, lines = drafted("""
+        kernel void blur(const int width, const int height, global const float *from, global float *to)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            float sum = 0;
+            for (int v = -2; v <= 2; ++v)
+                for (int u = -2; u <= 2; ++u) sum += from[(y + 2 + v) * (width + 4) + x + 2 + u];
+            to[y * width + x] = sum;
+        }""")
+    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(height, WY)"]  # guess: ') for line in lines)
+    assert 'from_ = { type = "float", shape = ["height + 4", "width + 4"], access = "in" }' in lines
+    assert sketch.gaps == []
+
+
 def test_a_rim_in_local_memory_is_no_part_of_the_work_group() -> None:
     _, lines = drafted(
         macros(W=64, RADIUS=2) + "kernel void f(global const float *x, global float *y, const int n) {\n"

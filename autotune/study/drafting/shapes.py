@@ -124,6 +124,10 @@ class Shapes(Indices):
         if not indices:
             return None
         self.inferred.add(axis)
+        stored = {
+            self._started(place) for each in self.reading.mentions if each.kind != "read" for place in each.places
+        }
+        indices.sort(key=lambda index: index not in stored)  # what is read may have a rim
         for index in [each for each in indices if not self._strided(each)]:  # within a row: as long as the row is
             for extent, counted in self._levels(index)[1:]:
                 if f"gid#{axis}" in counted.names:
