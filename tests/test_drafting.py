@@ -417,6 +417,26 @@ def test_a_launch_counts_what_is_stored_and_not_the_rim_that_is_read() -> None:
     assert sketch.gaps == []
 
 
+@pytest.mark.parametrize(
+    ("guard", "items"),
+    [
+        ("if (i == 0)", "WG"),
+        ("if (i != 0) return;", "WG"),
+        ("if (0 == get_group_id(0))", "WG"),
+        ("if (i == n)", "TODO"),
+        ("if (i == 0 && x[mine(get_group_id(0), [)] > 0)", "TODO"),  # as far as it was understood
+        ("if (i == 0) y[i] = 1; if (i < n)", "round_up(n, WG)"),
+    ],
+)
+def test_where_one_item_does_it_all_one_group_is_enough(guard: str, items: str) -> None:
+    _, lines = drafted(
+        "kernel void norm(global const float *x, global float *y, const int n) {\n"
+        f"const int i = get_global_id(0); float sum = 0; {guard}\n"
+        "{ for (int k = 0; k < n; ++k) sum += x[k]; y[0] = sum; } }"
+    )
+    assert any(line.startswith(f'global = ["{items}"]') for line in lines), lines
+
+
 def test_a_rim_in_local_memory_is_no_part_of_the_work_group() -> None:
     _, lines = drafted(
         macros(W=64, RADIUS=2) + "kernel void f(global const float *x, global float *y, const int n) {\n"

@@ -65,7 +65,8 @@ class Reading:
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
-    group an item is; `spread`: along which groups differ.
+    group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
+    the one of a certain number. `lost`: whether ids are used in a way that was not understood.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `unread`: arguments that are also used in a way that was not understood.
@@ -83,6 +84,8 @@ class Reading:
     items: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
+    lone: set[int] = field(default_factory=set)
+    lost: bool = False
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
@@ -96,6 +99,18 @@ class Reading:
             self.spread.add(axis)
         if function == "get_local_id":
             self.within.add(axis)
+
+    def lose_ids(self) -> None:
+        """Note that nobody knows what ids are used for: groups may differ along each axis."""
+        self.lost = True
+        self.spread |= {0, 1, 2}
+
+    def note_lone(self, difference: Sum) -> None:
+        """Note that a kernel asks whether an id is a certain number."""
+        counted = difference - difference.terms.get((), 0)
+        for axis in range(3):
+            if {counted, -counted} & {Sum.of(f"gid#{axis}"), Sum.of(f"wid#{axis}")}:
+                self.lone.add(axis)
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""

@@ -202,7 +202,8 @@ class Shapes(Indices):
             return _rounded(str(self.axes[axis]), local)
         if axis in self.rows:
             return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
-        return None if axis in self.reading.spread else plain(local)
+        alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all
+        return None if axis in self.reading.spread and not alone else plain(local)
 
     def _groups(self, axis: int, *, more: bool) -> Sum | None:
         """How many work-groups there are along an axis, and one more."""
