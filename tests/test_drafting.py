@@ -12,6 +12,7 @@ from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting.terms import Sum, undivided
 
 LANES = """
 #ifndef LANES
@@ -106,7 +107,35 @@ kernel void blur(read_only image2d_t from, write_only image2d_t to, sampler_t ho
 }
 """
 
-KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR}
+TILED = """
+#ifndef TS
+#define TS 16
+#endif
+#ifndef RTS
+#define RTS 4
+#endif
+kernel void product(const int M, const int N, const int K, global const float *a, global const float *b,
+                    global float *c)
+{
+    const int row = get_local_id(0), col = get_local_id(1);
+    const int i = TS * get_group_id(0) + row, j = TS * get_group_id(1) + col;
+    local float p[TS][TS], q[TS][TS];
+    float sum[TS / RTS] = {0};
+    for (int t = 0; t < K / TS; ++t) {
+        for (int w = 0; w < TS / RTS; ++w) {
+            p[col + w * RTS][row] = a[(TS * t + col + w * RTS) * M + i];
+            q[col + w * RTS][row] = b[(j + w * RTS) * K + TS * t + row];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < TS; ++k)
+            for (int w = 0; w < TS / RTS; ++w) sum[w] += p[k][row] * q[col + w * RTS][k];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (int w = 0; w < TS / RTS; ++w) c[(j + w * RTS) * M + i] = sum[w];
+}
+"""
+
+KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": TILED}
 
 
 def drafted(source: str) -> tuple[Sketch, list[str]]:
@@ -122,7 +151,7 @@ def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) 
     made = CliRunner().invoke(app, ["new", str(tmp_path / f"{name}.cl")])
     assert made.exit_code == 0, made.output
     assert "0 lines to be written" in made.output
-    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64"}[name]
+    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64", "tiled": "64"}[name]
     done = CliRunner().invoke(app, ["check", str(tmp_path / f"{name}.toml"), "--size", size])
     assert done.exit_code == 0, done.output
 
@@ -435,6 +464,32 @@ def test_where_one_item_does_it_all_one_group_is_enough(guard: str, items: str) 
         "{ for (int k = 0; k < n; ++k) sum += x[k]; y[0] = sum; } }"
     )
     assert any(line.startswith(f'global = ["{items}"]') for line in lines), lines
+
+
+def test_tiles_of_groups_fill_rows_and_what_no_other_index_counts() -> None:
+    sketch, lines = drafted(TILED)
+    assert any(line.startswith('global = ["round_up(M, TS)", "ceil_div(N, TS) * RTS"]  # guess: ') for line in lines)
+    assert 'local = ["TS", "RTS"]' in lines
+    for name, shape, access in (("b", '"N", "K"', "in"), ("c", '"N", "M"', "out")):
+        assert f'{name} = {{ type = "float", shape = [{shape}], access = "{access}" }}' in lines
+    assert any(line.startswith('a = { type = "float", shape = ["K", "M"], access = "in" }') for line in lines)
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("products", "less"),
+    [
+        ([(("(n // 8)",), 3)], "3 * (n // 8)"),
+        ([(("(n // 8)",), 16)], "2 * n"),
+        ([(("(n // T)", "T", "w"), 1), ((), 3)], "n * w + 3"),
+        ([(("(n // T)", "T"), -1)], "-(n // T) * T"),
+        ([(("(n // T)", "(m // T)", "T"), 2)], "2 * (m // T) * n"),
+    ],
+)
+def test_a_quotient_times_its_divisor_is_no_more_than_what_is_divided(
+    products: list[tuple[tuple[str, ...], int]], less: str
+) -> None:
+    assert str(undivided(Sum(products))) == less
 
 
 def test_a_rim_in_local_memory_is_no_part_of_the_work_group() -> None:

@@ -9,7 +9,7 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     terms.py       sums of products of names
     statements.py  a walk through a kernel, with values.py for its expressions and touching.py for OpenCL's own
                    functions, to what reading.py holds: which places of which argument, and what bounds the variables
-    shapes.py      extents and launches from that; indices.py: indices taken apart
+    shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
     proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
                    an #if asks; groups.py: of work-groups; uses.py: of each argument
     writer.py      the text of the study; naming.py: arguments that no expression can name

@@ -163,9 +163,10 @@ def _is_extent(value: Sum, parameters: set[str]) -> bool:
 
 def _stride(reading: Reading, moved: Sum) -> Sum | None:
     """How far apart the places are that an item takes in turn; None where that is not known."""
-    if len(moved.names) != 1 or min(moved.names) not in reading.loops:
+    variables = [name for name in moved.names if "#" in name]
+    if len(variables) != 1 or variables[0] not in reading.loops:
         return None
-    step, factor = reading.loops[min(moved.names)][1], moved.factor_of(min(moved.names))
+    step, factor = reading.loops[variables[0]][1], moved.factor_of(variables[0])
     return factor * step if step is not None and step.known and factor.known and (factor * step).names else None
 
 
