@@ -316,6 +316,21 @@ def test_a_macro_that_is_given_and_undefined_may_be_zero() -> None:
     assert "values = [0, 1, 2]  # guess: what the kernel's branches compare it with" in text
 
 
+def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
+    kernel = "kernel void {}(global int *y, int n) {{ int i = get_global_id(0); if (i < n) y[i] = {}; }}\n"
+    source = "#if KIND == 1\n" + kernel.format("f", 1) + "#elif KIND == 2\n" + kernel.format("g", "S") + "#else\n"
+    source += kernel.format("f", 3) + "#endif\n"
+
+    def text_of(entry: str, kind: str) -> str:
+        return draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, {"KIND": kind, "S": "2"})
+
+    assert 'flag = "-DKIND=2"' in text_of("g", "2")
+    assert "[parameters.KIND]" not in text_of("g", "2")
+    assert "values = [0, 1]  # guess: what the kernel's branches" in text_of("f", "1")
+    default = f"#ifndef KIND\n#define KIND 2\n#endif\n{source}"
+    assert "KIND" not in draft(Sketch("a", "a.cl", default, scanned(default), {}), "g")
+
+
 def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     source = """
     #define BOTH(x) ((x) > 0 && (PADDED > 1))

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.syntax import NotRead
 from autotune.study.includes import lines_with, without_comments
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
@@ -57,6 +60,23 @@ def values(source: str, name: str, default: int) -> tuple[list[int], str]:
 
 AROUND = "around the default; keep what makes sense"
 COMPARED = "what the kernel's branches compare it with"
+
+
+def leaving(
+    source: str, stated: Mapping[str, str], name: str, numbers: list[int], kernels: Collection[str]
+) -> list[int]:
+    """Return those of a macro's numbers with which the preprocessor leaves these kernels. `stated`: what is given."""
+    try:
+        return [each for each in numbers if {*kernels} <= {*preprocessed(source, {**stated, name: str(each)}, ())}]
+    except NotRead:
+        return numbers
+
+
+def siblings(text: str, word: str) -> list[str]:
+    """Return the words that are numbered together with one: lines of #define without a gap around it."""
+    runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", text + "\n", re.MULTILINE)
+    named = (re.findall(r"define[ \t]+(\w+)", run) for run in runs)
+    return next((words for words in named if word in words), [])
 
 
 def _is_switch(source: str, name: str) -> bool:

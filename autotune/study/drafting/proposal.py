@@ -10,13 +10,13 @@ from functools import cached_property
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS, Expression
 from autotune.identity import name_fault
-from autotune.study.drafting.branches import undefined, values
+from autotune.study.drafting.branches import COMPARED, leaving, siblings, undefined, values
 from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.reading import Pointer, Reading, functions_of
 from autotune.study.drafting.repeats import operands, repeats
-from autotune.study.drafting.scanning import DEFINE, candidates, struct_bodies
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
@@ -52,6 +52,7 @@ class Proposal:
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
         self._read_macros()
+        self._set_apart_forms()
         self.arguments = self._merged()
         self._type_untyped()
         self._set_apart_counts()
@@ -138,11 +139,11 @@ class Proposal:
     def own(self) -> dict[str, str]:
         """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
         anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
-        return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
+        return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
 
     def own_to_tune(self) -> list[str]:
         """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
-        counts = {name: _number(value) or 0 for name, value in self.own.items()}
+        counts = {name: number_of(value) or 0 for name, value in self.own.items()}
         named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
         return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
 
@@ -160,12 +161,12 @@ class Proposal:
                 self.fixed[name] = text
                 continue
             value = self.sketch.macros.get(name, text)
-            number = _number(constants.get(value, value))
+            number = number_of(constants.get(value, value))
             if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
                 compared = re.findall(rf"\b{name}\s*[=!<>]=?\s*([A-Za-z_]\w*)", self.text)
-                named = [word for word in compared if _number(constants.get(word, "")) is not None]
-                listed = dict.fromkeys([*named, *self._siblings(constants, text), text])
-                self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
+                named = [word for word in compared if number_of(constants.get(word, "")) is not None]
+                listed = dict.fromkeys([*named, *siblings(self.text, text), text])
+                self.words[name] = sorted(listed, key=lambda word: number_of(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
                 (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
@@ -173,6 +174,13 @@ class Proposal:
                 self.choices[name] = value or text
             elif name not in candidates(self.sketch.source):
                 self.fixed[name] = text
+
+    def _set_apart_forms(self) -> None:
+        """Take the macros that decide which kernels there are for given: with another number these are not there."""
+        for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
+            if name not in self.words:
+                del self.parameters[name]
+                self.fixed |= {name: self.given[name]} if name not in candidates(self.sketch.source) else {}
 
     def _set_apart_repeats(self) -> None:
         """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
@@ -196,14 +204,6 @@ class Proposal:
         for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
             if name not in self.words:
                 self.counts[name] = self.parameters.pop(name)
-
-    def _siblings(self, constants: Mapping[str, str], word: str) -> list[str]:
-        """Return the words that are numbered together with one: lines of #define without a gap around it."""
-        runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", self.text + "\n", re.MULTILINE)
-        for run in runs:
-            if word in (named := re.findall(r"define[ \t]+(\w+)", run)):
-                return [name for name in named if name in constants]
-        return []
 
     # -- arguments --------------------------------------------------------------------------------
 
@@ -280,7 +280,11 @@ class Proposal:
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
         """Return what is proposed of a parameter that is a number, and where that comes from."""
-        return values(self.sketch.source, name, default)
+        numbers, said = values(self.sketch.source, name, default)
+        left = (
+            leaving(self.sketch.source, self._macros(), name, numbers, self.launched) if said == COMPARED else numbers
+        )
+        return left, said
 
     def unset(self) -> list[str]:
         """Return the macros that an #if asks for and nothing defines: there they are 0."""
@@ -347,10 +351,7 @@ class Proposal:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
 
     def _tokens(self, kept: Sequence[str]) -> list[str]:
-        stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
-        return preprocessed(self.sketch.source, stated, kept)
+        return preprocessed(self.sketch.source, self._macros(), kept)
 
-
-def _number(text: str) -> int | None:
-    text = text.strip().strip("()").strip()
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
+    def _macros(self) -> dict[str, str]:
+        return {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
