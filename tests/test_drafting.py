@@ -331,6 +331,30 @@ def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     assert "KIND" not in draft(Sketch("a", "a.cl", default, scanned(default), {}), "g")
 
 
+def test_macros_of_other_kernels_are_not_tuned() -> None:
+    source = """
+    #define JOINED(a) TEXT_##a
+    #define PUT(x) out[x ^ SHARED] = JOINED(IN_NAMES)
+    int helper(int i) { return i ^ CALLED; }
+    int other(int i) { return i ^ ELSEWHERE; }
+    __attribute__((reqd_work_group_size(GX, 1, 1)))
+    kernel void f(global int *out, int n) { int i = get_global_id(0); if (i < n) PUT(helper(i)); }
+    __attribute__((reqd_work_group_size(GY, 1, 1)))
+    kernel void g(global int *out, int n) { int i = get_global_id(0); if (i < n) out[other(i) ^ OTHER] = i; }
+    """
+    names = ("SHARED", "CALLED", "GX", "IN_NAMES", "ELSEWHERE", "GY", "OTHER")
+
+    def tuned(entry: str | None) -> set[str]:
+        text = draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, dict.fromkeys(names, "8"))
+        left_out = {name for name in names if f'flag = "-D{name}=8"' in text}
+        assert {name for name in names if f"[parameters.{name}]" in text} == {*names} - left_out
+        return {*names} - left_out
+
+    assert tuned(None) == {*names}
+    assert tuned("f") == {"SHARED", "CALLED", "GX", "IN_NAMES"}
+    assert tuned("g") == {"ELSEWHERE", "GY", "OTHER"}
+
+
 def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
     source = """
     #define BOTH(x) ((x) > 0 && (PADDED > 1))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from autotune.identity import name_fault
 from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.scanning import candidates
 from autotune.study.drafting.syntax import NotRead
@@ -38,7 +39,14 @@ def undefined(source: str) -> list[str]:
         if (name := due.pop()) not in seen:
             seen[name] = None
             due += sorted(bodies.get(name, ()), reverse=True)
-    return [name for name in seen if name not in bodies and not _OF_COMPILER.match(name)]
+    return [name for name in seen if name not in bodies and not (_OF_COMPILER.match(name) or name_fault(name))]
+
+
+def asked_by_directives(text: str) -> set[str]:
+    """Return the names in a text's conditions whose values these ask for, and in macros that put names together."""
+    lines = _DIRECTIVE.findall(text)
+    found = [_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest]
+    return {name for rest in found for name in _NAME.findall(rest)}
 
 
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:

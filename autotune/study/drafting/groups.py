@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading
 from autotune.study.drafting.scanning import DEFINE, KERNEL
 from autotune.study.drafting.terms import Sum
@@ -80,6 +81,13 @@ def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
     same, or write the same places of local memory. `shared`: whether arguments are local memory.
     """
     return reading.within if reading.within and (shared or reading.arrays) else reading.items
+
+
+def by_default(extent: str, defaults: Mapping[str, int]) -> str:
+    """Return an extent of a work-group with numbers in the place of its names."""
+    filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(defaults.get(name[0], 1)), extent)
+    parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
+    return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
 
 
 def is_of_group(name: str) -> bool:

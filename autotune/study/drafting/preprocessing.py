@@ -91,17 +91,17 @@ def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collecti
         if macro is None:
             found.append(token)
             continue
-        body: Sequence[str] = macro.body
+        body, begin = macro.body, at
         if macro.takes is not None:
             if tokens[at : at + 1] != ["("]:
                 found.append(token)
                 continue
             end = closing(tokens, at)
             given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
-            body = [part for word in body for part in (given.get(word, [word]))]
+            body = tuple(part for word in body for part in (given.get(word, [word])))
             at = end + 1
-        if "##" in body or len(found) > _MOST_TOKENS:
-            found.append(token)
+        if "##" in body or len(found) > _MOST_TOKENS:  # a call of what is not known
+            found += [token, *tokens[begin:at]]
             continue
         found += _expanded(body, macros, kept, depth + 1)
     return found

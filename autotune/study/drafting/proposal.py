@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
-from autotune.expression import FUNCTIONS, Expression
-from autotune.identity import name_fault
-from autotune.study.drafting.branches import COMPARED, leaving, siblings, undefined, values
-from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
+from autotune.expression import FUNCTIONS
+from autotune.study.drafting.branches import COMPARED, asked_by_directives, leaving, siblings, values
+from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.reading import Pointer, Reading, functions_of
+from autotune.study.drafting.reading import Pointer, Reading, functions_of, reached
 from autotune.study.drafting.repeats import operands, repeats
 from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
@@ -179,8 +178,7 @@ class Proposal:
         """Take the macros that decide which kernels there are for given: with another number these are not there."""
         for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
             if name not in self.words:
-                del self.parameters[name]
-                self.fixed |= {name: self.given[name]} if name not in candidates(self.sketch.source) else {}
+                self._set_apart(name)
 
     def _set_apart_repeats(self) -> None:
         """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
@@ -272,23 +270,30 @@ class Proposal:
         return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
-        """Forget the macros that only their own default names, but for the extents of work-groups."""
+        """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
-        for name in [name for name in self.parameters if self.is_idle(name) and name not in used]:
-            del self.parameters[name]
-            self.words.pop(name, None)
+        asked = {name for name in self.parameters if not self.is_idle(name)}
+        try:  # words are put in as numbers, and so not met there
+            words = reached(self._tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
+            asked &= words | self.words.keys()
+        except NotRead:
+            pass
+        for name in [name for name in self.parameters if name not in asked | used]:
+            self._set_apart(name)
+
+    def _set_apart(self, name: str) -> None:
+        """Forget a parameter; where it has no default in the text, it remains given."""
+        del self.parameters[name]
+        self.words.pop(name, None)
+        if name not in candidates(self.sketch.source):
+            self.fixed[name] = self.given[name]
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
         """Return what is proposed of a parameter that is a number, and where that comes from."""
         numbers, said = values(self.sketch.source, name, default)
-        left = (
-            leaving(self.sketch.source, self._macros(), name, numbers, self.launched) if said == COMPARED else numbers
-        )
-        return left, said
-
-    def unset(self) -> list[str]:
-        """Return the macros that an #if asks for and nothing defines: there they are 0."""
-        return [name for name in undefined(self.sketch.source) if name not in self.given and not name_fault(name)]
+        if said == COMPARED:
+            numbers = leaving(self.sketch.source, self._macros(), name, numbers, self.launched)
+        return numbers, said
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
@@ -302,7 +307,7 @@ class Proposal:
     def _shapes(self, entry: str, *, tuned: bool) -> Shapes:
         local = self.locals[entry]
         if not tuned:
-            local = [self._default_of(extent) for extent in local]
+            local = [by_default(extent, {**self.parameters, **self.extra}) for extent in local]
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
         taken = [*self.arguments, *given, *self.members.values()]
         members = set(self.members.values())
@@ -313,12 +318,6 @@ class Proposal:
             taken,
             self.made,
         )
-
-    def _default_of(self, extent: str) -> str:
-        """An extent of a work-group by default."""
-        filled = re.sub(r"[A-Za-z_]\w*", lambda m: str({**self.parameters, **self.extra}.get(m[0], 1)), extent)
-        parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
-        return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
 
     def read_by_own_names(self, entry: str) -> Reading | None:
         """Walk through a kernel with the names of its own numbers."""

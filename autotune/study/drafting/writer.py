@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
-from autotune.study.drafting.branches import AROUND
+from autotune.study.drafting.branches import AROUND, undefined
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -174,7 +174,7 @@ class _Writer:
         elif own:
             cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable"
             self._hint(f"the kernel fixes {_some(own)}: {cure}")
-        if unset := of.unset():
+        if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
             what = f"an #if asks for {_some(unset)}, which nothing defines, so 0"
             self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
 
