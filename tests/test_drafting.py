@@ -331,6 +331,26 @@ def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     assert "KIND" not in draft(Sketch("a", "a.cl", default, scanned(default), {}), "g")
 
 
+@pytest.mark.parametrize(
+    ("branch", "shape", "said"),
+    [
+        ("#if 0", '"1"', "its shape, since no kernel touches it"),
+        ("#ifdef WIDE", '"1"', "its shape, since no kernel touches it"),
+        ("#if TILE > 8", '"TODO"', "its shape, row by row"),
+        ("#if 1", '"n"', ""),
+    ],
+)
+def test_a_buffer_that_no_kernel_touches_has_one_element(branch: str, shape: str, said: str) -> None:
+    _, lines = drafted(
+        macros(TILE=8) + "kernel void f(global float *x, global float *extra, int n) {\n"
+        f"int i = get_global_id(0) * TILE; if (i < n) x[i] = 1;\n{branch}\nif (i < n) extra[i] = 1;\n#endif\n}}"
+    )
+    (line,) = [line for line in lines if line.startswith("extra = ")]
+    assert f"shape = [{shape}]" in line
+    assert line.endswith(said)
+    assert ('access = "in"' in line) == (shape == '"1"')
+
+
 def test_macros_of_other_kernels_are_not_tuned() -> None:
     source = """
     #define JOINED(a) TEXT_##a

@@ -112,7 +112,7 @@ class Proposal:
     def _typedefs(self) -> dict[str, str]:
         """What names of types stand for, in the branches that the preprocessor takes."""
         try:
-            text = " ".join(self._tokens([*self.choices]))
+            text = " ".join(self.tokens([*self.choices]))
         except NotRead:
             text = self.text
         return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
@@ -185,7 +185,7 @@ class Proposal:
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self._tokens(self._kept(tuned=True))
+            tokens = self.tokens(self._kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -257,7 +257,7 @@ class Proposal:
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(functions_of(self._tokens(self._kept(tuned=True))), entry)
+            return is_alone(functions_of(self.tokens(self._kept(tuned=True))), entry)
         except (NotRead, RecursionError):
             return False
 
@@ -274,7 +274,7 @@ class Proposal:
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self._tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
+            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
             asked &= words | self.words.keys()
         except NotRead:
             pass
@@ -335,7 +335,7 @@ class Proposal:
             if one.address != "private" or "image" in one.type_name
         }
         try:
-            functions = functions_of(self._tokens(kept))
+            functions = functions_of(self.tokens(kept))
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
@@ -349,7 +349,8 @@ class Proposal:
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
 
-    def _tokens(self, kept: Sequence[str]) -> list[str]:
+    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
+        """Return the text's tokens as the defaults leave them, `kept` macros as names. Raises NotRead."""
         return preprocessed(self.sketch.source, self._macros(), kept)
 
     def _macros(self) -> dict[str, str]:
