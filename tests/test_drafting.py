@@ -349,6 +349,8 @@ def test_a_buffer_that_no_kernel_touches_has_one_element(branch: str, shape: str
     assert f"shape = [{shape}]" in line
     assert line.endswith(said)
     assert ('access = "in"' in line) == (shape == '"1"')
+    _, lines = drafted("kernel void f(global float *x, int n) { REST }")
+    assert any(line.startswith('x = { type = "float", shape = ["TODO"], access = "inout" }') for line in lines)
 
 
 def test_macros_of_other_kernels_are_not_tuned() -> None:
@@ -1131,7 +1133,7 @@ def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_grou
         if (x < w && y < h) b[y * w + x] = t[v][SIDE - 1 - u];
     }"""
     _, lines = drafted("#define SIDE 8\n" + source)
-    held = "# guess: as many as the local arrays hold, whose extents are numbers of the kernel's"
+    held = "# guess: as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
     assert f'local = ["8", "8"]  {held}' in lines
     assert 'global = ["round_up(w, 8)", "round_up(h, 8)"]' in lines
     _, lines = drafted("#ifndef SIDE\n#define SIDE 8\n#endif\n" + source)

@@ -30,7 +30,7 @@ _ASKS = re.compile(
 _MOST_TEXT = 1000
 """Characters of a work-group, and of a macro in it, that are read."""
 
-BY_ARRAYS = "as many as the local arrays hold, whose extents are numbers of the kernel's"
+BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
 

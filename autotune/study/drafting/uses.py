@@ -55,8 +55,10 @@ class Uses:
         }
         if asked_by_directives(text) & of.parameters.keys():  # other branches may
             met |= {name for name in of.arguments if len(re.findall(rf"\b{self.in_text(name)}\b", text)) > 1}
-        buffers = {one.name for one in of.arguments.values() if one.address in ("global", "constant")}
-        return {name for name in buffers if self.in_text(name) not in met}
+        buffers = {one.name: one.const for one in of.arguments.values() if one.address in ("global", "constant")}
+        found = {name for name in buffers if self.in_text(name) not in met}
+        outputs = {name for name, const in buffers.items() if not const}
+        return found if outputs - found else set()  # where nothing is written, not all of the text is here
 
     def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
         """What indices say of an argument's extents: of scratch and local memory in terms of parameters."""
