@@ -492,7 +492,7 @@ def test_rows_that_items_take_in_turn_tell_the_work_group_and_the_shape() -> Non
     assert sketch.gaps == []
 
 
-def test_a_launch_counts_what_is_stored_and_not_the_rim_that_is_read() -> None:
+def test_a_launch_counts_the_shortest_row_and_no_rim() -> None:
     sketch, lines = drafted("""
         kernel void blur(const int width, const int height, global const float *from, global float *to)
         {
@@ -505,6 +505,13 @@ def test_a_launch_counts_what_is_stored_and_not_the_rim_that_is_read() -> None:
     assert any(line.startswith('global = ["round_up(width, WX)", "round_up(height, WY)"]  # guess: ') for line in lines)
     assert 'from_ = { type = "float", shape = ["height + 4", "width + 4"], access = "in" }' in lines
     assert sketch.gaps == []
+    _, lines = drafted("""
+        kernel void padded(const int width, const int pad, global const float *from, global float *to)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            to[y * (width + 2 * pad) + x + pad] = from[y * width + x];
+        }""")
+    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(HEIGHT, WY)"]  # guess: ') for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,12 @@ class Launches(Indices, ABC):
         self.inferred.add(axis)
         written = (each.places for each in self.reading.mentions if each.kind != "read")
         stored = {self._started(place) for places in written for place in places}
-        indices.sort(key=lambda index: index not in stored)  # what is read may have a rim
-        for index in [each for each in indices if not self._strided(each)]:  # within a row: as long as the row is
-            for extent, counted in self._levels(index)[1:]:
-                if f"gid#{axis}" in counted.names:
-                    return extent
+        indices.sort(key=lambda index: index not in stored)  # what is stored says more
+        plain_ones = [self._levels(each)[1:] for each in indices if not self._strided(each)]
+        rows = [extent for levels in plain_ones for extent, counted in levels if f"gid#{axis}" in counted.names]
+        if rows:  # as long as the shortest row of the kind is: others have a rim
+            kind = [each for each in rows if {*words(str(each))} & {*words(str(rows[0]))}]
+            return min(kind, key=lambda extent: self.elements([extent]))
         for mention in self.reading.mentions:  # in an array whose places something else counts
             others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
             if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
