@@ -20,7 +20,6 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from autotune import pool
 from autotune.errors import OutputError
 
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ def _run(words: list[str]) -> None:
         asked = asking.parse(words[1:])
         if asked is not None:
             sys.exit(asking.run(asked))
+    from autotune import pool
+
     pool.bound_threads()
     with ExitStack() as while_running:
         here = {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE)

@@ -12,6 +12,7 @@ from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
 BLUR = """
@@ -34,8 +35,35 @@ kernel void blur(read_only image2d_t from, write_only image2d_t to, sampler_t ho
 }
 """
 
+TILED = """
+#ifndef TS
+#define TS 16
+#endif
+#ifndef RTS
+#define RTS 4
+#endif
+kernel void product(const int M, const int N, const int K, global const float *a, global const float *b,
+                    global float *c)
+{
+    const int row = get_local_id(0), col = get_local_id(1);
+    const int i = TS * get_group_id(0) + row, j = TS * get_group_id(1) + col;
+    local float p[TS][TS], q[TS][TS];
+    float sum[TS / RTS] = {0};
+    for (int t = 0; t < K / TS; ++t) {
+        for (int w = 0; w < TS / RTS; ++w) {
+            p[col + w * RTS][row] = a[(TS * t + col + w * RTS) * M + i];
+            q[col + w * RTS][row] = b[(j + w * RTS) * K + TS * t + row];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int k = 0; k < TS; ++k)
+            for (int w = 0; w < TS / RTS; ++w) sum[w] += p[k][row] * q[col + w * RTS][k];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (int w = 0; w < TS / RTS; ++w) c[(j + w * RTS) * M + i] = sum[w];
+}
+"""
 
-KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR}
+KERNELS = {"lanes": LANES, "rim": RIM, "bodies": BODIES, "blur": BLUR, "tiled": TILED}
 
 
 @pytest.mark.device
@@ -46,7 +74,7 @@ def test_a_strangers_kernel_passes_as_it_is_proposed(name: str, tmp_path: Path) 
     made = CliRunner().invoke(app, ["new", str(tmp_path / f"{name}.cl")])
     assert made.exit_code == 0, made.output
     assert "0 lines to be written" in made.output
-    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64"}[name]
+    size = {"lanes": "rows=256,ENTRIES=2048", "rim": "64", "bodies": "256", "blur": "64", "tiled": "64"}[name]
     done = CliRunner().invoke(app, ["check", str(tmp_path / f"{name}.toml"), "--size", size])
     assert done.exit_code == 0, done.output
 
@@ -152,7 +180,117 @@ kernel void f(global float *y) { y[get_global_id(0)] = STEP; }
     lines = draft(Sketch("a", "a.cl", source, scanned(source), {})).splitlines()
     found = {name: lines[lines.index(f"[parameters.{name}]") + 1].partition("  #")[0] for name in names}
     switch, number = "values = [0, 1]", "values = [1, 2, 4, 8]"
-    assert found == {"TILED": switch, "DEEP": number, "KIND": number, "USE": switch}
+    assert found == {"TILED": switch, "DEEP": number, "KIND": "values = [1, 2]", "USE": switch}
+
+
+def chain(*numbers: int, end: str = "") -> str:
+    words = ("if", *["elif"] * len(numbers))
+    lines = (f"#{word} V == {number}\n#define T {number}\n" for word, number in zip(words, numbers, strict=False))
+    return "".join(lines) + end + "#endif\n"
+
+
+@pytest.mark.parametrize(
+    ("branches", "value", "default", "values"),
+    [
+        (chain(1, 2, 4, 16), "T ^ V", "1", "1, 2, 4, 16"),
+        (chain(1, 2, 4, end="#else\n#define T 0\n"), "T ^ V", "4", "1, 2, 4, 8, 16"),
+        (chain(1, 2, end="#else\n#define T 0\n"), "T", "1", "0, 1, 2"),
+        (chain(4) + "#if V == 8\n#pragma unroll V\n#endif\n", "V", "8", "4, 8"),
+        (chain(4) + "#if V > 1\n#endif\n", "V", "8", "2, 4, 8, 16, 32"),
+        ("#ifdef V\n#endif\n", "V == 1 ? 3 : 4 == V ? 2 : 1", "1", "0, 1, 4"),
+        ("", "V == 1.5f", "8", "2, 4, 8, 16, 32"),
+        ("#define T 1 \\\n  + 1\n#if (V==3) || \\\n V != 5\n#endif\n", "T", "5", "3, 5"),
+    ],
+)
+def test_what_branches_compare_a_macro_with_are_its_values(
+    branches: str, value: str, default: str, values: str
+) -> None:
+    kernel = f"kernel void f(global int *y, int n) {{ int i = get_global_id(0); if (i < n) y[i] = ({value}); }}"
+    _, lines = drafted(f"#ifndef V\n#define V {default}\n#endif\n{branches}{kernel}")
+    assert lines[lines.index("[parameters.V]") + 1].startswith(f"values = [{values}]  # guess: ")
+
+
+def test_a_macro_that_is_given_and_undefined_may_be_zero() -> None:
+    source = f"{chain(1, 2)}kernel void f(global int *y) {{ y[get_global_id(0)] = T; }}"
+    text = draft(Sketch("a", "a.cl", source, scanned(source), {"V": "1"}), None, {"V": "1"})
+    assert "values = [0, 1, 2]  # guess: what the kernel's branches compare it with" in text
+
+
+def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
+    kernel = "kernel void {}(global int *y, int n) {{ int i = get_global_id(0); if (i < n) y[i] = {}; }}\n"
+    source = "#if KIND == 1\n" + kernel.format("f", 1) + "#elif KIND == 2\n" + kernel.format("g", "S") + "#else\n"
+    source += kernel.format("f", 3) + "#endif\n"
+
+    def text_of(entry: str, kind: str) -> str:
+        return draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, {"KIND": kind, "S": "2"})
+
+    assert 'flag = "-DKIND=2"' in text_of("g", "2")
+    assert "[parameters.KIND]" not in text_of("g", "2")
+    assert "values = [0, 1]  # guess: what the kernel's branches" in text_of("f", "1")
+    default = f"#ifndef KIND\n#define KIND 2\n#endif\n{source}"
+    assert "KIND" not in draft(Sketch("a", "a.cl", default, scanned(default), {}), "g")
+
+
+@pytest.mark.parametrize(
+    ("branch", "shape", "said"),
+    [
+        ("#if 0", '"1"', "its shape, since no kernel touches it"),
+        ("#ifdef WIDE", '"1"', "its shape, since no kernel touches it"),
+        ("#if TILE > 8", '"TODO"', "its shape, row by row"),
+        ("#if 1", '"n"', ""),
+    ],
+)
+def test_a_buffer_that_no_kernel_touches_has_one_element(branch: str, shape: str, said: str) -> None:
+    _, lines = drafted(
+        macros(TILE=8) + "kernel void f(global float *x, global float *extra, int n) {\n"
+        f"int i = get_global_id(0) * TILE; if (i < n) x[i] = 1;\n{branch}\nif (i < n) extra[i] = 1;\n#endif\n}}"
+    )
+    (line,) = [line for line in lines if line.startswith("extra = ")]
+    assert f"shape = [{shape}]" in line
+    assert line.endswith(said)
+    assert ('access = "in"' in line) == (shape == '"1"')
+    _, lines = drafted("kernel void f(global float *x, int n) { REST }")
+    assert any(line.startswith('x = { type = "float", shape = ["TODO"], access = "inout" }') for line in lines)
+
+
+def test_macros_of_other_kernels_are_not_tuned() -> None:
+    source = """
+    #define JOINED(a) TEXT_##a
+    #define PUT(x) out[x ^ SHARED] = JOINED(IN_NAMES)
+    int helper(int i) { return i ^ CALLED; }
+    int other(int i) { return i ^ ELSEWHERE; }
+    __attribute__((reqd_work_group_size(GX, 1, 1)))
+    kernel void f(global int *out, int n) { int i = get_global_id(0); if (i < n) PUT(helper(i)); }
+    __attribute__((reqd_work_group_size(GY, 1, 1)))
+    kernel void g(global int *out, int n) { int i = get_global_id(0); if (i < n) out[other(i) ^ OTHER] = i; }
+    """
+    names = ("SHARED", "CALLED", "GX", "IN_NAMES", "ELSEWHERE", "GY", "OTHER")
+
+    def tuned(entry: str | None) -> set[str]:
+        text = draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, dict.fromkeys(names, "8"))
+        left_out = {name for name in names if f'flag = "-D{name}=8"' in text}
+        assert {name for name in names if f"[parameters.{name}]" in text} == {*names} - left_out
+        return {*names} - left_out
+
+    assert tuned(None) == {*names}
+    assert tuned("f") == {"SHARED", "CALLED", "GX", "IN_NAMES"}
+    assert tuned("g") == {"ELSEWHERE", "GY", "OTHER"}
+
+
+def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:
+    source = """
+    #define BOTH(x) ((x) > 0 && (PADDED > 1))
+    #if defined(GUARDED) || __OPENCL_VERSION__ >= 200 || __has_feature(x) || cl_khr_fp64 || BOTH(VECTOR)
+    #elif SOA == 1 && LOCAL
+    #endif
+    #ifdef FLAG
+    #endif
+    kernel void f(global int *y) { y[get_global_id(0)] = 1; }"""
+    sketch, _ = drafted(source)
+    told = "an #if asks for PADDED, VECTOR, SOA, LOCAL, which nothing defines, so 0: autotune new ... -D PADDED=0 makes"
+    assert any(told in guess for guess in sketch.guesses), sketch.guesses
+    sketch, _ = drafted(source.replace("#ifdef FLAG", "#define LOCAL 1\n#ifdef FLAG"))
+    assert any("asks for PADDED, VECTOR, SOA, which nothing" in guess for guess in sketch.guesses), sketch.guesses
 
 
 SWEPT = """
@@ -222,6 +360,74 @@ def test_how_often_a_value_is_taken_on_from_itself_is_a_choice(loop: str, choice
     )
     assert any(line.startswith("COUNT = [8]  # guess: the result depends on it") for line in lines) == choice
     assert ("[parameters.COUNT]" in lines) != choice
+
+
+def test_a_launch_counts_the_shortest_row_and_no_rim() -> None:
+    sketch, lines = drafted("""
+        kernel void blur(const int width, const int height, global const float *from, global float *to)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            float sum = 0;
+            for (int v = -2; v <= 2; ++v)
+                for (int u = -2; u <= 2; ++u) sum += from[(y + 2 + v) * (width + 4) + x + 2 + u];
+            to[y * width + x] = sum;
+        }""")
+    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(height, WY)"]  # guess: ') for line in lines)
+    assert 'from_ = { type = "float", shape = ["height + 4", "width + 4"], access = "in" }' in lines
+    assert sketch.gaps == []
+    _, lines = drafted("""
+        kernel void padded(const int width, const int pad, global const float *from, global float *to)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            to[y * (width + 2 * pad) + x + pad] = from[y * width + x];
+        }""")
+    assert any(line.startswith('global = ["round_up(width, WX)", "round_up(HEIGHT, WY)"]  # guess: ') for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("guard", "items"),
+    [
+        ("if (i == 0)", "WG"),
+        ("if (i != 0) return;", "WG"),
+        ("if (0 == get_group_id(0))", "WG"),
+        ("if (i == n)", "TODO"),
+        ("if (i == 0 && x[mine(get_group_id(0), [)] > 0)", "TODO"),  # as far as it was understood
+        ("if (i == 0) y[i] = 1; if (i < n)", "round_up(n, WG)"),
+    ],
+)
+def test_where_one_item_does_it_all_one_group_is_enough(guard: str, items: str) -> None:
+    _, lines = drafted(
+        "kernel void norm(global const float *x, global float *y, const int n) {\n"
+        f"const int i = get_global_id(0); float sum = 0; {guard}\n"
+        "{ for (int k = 0; k < n; ++k) sum += x[k]; y[0] = sum; } }"
+    )
+    assert any(line.startswith(f'global = ["{items}"]') for line in lines), lines
+
+
+def test_tiles_of_groups_fill_rows_and_what_no_other_index_counts() -> None:
+    sketch, lines = drafted(TILED)
+    assert any(line.startswith('global = ["round_up(M, TS)", "ceil_div(N, TS) * RTS"]  # guess: ') for line in lines)
+    assert 'local = ["TS", "RTS"]' in lines
+    for name, shape, access in (("b", '"N", "K"', "in"), ("c", '"N", "M"', "out")):
+        assert f'{name} = {{ type = "float", shape = [{shape}], access = "{access}" }}' in lines
+    assert any(line.startswith('a = { type = "float", shape = ["K", "M"], access = "in" }') for line in lines)
+    assert sketch.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("products", "less"),
+    [
+        ([(("(n // 8)",), 3)], "3 * (n // 8)"),
+        ([(("(n // 8)",), 16)], "2 * n"),
+        ([(("(n // T)", "T", "w"), 1), ((), 3)], "n * w + 3"),
+        ([(("(n // T)", "T"), -1)], "-(n // T) * T"),
+        ([(("(n // T)", "(m // T)", "T"), 2)], "2 * (m // T) * n"),
+    ],
+)
+def test_a_quotient_times_its_divisor_is_no_more_than_what_is_divided(
+    products: list[tuple[tuple[str, ...], int]], less: str
+) -> None:
+    assert str(undivided(Sum(products))) == less
 
 
 def test_a_rim_in_local_memory_is_no_part_of_the_work_group() -> None:
@@ -489,7 +695,7 @@ def test_local_arrays_whose_extents_the_kernel_defines_itself_tell_the_work_grou
         if (x < w && y < h) b[y * w + x] = t[v][SIDE - 1 - u];
     }"""
     _, lines = drafted("#define SIDE 8\n" + source)
-    held = "# guess: as many as the local arrays hold, whose extents are numbers of the kernel's"
+    held = "# guess: as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
     assert f'local = ["8", "8"]  {held}' in lines
     assert 'global = ["round_up(w, 8)", "round_up(h, 8)"]' in lines
     _, lines = drafted("#ifndef SIDE\n#define SIDE 8\n#endif\n" + source)
@@ -513,7 +719,14 @@ def test_along_an_axis_of_groups_alone_a_group_is_one_item_wide() -> None:
     assert "values = [32, 64, 128, 256]  # guess: work-items of a work-group" in lines
 
 
-@pytest.mark.parametrize(("held", "extents"), [("local float t[64];", '["WX", "1"]'), ("", '["WX", "WY"]')])
+@pytest.mark.parametrize(
+    ("held", "extents"),
+    [
+        ("local float t[100];", '["WX", "1"]'),
+        ("local float t[64];", '["64", "1"]  # guess: as many as the local arrays hold'),
+        ("", '["WX", "WY"]'),
+    ],
+)
 def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held: str, extents: str) -> None:
     _, lines = drafted(
         f"""kernel void f(global float *x, const int w, const int h)
@@ -524,7 +737,45 @@ def test_items_that_would_share_places_of_local_memory_are_not_in_one_group(held
             if (i < w && row < h) x[row * w + i] = l;
         }}"""
     )
-    assert f"local = {extents}" in lines
+    assert any(line.startswith(f"local = {extents}") for line in lines)
+
+
+LANES_OF_ROWS = """
+    kernel void softmax(global const float *x, global float *y, const int w, const int h, const int d)
+    {
+        const int l = get_local_id(0), row = get_global_id(1), plane = get_global_id(2);
+        if (row >= h || plane >= d) return;
+        local float t[LANES];
+        float sum = 0;
+        for (int i = l; i < w; i += LANES) sum += x[(plane * h + row) * w + i];
+        t[l] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = 0; i < LANES; ++i) sum += t[i];
+        for (int i = l; i < w; i += LANES) y[(plane * h + row) * w + i] = sum;
+    }"""
+IN_TURNS = """
+    kernel void turned(global const float *x, global float *y, const int w, const int h)
+    {
+        const int first = get_group_id(1) * TILE;
+        const int c = get_group_id(0) * TILE + get_local_id(0);
+        for (int r = first + get_local_id(1); r < first + TILE; r += LANES) y[c * h + r] = x[r * w + c];
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("source", "group"),
+    [
+        (LANES_OF_ROWS, ["LANES", "1", "1"]),
+        (LANES_OF_ROWS.replace("local float t[LANES];", "local float t[LANES + TILE];"), ["LANES", "1", "1"]),
+        (IN_TURNS, ["TILE", "LANES"]),
+        (IN_TURNS.replace("r += LANES", "r += LANES * TILE"), ["TILE", "TILE"]),  # perhaps unrolled
+    ],
+)
+def test_items_that_share_loops_or_local_memory_along_one_axis_tell_the_group(source: str, group: list[str]) -> None:
+    _, lines = drafted(macros(LANES=8, TILE=16) + source)
+    extents = ", ".join(f'"{each}"' for each in group)
+    assert any(line.startswith(f"local = [{extents}]") for line in lines), [x for x in lines if x[:5] == "local"]
+    assert not any(line.startswith("[parameters.W") for line in lines)
 
 
 def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up_to_tune() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from autotune.errors import StudyError
 from autotune.study import includes, library
+from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.includes import inline
 
 
@@ -115,6 +117,52 @@ def test_a_backslash_before_what_only_python_calls_a_blank_joins_no_lines(folder
     """What follows is an `#include` to a compiler, however the line above reads here."""
     assert "own" in text_of(f'// said \\{blank}\n#include "own.h"\n')
     assert '#include "own.h"' in text_of('// said \\ \t\n#include "own.h"\n')
+
+
+ONCE = "#pragma once\n"
+GUARD = "#ifndef {0}\n#define {0}\n{1}#endif\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "kernel", "read"),
+    [
+        (
+            {"a.h": f"{ONCE}int a;\n", "b.h": '#include "a.h"\nint b;\n'},
+            '#include "a.h"\n#include "b.h"\n',
+            "int a int b",
+        ),
+        ({"a.h": f"{ONCE}int a;\n"}, '#if 0\n#include "a.h"\n#endif\n#include "a.h"\n', "int a"),
+        ({"a.h": f"{ONCE}int a;\n", "copy.h": f"{ONCE}int a;\n"}, '#include "a.h"\n#include "copy.h"\n', "int a"),
+        (
+            {"a.h": f'{ONCE}#include "b.h"\nint a;\n', "b.h": f'{ONCE}#include "a.h"\nint b;\n'},
+            '#include "a.h"\n#include "b.h"\n',
+            "int b int a",
+        ),
+        (
+            {
+                "a.h": GUARD.format("A_H", '#include "b.h"\nint a;\n'),
+                "b.h": GUARD.format("B_H", '#include "a.h"\nint b;\n'),
+            },
+            '#include "a.h"\n#include "b.h"\n',
+            "int b int a",
+        ),
+        (
+            {},
+            '#ifndef KIND\n#define KIND 1\n#endif\nint KIND;\n#if KIND == 1\n#define KIND 2\n#include "k.cl"\n#endif\n',
+            "int 1 int 2",
+        ),
+    ],
+)
+def test_files_that_meet_themselves_are_read_as_a_compiler_reads_them(
+    folder: Path, files: dict[str, str], kernel: str, read: str
+) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    assert preprocessed(text_of(kernel), {}, ()) == " ; ".join(["", *re.findall(r"int \w+", read), ""]).split()[1:]
+
+
+def test_a_circle_that_an_if_does_not_end_is_left_to_the_compiler(folder: Path) -> None:
+    assert text_of('#ifndef ENDED\n#include "k.cl"\n#endif\n').count('#error "k.cl" is included again and again') == 1
 
 
 def test_a_long_chain_of_includes_is_no_circle(folder: Path) -> None:

@@ -196,8 +196,40 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert f"then: autotune check '{kernel.with_suffix('.toml')}'\n" in done.stderr
     assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
-    wrong = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", "STEP"])
-    assert "'STEP' is no definition" in wrong.output
+    for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP=", "STEP(=4"):
+        result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
+        assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
+
+
+@pytest.mark.device
+def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
+    kernel = tmp_path / "a.cl"
+    kernel.write_text("""
+        kernel void f(global const float *x, global float *y, const int n, const int rows)
+        {
+            const int r = get_global_id(0);
+            if (r >= rows) return;
+            float sum = 0;
+            for (int i = 0; i < n; ++i) sum = OPERATE(sum, x[AT(r, i)]);
+        #ifdef RELU
+            sum = fmax(sum, 0.0f);
+        #endif
+            y[r] = RESULT;
+        }""")
+    missing = CliRunner().invoke(app, ["new", str(kernel)])
+    assert (
+        "it calls what is not there, OPERATE and AT: include it; -I FOLDER says where files lie, or" in missing.output
+    )
+    assert "or -D OPERATE=FUNCTION what it stands for" in missing.output
+    given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)"]
+    made = CliRunner().invoke(app, ["new", str(kernel), *(word for one in given for word in ("-D", one))])
+    assert made.exit_code == 0, made.output
+    text = kernel.with_suffix(".toml").read_text()
+    assert 'flag = "-DAT(r,i)=((r)*n+(i))"' in text
+    assert 'x = { type = "float", shape = ["rows", "n"], access = "in" }' in text
+    assert "RELU = [1]" in text
+    done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.device
@@ -208,6 +240,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
         ("const T y = 0; x[get_global_id(0)] = y;", "a type needs a default .*or give it with -D T=float"),
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
+        ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )

@@ -12,7 +12,7 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, hiding, lacking_extension, unknown
+from autotune.study import asked_by_error, hiding, lacking_extension, undefined, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
@@ -34,6 +34,11 @@ class Compiler(NamedTuple):
         """Raises WorkerError where the source does not compile."""
         more = [f"-D{name}={value}" for name, value in (defined or {}).items()]
         return inspect(source, [*self.options, *more], names, self.device)
+
+    def not_given(self, source: str) -> list[str]:
+        """Return the macros that an #if asks for and nobody defines: there they are 0."""
+        given = {re.split(r"\W", option[2:])[0] for option in self.options}
+        return [name for name in undefined(source) if name not in given]
 
     def again(self, names: Mapping[str, str]) -> str:
         """Return the command with these names defined as well."""
@@ -80,7 +85,9 @@ def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
             f"{compiler.again(names)}"
         )
     if functions:
-        said.append(f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie")
+        what = f"it calls what is not there, {_listed(functions)}: include it; -I FOLDER says where files lie"
+        macro = next((f", or -D {name}=FUNCTION what it stands for" for name in functions if name.isupper()), "")
+        said.append(what + macro)
     if left or not said:
         cure = _other_cure(left or error.what, source, compiler)
         said.append(f"then it says: {left}{f'; {cure}' if cure != _MEND else ''}" if names else cure)
@@ -104,7 +111,8 @@ def _lacking(error: WorkerError, source: str, compiler: Compiler) -> _Lacking:
         structs |= dict.fromkeys(told.structs)
         functions |= dict.fromkeys(told.functions)
         asked, alone = asked_by_error(source, log)
-        found = told.names | dict.fromkeys(asked if alone else (), "1")
+        zeros = compiler.not_given(source) if "by zero in preprocessor expression" in log else []
+        found = told.names | dict.fromkeys([*(asked if alone else ()), *zeros], "1")
         more = {name: value for name, value in found.items() if name not in names or value not in (names[name], "1")}
         names |= more
         if not more or len(names) > _MOST:

@@ -28,7 +28,7 @@ def new_study(
     define: Annotated[
         list[str] | None,
         typer.Option(
-            "--define", "-D", metavar="NAME=V", help="Compile with this, where it has no default. Repeatable."
+            "--define", "-D", metavar="NAME[=V]", help="Compile with this, where it has no default. Repeatable."
         ),
     ] = None,
     include: Annotated[
@@ -59,8 +59,9 @@ def new_study(
         raise StudyError("is there already", where=str(path), hint="name another file")
     if not source.strip():
         raise StudyError("the file is empty", where=str(kernel), hint="write kernel void name(...)")
-    options = _options(define or [])
-    found = candidates(source) | dict(option.split("=") for option in (one[2:] for one in options))
+    defined = _defined(define or [])
+    options = tuple(f"-D{name}={value}" for name, value in defined.items())
+    found = candidates(source) | defined
     sketch = Sketch(_name(path), _relative(kernel, path), source, {}, {})
     sketch.folders = [os.path.relpath(Path(folder).resolve(), path.parent.resolve()) for folder in folders]
     try:
@@ -73,7 +74,8 @@ def new_study(
     if not sketch.guessed:
         words = ["autotune", "new", *map(str, filter(None, (kernel, file))), *(["--entry", entry] if entry else [])]
         words += [word for folder in folders for word in ("-I", folder)]
-        told = compiled(kernel, source, list(found), Compiler(info, options, words))
+        asked = [name for name in found if name.isidentifier()]
+        told = compiled(kernel, source, asked, Compiler(info, options, words))
         sketch.signatures, sketch.macros = told.signatures, told.macros
         sketch.guessed = not told.signatures
     if sketch.guessed:
@@ -97,11 +99,16 @@ def _folders(included: list[Path]) -> list[str]:
     return [os.fspath(folder) for folder in included]
 
 
-def _options(defined: list[str]) -> tuple[str, ...]:
-    for each in defined:
-        if not re.fullmatch(r"[A-Za-z_]\w*=[\w.+-]+", each):
-            raise UsageError(f"{each!r} is no definition", where="--define", hint="write -D WPT=4")
-    return tuple(f"-D{each}" for each in defined)
+def _defined(given: list[str]) -> dict[str, str]:
+    """Return what macros are given, `NAME` or `NAME(a,b)`, with their texts: 1 where none is, as compilers take it."""
+    found = dict[str, str]()
+    for each in given:
+        parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\\\{}]+))?", each)
+        if parts is None:
+            hint = "write -D WPT=4, without spaces, quotes and braces"
+            raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)
+        found[parts[1]] = parts[2] or "1"
+    return found
 
 
 def _name(path: Path) -> str:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         lacking_extension,
         scanned,
         struct_bodies,
+        undefined,
         unknown,
     )
     from autotune.study.entries import refusing
@@ -84,7 +85,9 @@ __getattr__ = lazily(
         "builtins": "is_builtin",
         "checks": "check_entries effects",
         "entries": "refusing",
-        "drafting": "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies unknown",
+        "drafting": (
+            "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies undefined unknown"
+        ),
         "function": "call_file",
         "imports": "files_of",
         "includes": "inline without_comments",

@@ -50,7 +50,9 @@ class _Line(NamedTuple):
 def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> str:
     """Return the text of a kernel with the text of each file it includes, directly or not, in its place.
 
-    `#line` directives keep compiler messages pointing at the author's files. A file that is not there is an error
+    `#line` directives keep compiler messages pointing at the author's files. A file with `#pragma once` counts where it
+    is met first; one that includes itself within an `#if` is put in once more, so that the compiler may end it. A file
+    that is not there is an error
     unless the `#include` depends on an `#if`: then an `#error` stands there, for the compiler to meet or to skip.
     `text` stands for the file's own, where it is none. Raises StudyError, also for more than 4 MiB of text.
     """
@@ -160,11 +162,14 @@ class _Inliner:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
+        self._once: dict[str, str] = {}
+        """Of each text with `#pragma once` the macro that says that it was read: without a compiler nobody can tell
+        which of its places is met first."""
         self._missing: dict[str, tuple[str, str, str]] = {}
         """Files that are not there: where each is first included, where it was looked for, where it would be seen."""
 
     def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
-        if path in above:
+        if path in above and not conditional:
             raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
         if len(above) >= _MAX_DEPTH:
             what = f"is included over {_MAX_DEPTH} files deep"
@@ -184,6 +189,10 @@ class _Inliner:
         for line in _directives(text, path):
             if line.name in ("if", "ifdef", "ifndef", "endif"):
                 depth += -1 if line.name == "endif" else 1
+            if above and depth == 0 and line.name == "pragma" and line.rest.strip() == "once":
+                self._once.setdefault(text, f"AUTOTUNE_ONCE_{len(self._once)}")
+                pieces.append(text[done : line.start])
+                done = line.end
             if line.name != "include":
                 continue
             body = self._included(line, path, above, conditional=conditional or depth > 0)
@@ -217,14 +226,24 @@ class _Inliner:
         places = [paths.dirname(path), *folders] if named[1] else folders
         found = next((file for place in places if is_file(file := paths.join(place, name))), None)
         if found is not None:
-            body = self.inline(found, (*above, path), None, conditional=conditional).rstrip("\n")
-            return f'#line 1 "{paths.basename(found)}"\n{body}'
+            return self._put(found, (*above, path), conditional=conditional)
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
         beside = "copy it beside the kernel, or " if named[1] else "<> is not looked for beside the kernel: "
         self._missing.setdefault(name, (f"{path}:{line.line}", looked, beside))
         return ""
+
+    def _put(self, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
+        """A file in the place of its `#include`; where it is within itself, what a compiler would meet there."""
+        if path in above and self._texts.get(path) in self._once:
+            return ""
+        if above.count(path) > 1:  # an #if that ends it has done so by now
+            return f'#error "{paths.basename(path)}" is included again and again'
+        body = self.inline(path, above, None, conditional=conditional).rstrip("\n")
+        text = f'#line 1 "{paths.basename(path)}"\n{body}'
+        once = self._once.get(self._texts[path])
+        return f"#ifndef {once}\n#define {once}\n{text}\n#endif" if once else text
 
     def _count(self, size: int, path: File) -> None:
         self._size += size

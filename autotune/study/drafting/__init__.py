@@ -9,9 +9,9 @@ guards and names; what is no more than a guess says so: nothing here decides a r
     terms.py       sums of products of names
     statements.py  a walk through a kernel, with values.py for its expressions and touching.py for OpenCL's own
                    functions, to what reading.py holds: which places of which argument, and what bounds the variables
-    shapes.py      extents and launches from that; indices.py: indices taken apart
-    proposal.py    what is proposed of parameters and choices, with repeats.py and nouns.py; groups.py: of work-groups;
-                   uses.py: of each argument
+    shapes.py      extents from that; launches.py: work-items; indices.py: indices taken apart
+    proposal.py    what is proposed of parameters and choices, with repeats.py, nouns.py, and branches.py for what
+                   an #if asks; groups.py: of work-groups; uses.py: of each argument
     writer.py      the text of the study; naming.py: arguments that no expression can name
     missing.py     what a kernel lacks that does not compile by itself
 """
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from autotune import lazily
 
 if TYPE_CHECKING:
+    from autotune.study.drafting.branches import undefined
     from autotune.study.drafting.missing import asked_by_error, hiding, lacking_extension, unknown
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
+        "branches": "undefined",
         "missing": "asked_by_error hiding lacking_extension unknown",
         "sketch": "Sketch",
         "scanning": "candidates scanned struct_bodies",

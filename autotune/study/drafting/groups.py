@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from autotune.expression import Expression
 from autotune.study.drafting.reading import Function, Reading
 from autotune.study.drafting.scanning import DEFINE, KERNEL
 from autotune.study.drafting.terms import Sum
@@ -29,7 +30,7 @@ _ASKS = re.compile(
 _MOST_TEXT = 1000
 """Characters of a work-group, and of a macro in it, that are read."""
 
-BY_ARRAYS = "as many as the local arrays hold, whose extents are numbers of the kernel's"
+BY_ARRAYS = "as many as the local arrays hold, or take turns in loops, in numbers of the kernel's"
 BY_NAME = "by its name; nothing in the kernel says what its work-group is"
 BY_PLACES = "of the places that groups count; nothing says that items count no more than one"
 
@@ -45,22 +46,25 @@ def work_group(of: Proposal, entry: str, reading: Reading | None, dimensions: in
     """Return the work-group of a kernel, in terms of its macros; None where nothing stands for it."""
     if required := _required(of, entry):
         return Group(required[:dimensions])
-    if reading is not None and _is_tuned(arrays := _held(reading, set(of.parameters)), dimensions):
-        return Group([str(arrays[axis]) for axis in range(dimensions)])
+    shared = any(one.address == "local" for one in of.sketch.signatures[entry])
+    wide = (wide_axes(reading, shared=shared) if reading is not None else set()) or {*range(dimensions)}
+    held = _held(reading, set(of.parameters)) if reading is not None else {}
+    if wide <= held.keys() and any(held[axis].names for axis in wide):
+        return Group([str(held[axis]) if axis in wide else "1" for axis in range(dimensions)])
     own = of.read_by_own_names(entry)
-    if own is not None and len(arrays := _held(own, {*of.parameters, *of.own})) == dimensions:
-        said = all(extent.names and all(map(_EXACT.fullmatch, extent.names)) for extent in arrays.values())
-        named = [str(arrays[axis]) for axis in range(dimensions)]
+    if own is not None and wide <= (arrays := _held(own, {*of.parameters, *of.own})).keys():
+        said = all(arrays[axis].names and all(map(_EXACT.fullmatch, arrays[axis].names)) for axis in wide)
+        named = [str(arrays[axis]) if axis in wide else "1" for axis in range(dimensions)]
         extents = [re.sub(r"[A-Za-z_]\w*", lambda one: of.own.get(one[0], one[0]), extent) for extent in named]
         return Group(extents, "" if said else BY_ARRAYS)
     named = [name for name in of.parameters if not _COUNTED.search(name)]
     exact = [name for name in named if _EXACT.fullmatch(name) and not of.is_idle(name)]
     near = [name for name in named if (_EXACT.fullmatch(name) or _NEAR.search(name)) and not of.is_idle(name)]
-    if found := _of_names(of, exact, dimensions):
+    if found := _of_names(of, exact, wide, dimensions):
         return Group(found)
-    if reading is not None and len(places := reading.groups()) == dimensions:
+    if reading is not None and len(places := reading.groups() | held) == dimensions:
         return Group([str(places[axis]) for axis in range(dimensions)], BY_PLACES)
-    if found := _of_names(of, near, dimensions):
+    if found := _of_names(of, near, wide, dimensions):
         return Group(found, BY_NAME)
     idle = [name for name in named if of.is_idle(name) and (_NEAR.search(name) or _SIDE.search(name))]
     idle += [name for name in named if of.is_idle(name) and _EXACT.fullmatch(name) and name not in idle]
@@ -79,6 +83,13 @@ def wide_axes(reading: Reading, *, shared: bool) -> set[int]:
     return reading.within if reading.within and (shared or reading.arrays) else reading.items
 
 
+def by_default(extent: str, defaults: Mapping[str, int]) -> str:
+    """Return an extent of a work-group with numbers in the place of its names."""
+    filled = re.sub(r"[A-Za-z_]\w*", lambda name: str(defaults.get(name[0], 1)), extent)
+    parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
+    return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
+
+
 def is_of_group(name: str) -> bool:
     """Whether a macro sounds like the extent of a work-group, or like how many of them there are."""
     return any(pattern.search(name) for pattern in (_EXACT, _NEAR, _COUNTED))
@@ -95,17 +106,23 @@ def is_alone(functions: Mapping[str, Function], entry: str) -> bool:
     return True
 
 
-def _of_names(of: Proposal, names: list[str], dimensions: int) -> list[str]:
-    """The first names along the axes; empty where there are too few."""
-    if dimensions == 1:
-        return [name for name in names if of.parameters[name] > 1][:1]
-    return sorted(names, key=_axis)[:dimensions] if len(names) >= dimensions else []
+def _of_names(of: Proposal, names: list[str], wide: set[int], dimensions: int) -> list[str]:
+    """The first names along the axes, or along those that are wide; empty where there are too few for these."""
+    for axes in ([*range(dimensions)], sorted(wide)):
+        usable = sorted(names, key=_axis) if len(axes) > 1 else [name for name in names if of.parameters[name] > 1]
+        if len(usable) >= len(axes):
+            along = dict(zip(axes, usable, strict=False))
+            return [along.get(axis, "1") for axis in range(dimensions)]
+    return []
 
 
 def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
-    """Return the extents that local arrays tell, by axis: `t[WG]` at `t[item]`, `k += ROWS` at `t[item + k]`."""
+    """Return the extents that local arrays tell, by axis: `t[WG]` at `t[item]`, `k += ROWS` at `t[item + k]`; where
+    none does, loops that items share: `for (k = item; k < n; k += WG)`.
+    """
     whole: dict[int, set[Sum]] = {}
     steps: dict[int, set[Sum]] = {}
+    shared = _shared(reading)
     for name, level, index in reading.cells:
         extents = reading.arrays[name]
         axes = [axis for axis in (0, 1, 2) if index.factor_of(f"lid#{axis}") == Sum.of(1)]
@@ -125,15 +142,24 @@ def _held(reading: Reading, parameters: set[str]) -> dict[int, Sum]:
             if begun == Sum.of(f"lid#{axis}") and step is not None and step.known and step.names:
                 steps.setdefault(axis, set()).add(step)
     found = {}
-    for axis in {*steps, *whole}:
-        alike = {each for each in steps.get(axis) or whole[axis] if _is_extent(each, parameters)}
+    for axis in {*steps, *whole, *shared}:
+        alike = {each for each in steps.get(axis) or whole.get(axis) or () if _is_extent(each, parameters)}
+        alike = alike or {each for each in shared.get(axis, ()) if _is_extent(each, parameters)}
         if len(alike) == 1:
             found[axis] = alike.pop()
     return found
 
 
-def _is_tuned(extents: Mapping[int, Sum], dimensions: int) -> bool:
-    return len(extents) == dimensions and any(extent.names for extent in extents.values())
+def _shared(reading: Reading) -> dict[int, set[Sum]]:
+    """How many items take turns in loops that begin at each one's place in its group, by axis."""
+    found: dict[int, set[Sum]] = {}
+    for start, step in reading.loops.values():
+        axes = [axis for axis in (0, 1, 2) if f"lid#{axis}" in start.names]
+        each = start.factor_of(f"lid#{axes[0]}") if len(axes) == 1 else Sum()
+        taking = step.over(each) if step is not None and step.known and each.known and each else None
+        if taking is not None and taking == Sum.of(next(iter(taking.names), 1)):  # of a product some may be unrolled
+            found.setdefault(axes[0], set()).add(taking)
+    return found
 
 
 def _is_extent(value: Sum, parameters: set[str]) -> bool:
@@ -145,9 +171,10 @@ def _is_extent(value: Sum, parameters: set[str]) -> bool:
 
 def _stride(reading: Reading, moved: Sum) -> Sum | None:
     """How far apart the places are that an item takes in turn; None where that is not known."""
-    if len(moved.names) != 1 or min(moved.names) not in reading.loops:
+    variables = [name for name in moved.names if "#" in name]
+    if len(variables) != 1 or variables[0] not in reading.loops:
         return None
-    step, factor = reading.loops[min(moved.names)][1], moved.factor_of(min(moved.names))
+    step, factor = reading.loops[variables[0]][1], moved.factor_of(variables[0])
     return factor * step if step is not None and step.known and factor.known and (factor * step).names else None
 
 

@@ -17,12 +17,32 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
 
+def tile_of(counted: Sum, axis: int) -> Sum | None:
+    """Return how many each work-group has of what a sum counts: TILE of `group * TILE + item`, if it does."""
+    groups = [name for name in counted.names if name.startswith(("wid#", "gid#"))]
+    tile = counted.factor_of(f"wid#{axis}")
+    several = bool(tile.names) or (tile.number or 0) > 1
+    items = any(counted.factor_of(name) == Sum.of(1) for name in counted.names if "lid#" in name)
+    return tile if groups == [f"wid#{axis}"] and tile.known and several and items else None
+
+
 class Indices:
     """The indices of one kernel; `sizes` are its whole numbers, and whether each is small, `made` those made up."""
 
     def __init__(self, reading: Reading, sizes: Mapping[str, bool], made: dict[str, str]) -> None:
         self.reading, self._sizes, self.made = reading, sizes, made
         self._small = {name for name, small in sizes.items() if small}
+
+    def _started(self, value: Sum) -> Sum:
+        """With the variables of loops where they begin."""
+        for _ in range(4):
+            for name in value.names & self.reading.loops.keys():
+                value = value.with_value(name, self.reading.loops[name][0])
+        return value
+
+    def _ids(self, value: Sum) -> set[int]:
+        """The axes whose ids are in a sum, also within what is not taken apart."""
+        return {axis for axis in range(3) for name in value.names if f"gid#{axis}" in name or f"wid#{axis}" in name}
 
     def _sized(self, value: Sum) -> bool:
         named = {word for name in value.names for word in words(name)}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from autotune.study.drafting.syntax import NotRead, closing, expression, folded, split, tokens_of
 from autotune.study.includes import without_comments
 
-_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^()]*)\))?(.*)", re.DOTALL)
+_DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
 _MOST_TOKENS = 200_000
 
 
@@ -25,7 +25,8 @@ def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) 
 
     A branch is taken where its condition is true with what is known; where that cannot be told, all are.
     """
-    macros = {name: Macro(None, tuple(tokens_of(value))) for name, value in stated.items()}
+    macros = dict(_stated(name, value) for name, value in stated.items())
+    given = {*macros}
     found: list[str] = []
     # Of each #if around: whether its branch is taken, whether one before was, and whether the #if itself is.
     taken: list[tuple[bool | None, bool, bool]] = []
@@ -46,12 +47,23 @@ def preprocessed(source: str, stated: Mapping[str, str], kept: Collection[str]) 
             taken[-1] = (False if done else _holds(word, rest, macros, kept)), done, taken[-1][2]
         elif word == "endif" and taken:
             taken.pop()
-        elif on and (define := _DEFINE.match(line)) and define[1] not in stated:
-            takes = None if define[2] is None else tuple(part.strip() for part in define[3].split(","))
-            macros[define[1]] = Macro(takes, tuple(tokens_of(define[4])))
+        elif on and (define := _DEFINE.match(line)) and define[1] not in given:
+            macros[define[1]] = _macro(define[2], define[3])
         elif on and word == "undef":
             macros.pop(rest.strip(), None)
     return found
+
+
+def _stated(name: str, text: str) -> tuple[str, Macro]:
+    """A macro that is given, `NAME` or `NAME(a,b)`."""
+    called, bracket, takes = name.partition("(")
+    return called, _macro(bracket + takes or None, text)
+
+
+def _macro(takes: str | None, text: str) -> Macro:
+    """A macro of what stands behind its name: its parameters in parentheses, if it has any, and its text."""
+    names = None if takes is None else tuple(part.strip() for part in takes.strip("()").split(","))
+    return Macro(names, tuple(tokens_of(text)))
 
 
 def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[str]) -> bool | None:
@@ -79,17 +91,17 @@ def _expanded(tokens: Sequence[str], macros: Mapping[str, Macro], kept: Collecti
         if macro is None:
             found.append(token)
             continue
-        body: Sequence[str] = macro.body
+        body, begin = macro.body, at
         if macro.takes is not None:
             if tokens[at : at + 1] != ["("]:
                 found.append(token)
                 continue
             end = closing(tokens, at)
             given = dict(zip(macro.takes, split(tokens[at + 1 : end]), strict=False))
-            body = [part for word in body for part in (given.get(word, [word]))]
+            body = tuple(part for word in body for part in (given.get(word, [word])))
             at = end + 1
-        if "##" in body or len(found) > _MOST_TOKENS:
-            found.append(token)
+        if "##" in body or len(found) > _MOST_TOKENS:  # a call of what is not known
+            found += [token, *tokens[begin:at]]
             continue
         found += _expanded(body, macros, kept, depth + 1)
     return found

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cached_property
 
 from autotune.devices import KernelArgument
-from autotune.expression import FUNCTIONS, Expression
-from autotune.study.drafting.groups import is_alone, is_of_group, wide_axes, work_group
+from autotune.expression import FUNCTIONS
+from autotune.study.drafting.branches import COMPARED, asked_by_directives, leaving, siblings, values
+from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
-from autotune.study.drafting.reading import Pointer, Reading, functions_of
-from autotune.study.drafting.repeats import operands, proposed, repeats
-from autotune.study.drafting.scanning import DEFINE, candidates, struct_bodies
+from autotune.study.drafting.reading import Pointer, Reading, functions_of, reached
+from autotune.study.drafting.repeats import operands, repeats
+from autotune.study.drafting.scanning import DEFINE, candidates, number_of, struct_bodies
 from autotune.study.drafting.shapes import Shapes
 from autotune.study.drafting.sketch import Sketch
 from autotune.study.drafting.statements import read
@@ -50,6 +51,7 @@ class Proposal:
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
         self._read_macros()
+        self._set_apart_forms()
         self.arguments = self._merged()
         self._type_untyped()
         self._set_apart_counts()
@@ -110,7 +112,7 @@ class Proposal:
     def _typedefs(self) -> dict[str, str]:
         """What names of types stand for, in the branches that the preprocessor takes."""
         try:
-            text = " ".join(self._tokens([*self.choices]))
+            text = " ".join(self.tokens([*self.choices]))
         except NotRead:
             text = self.text
         return {name: meant for meant, name in re.findall(r"\btypedef\s+(\w+)\s+(\w+)\s*;", text)}
@@ -136,11 +138,11 @@ class Proposal:
     def own(self) -> dict[str, str]:
         """The macros that the kernel defines as numbers whatever is given: nothing of a study reaches them."""
         anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
-        return {name: value.strip() for name, value in stated if name in anyway and _number(value) is not None}
+        return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
 
     def own_to_tune(self) -> list[str]:
         """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
-        counts = {name: _number(value) or 0 for name, value in self.own.items()}
+        counts = {name: number_of(value) or 0 for name, value in self.own.items()}
         named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
         return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
 
@@ -154,13 +156,16 @@ class Proposal:
     def _read_macros(self) -> None:
         constants = {name: value.strip() for name, value in DEFINE.findall(self.text)}
         for name, text in self.given.items():
+            if "(" in name:  # with arguments
+                self.fixed[name] = text
+                continue
             value = self.sketch.macros.get(name, text)
-            number = _number(constants.get(value, value))
+            number = number_of(constants.get(value, value))
             if re.fullmatch(r"[A-Za-z_]\w*", text) and number is not None and text in constants:
                 compared = re.findall(rf"\b{name}\s*[=!<>]=?\s*([A-Za-z_]\w*)", self.text)
-                named = [word for word in compared if _number(constants.get(word, "")) is not None]
-                listed = dict.fromkeys([*named, *self._siblings(constants, text), text])
-                self.words[name] = sorted(listed, key=lambda word: _number(constants.get(word, "")) or 0)
+                named = [word for word in compared if number_of(constants.get(word, "")) is not None]
+                listed = dict.fromkeys([*named, *siblings(self.text, text), text])
+                self.words[name] = sorted(listed, key=lambda word: number_of(constants.get(word, "")) or 0)
                 self.parameters[name] = number
             elif number is not None:
                 (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
@@ -169,12 +174,18 @@ class Proposal:
             elif name not in candidates(self.sketch.source):
                 self.fixed[name] = text
 
+    def _set_apart_forms(self) -> None:
+        """Take the macros that decide which kernels there are for given: with another number these are not there."""
+        for name in [each for each, default in self.parameters.items() if len(self.values(each, default)[0]) < 2]:
+            if name not in self.words:
+                self._set_apart(name)
+
     def _set_apart_repeats(self) -> None:
         """Take the macros that decide what is computed for tasks: nothing of them is to be tuned."""
         pointers = [one.name for one in self.arguments.values() if one.address != "private"]
         names = self.parameters.keys() - self.words.keys()
         try:
-            tokens = self._tokens(self._kept(tuned=True))
+            tokens = self.tokens(self._kept(tuned=True))
             found = repeats(tokens, names, pointers) | operands(tokens, names, pointers)
         except (NotRead, RecursionError):
             return
@@ -191,14 +202,6 @@ class Proposal:
         for name in [name for name in self.parameters if name in found and self.parameters[name] > 0]:
             if name not in self.words:
                 self.counts[name] = self.parameters.pop(name)
-
-    def _siblings(self, constants: Mapping[str, str], word: str) -> list[str]:
-        """Return the words that are numbered together with one: lines of #define without a gap around it."""
-        runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", self.text + "\n", re.MULTILINE)
-        for run in runs:
-            if word in (named := re.findall(r"define[ \t]+(\w+)", run)):
-                return [name for name in named if name in constants]
-        return []
 
     # -- arguments --------------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class Proposal:
 
     def _is_alone(self, entry: str) -> bool:
         try:
-            return is_alone(functions_of(self._tokens(self._kept(tuned=True))), entry)
+            return is_alone(functions_of(self.tokens(self._kept(tuned=True))), entry)
         except (NotRead, RecursionError):
             return False
 
@@ -267,22 +270,30 @@ class Proposal:
         return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
-        """Forget the macros that only their own default names, but for the extents of work-groups."""
+        """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
-        for name in [name for name in self.parameters if self.is_idle(name) and name not in used]:
-            del self.parameters[name]
-            self.words.pop(name, None)
+        asked = {name for name in self.parameters if not self.is_idle(name)}
+        try:  # words are put in as numbers, and so not met there
+            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
+            asked &= words | self.words.keys()
+        except NotRead:
+            pass
+        for name in [name for name in self.parameters if name not in asked | used]:
+            self._set_apart(name)
 
-    def is_switch(self, name: str) -> bool:
-        """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
-        asking = lines_with(self.text, name)
-        number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
-        branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
-        return bool(asking) and all(branches)
+    def _set_apart(self, name: str) -> None:
+        """Forget a parameter; where it has no default in the text, it remains given."""
+        del self.parameters[name]
+        self.words.pop(name, None)
+        if name not in candidates(self.sketch.source):
+            self.fixed[name] = self.given[name]
 
-    def values(self, name: str, default: int) -> list[int]:
-        """Return what is proposed of a parameter that is a number."""
-        return [0, 1] if default == 1 and self.is_switch(name) else proposed(default)
+    def values(self, name: str, default: int) -> tuple[list[int], str]:
+        """Return what is proposed of a parameter that is a number, and where that comes from."""
+        numbers, said = values(self.sketch.source, name, default)
+        if said == COMPARED:
+            numbers = leaving(self.sketch.source, self._macros(), name, numbers, self.launched)
+        return numbers, said
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
@@ -296,7 +307,7 @@ class Proposal:
     def _shapes(self, entry: str, *, tuned: bool) -> Shapes:
         local = self.locals[entry]
         if not tuned:
-            local = [self._default_of(extent) for extent in local]
+            local = [by_default(extent, {**self.parameters, **self.extra}) for extent in local]
         given = [*self.parameters, *self.choices, *self.tasks, *self.counts, *self.extra]
         taken = [*self.arguments, *given, *self.members.values()]
         members = set(self.members.values())
@@ -307,12 +318,6 @@ class Proposal:
             taken,
             self.made,
         )
-
-    def _default_of(self, extent: str) -> str:
-        """An extent of a work-group by default."""
-        filled = re.sub(r"[A-Za-z_]\w*", lambda m: str({**self.parameters, **self.extra}.get(m[0], 1)), extent)
-        parts = re.fullmatch(r"[\d\s()+*/%-]{1,200}", filled)
-        return str(int(Expression.parse(filled).evaluate({}))) if parts else "1"
 
     def read_by_own_names(self, entry: str) -> Reading | None:
         """Walk through a kernel with the names of its own numbers."""
@@ -330,7 +335,7 @@ class Proposal:
             if one.address != "private" or "image" in one.type_name
         }
         try:
-            functions = functions_of(self._tokens(kept))
+            functions = functions_of(self.tokens(kept))
             return read(functions, entry, pointers, known) if entry in functions else None
         except (NotRead, RecursionError):
             return None
@@ -344,11 +349,9 @@ class Proposal:
     def _kept(self, *, tuned: bool) -> list[str]:
         return [*self.tasks, *self.counts, *(name for name in self.parameters if tuned and name not in self.words)]
 
-    def _tokens(self, kept: Sequence[str]) -> list[str]:
-        stated = {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}
-        return preprocessed(self.sketch.source, stated, kept)
+    def tokens(self, kept: Sequence[str] = ()) -> list[str]:
+        """Return the text's tokens as the defaults leave them, `kept` macros as names. Raises NotRead."""
+        return preprocessed(self.sketch.source, self._macros(), kept)
 
-
-def _number(text: str) -> int | None:
-    text = text.strip().strip("()").strip()
-    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
+    def _macros(self) -> dict[str, str]:
+        return {name: self.sketch.macros.get(name, text) for name, text in self.given.items()}

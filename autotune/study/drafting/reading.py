@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,7 +65,8 @@ class Reading:
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
-    group an item is; `spread`: along which groups differ.
+    group an item is; `spread`: along which groups differ; `lone`: along which a kernel asks whether an item or group is
+    the one of a certain number. `lost`: whether ids are used in a way that was not understood.
     `shifts`: numbers that are bytes by which a place is shifted. `seen`: the types that each argument is read and
     written as.
     `unread`: arguments that are also used in a way that was not understood.
@@ -83,6 +84,8 @@ class Reading:
     items: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)
     spread: set[int] = field(default_factory=set)
+    lone: set[int] = field(default_factory=set)
+    lost: bool = False
     unread: set[str] = field(default_factory=set)
     shifts: set[str] = field(default_factory=set)
     seen: dict[str, set[str]] = field(default_factory=dict)
@@ -96,6 +99,18 @@ class Reading:
             self.spread.add(axis)
         if function == "get_local_id":
             self.within.add(axis)
+
+    def lose_ids(self) -> None:
+        """Note that nobody knows what ids are used for: groups may differ along each axis."""
+        self.lost = True
+        self.spread |= {0, 1, 2}
+
+    def note_lone(self, difference: Sum) -> None:
+        """Note that a kernel asks whether an id is a certain number."""
+        counted = difference - difference.terms.get((), 0)
+        for axis in range(3):
+            if {counted, -counted} & {Sum.of(f"gid#{axis}"), Sum.of(f"wid#{axis}")}:
+                self.lone.add(axis)
 
     def note_cell(self, of: Tree, index: object) -> None:
         """Note where a local array is indexed, if one is: `of` is the array, or a row of it."""
@@ -212,4 +227,25 @@ def functions_of(tokens: Sequence[str]) -> dict[str, Function]:
             takes = tuple(next((w for w in reversed(part) if re.fullmatch(r"[A-Za-z_]\w*", w)), "") for part in parts)
             found.setdefault(tokens[start - 1], Function(takes, tokens[at + 1 : end]))
         at = end + 1
+    return found
+
+
+def reached(tokens: Sequence[str], kernels: Collection[str]) -> set[str]:
+    """Return the words of a text but for those of functions, kernels too, that these kernels do not call."""
+    functions, called = functions_of(tokens), set[str]()
+    due = [*kernels]
+    while due:
+        if (name := due.pop()) not in called:
+            called.add(name)
+            due += [word for word in functions[name].body if word in functions] if name in functions else []
+    found, start, at = set[str](), 0, 0
+    while at < len(tokens):
+        if tokens[at] not in ("{", ";"):
+            at += 1
+            continue
+        end = closing(tokens, at) if tokens[at] == "{" else at
+        words = {*tokens[start : end + 1]}
+        if tokens[at] == ";" or tokens[at - 1] != ")" or words & called:
+            found |= words
+        start = at = end + 1
     return found

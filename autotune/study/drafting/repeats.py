@@ -1,5 +1,5 @@
 """Macros that decide what is computed: how often a value is taken on from itself (rounds of a hash, steps of an
-iteration), or what a stored value is multiplied with, divided by or added to; and the values of those that do not.
+iteration), or what a stored value is multiplied with, divided by or added to.
 """
 
 from __future__ import annotations
@@ -75,11 +75,3 @@ def _body(tokens: Sequence[str], at: int) -> Sequence[str]:
     while end < len(tokens) and tokens[end] not in (";", "{"):
         end = closing(tokens, end) + 1 if tokens[end] in "([" else end + 1
     return tokens[at : closing(tokens, end) if tokens[end : end + 1] == ["{"] else end]
-
-
-def proposed(default: int) -> list[int]:
-    """Return values around a default: powers of two from a quarter to four times; 0 and 1 for a switch."""
-    if default in (0, 1) or default < 0:
-        return sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8]
-    steps = {default // 4, default // 2, default, default * 2, default * 4}
-    return sorted(step for step in steps if step >= 1)

@@ -31,6 +31,12 @@ def candidates(source: str) -> dict[str, str]:
     return found
 
 
+def number_of(text: str) -> int | None:
+    """Return the whole number that a macro's text is; None where it is none, or a long one."""
+    text = text.strip().strip("()").strip()
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else None
+
+
 def scanned(source: str) -> dict[str, tuple[KernelArgument, ...]]:
     """Return what a text's kernels seem to take, where no compiler tells."""
     found = {}

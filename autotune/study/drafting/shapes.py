@@ -1,37 +1,17 @@
-"""Proposals of extents and launches from what was read of a kernel's indices."""
+"""Proposals of the extents of buffers and images from what was read of a kernel's indices."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
+from typing import Any
 
-from autotune.study.drafting.indices import Indices, words
-from autotune.study.drafting.reading import EXTENT, Reading
-from autotune.study.drafting.terms import Sum, plain
-
-AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
-IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
-"""What sizes are called that a kernel is not given: the extents of its launch."""
-
-
-COUNTED = re.compile(
-    r"^[nmkwh]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
-)
-"""What numbers are called that say how much there is."""
+from autotune.study.drafting.indices import tile_of
+from autotune.study.drafting.launches import Launches, extent_of
+from autotune.study.drafting.terms import Sum, undivided
 
 BEYOND = "by the places that were understood; others may lie farther"
 """Why the extents of a buffer are a guess."""
-
-
-def plain_call(text: str) -> str:
-    """What is left of an expression beside one call around it."""
-    return re.sub(r"\w+\((?:[^()]|\([^()]*\))*\)", "", text)
-
-
-def _extent(text: str) -> Sum:
-    return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
 
 
 def _number(value: Sum) -> int:
@@ -48,170 +28,13 @@ def _is_multiple(value: Sum, least: Sum) -> bool:
     return same and all(more >= less for more, less in zip(_factors(value), _factors(least), strict=True))
 
 
-def _rounded(count: str, local: str) -> str:
-    return count if local == "1" else f"round_up({count}, {plain(local)})"
+class Shapes(Launches):
+    """What one kernel's reading says of extents; what it is given, `Launches` says."""
 
-
-class Shapes(Indices):
-    """What one kernel's reading says of extents; `sizes` are its whole numbers, and whether each is small.
-
-    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
-    are added to `made`, under names that are not `taken`.
-    """
-
-    def __init__(
-        self,
-        reading: Reading,
-        sizes: Mapping[str, bool],
-        local: Sequence[str],
-        taken: Iterable[str],
-        made: dict[str, str],
-    ) -> None:
-        super().__init__(reading, sizes, made)
-        self._local, self._taken = local, set(taken)
-        self._places = [self._started(place) for place in reading.places]
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.doubts: dict[str, str] = {}
         """Why the extents of a buffer are a guess."""
-        self.axes: dict[int, Sum] = {}
-        self.rows: dict[int, Sum] = {}
-        """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
-        self.inferred: set[int] = set()
-        for axis in range(3):
-            if (extent := self._axis(axis)) is not None:
-                self.axes[axis] = self._named(extent)
-            elif axis < len(local) and self._is_grouped(axis):
-                self.inferred.add(axis)
-                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
-
-    def each_with_each(self) -> bool:
-        """Whether every work-item walks over what the launch counts."""
-        alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]
-        return any(extent in alone for extent in self.axes.values())
-
-    # -- the launch -------------------------------------------------------------------------------
-
-    def _started(self, value: Sum) -> Sum:
-        """With the variables of loops where they begin."""
-        for _ in range(4):
-            for name in value.names & self.reading.loops.keys():
-                value = value.with_value(name, self.reading.loops[name][0])
-        return value
-
-    def _ids(self, value: Sum) -> set[int]:
-        """The axes whose ids are in a sum, also within what is not taken apart."""
-        return {axis for axis in range(3) for name in value.names if f"gid#{axis}" in name or f"wid#{axis}" in name}
-
-    def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
-        """The guards that bound what an axis of the launch counts, the plainest first."""
-        found = [
-            (varying, limit)
-            for varying, limit in self.reading.guards
-            if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
-        ]
-        return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
-
-    def _used(self, axis: int) -> bool:
-        """Whether the work-items along an axis do different things."""
-        sums = [*self._places, *(self._started(varying) for varying, _ in self.reading.guards)]
-        return any(axis in self._ids(each) for each in sums)
-
-    def _axis(self, axis: int) -> Sum | None:
-        """What an axis of the launch counts to; made up where the kernel does not bound it."""
-        for varying, limit in self._guards(axis):
-            if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
-                return self._named(limit)
-        indices = [each for each in self._places if f"gid#{axis}" in each.names]
-        if not indices:
-            return None
-        self.inferred.add(axis)
-        for index in [each for each in indices if not self._strided(each)]:  # within a row: as long as the row is
-            for extent, counted in self._levels(index)[1:]:
-                if f"gid#{axis}" in counted.names:
-                    return extent
-        for mention in self.reading.mentions:  # in an array whose places something else counts
-            others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
-            if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
-                return found
-        images = any(len(mention.places) > 1 for mention in self.reading.mentions)
-        names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
-        return self._left(axis, names[axis])
-
-    def _is_grouped(self, axis: int) -> bool:
-        """Whether each work-group along an axis has places of its own, that nothing bounds."""
-        return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
-
-    def _left(self, axis: int, name: str) -> Sum:
-        """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
-        indices = [each for each in self._places if axis in self._ids(each)]
-        bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
-        bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
-        taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
-        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
-        return Sum.of(left[0] if left else self._new(name))
-
-    def _counted(self, index: Sum) -> Sum | None:
-        """The limit of an index that stands in a guard as it is."""
-        found = [limit for varying, limit in self.reading.guards if varying == index and self._sized(limit)]
-        return self._named(found[0]) if found else None
-
-    def _new(self, name: str) -> str:
-        while name in self._taken and name not in self.made:
-            name += "_"
-        self.made[name] = "guess: the kernel takes no such number"
-        return name
-
-    def _named(self, value: Sum) -> Sum:
-        """With names for the extents of images, and the extents of a work-group."""
-        for axis, local in enumerate(self._local):
-            value = value.with_value(f"lsz#{axis}", _extent(local))
-        for axis in range(3):
-            if f"{EXTENT}{axis}" in value.names:
-                value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
-        return value
-
-    def items(self, axis: int) -> str | None:
-        """Return work-items along an axis as an expression; None where nothing says how many."""
-        local = self._local[axis]
-        group = _extent(local)
-        for varying, limit in self._guards(axis):
-            extent = self._named(limit)
-            steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
-            for start, step in steps:
-                stated = step is not None and step.known and step.names
-                if stated and self._started(start) == Sum.of(f"gid#{axis}"):
-                    return str(step)
-            begun = self._started(varying)
-            each = begun.factor_of(f"gid#{axis}")
-            groups = begun.factor_of(f"wid#{axis}").with_value(f"lsz#{axis}", group)
-            if each.known and each:
-                for name in varying.names:  # a loop over the whole launch
-                    turns = self.upper(Sum.of(name)) if varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
-                    each = turns if turns is not None and turns.known else each
-                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", local)
-            if groups.known and groups:
-                if groups == group:
-                    return _rounded(str(extent), local)
-                if local == "1":
-                    return f"ceil_div({extent}, {groups})"
-                return f"ceil_div({extent}, {groups}) * {local if local.isidentifier() else f'({plain(local)})'}"
-        if axis in self.axes:
-            return _rounded(str(self.axes[axis]), local)
-        if axis in self.rows:
-            return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
-        return None if axis in self.reading.spread else plain(local)
-
-    def _groups(self, axis: int, *, more: bool) -> Sum | None:
-        """How many work-groups there are along an axis, and one more."""
-        if axis in self.rows:
-            return self.rows[axis] + more
-        items = self.items(axis) if axis < len(self._local) else None
-        if items is None:
-            return None
-        local = self._local[axis]
-        if items.endswith(f" * {local}"):
-            items = items.removesuffix(f" * {local}")
-            return Sum.of(f"({items})" if " " in plain_call(items) else items) + more
-        return Sum.of(f"ceil_div({items}, {plain(local)})") + more
 
     # -- limits -----------------------------------------------------------------------------------
 
@@ -230,6 +53,8 @@ class Shapes(Indices):
             name = "ENTRIES" if "ENTRIES" not in self._taken else "ENTRIES_"
             self.made[name] = "guess: how many places the rows hold in all"
             return Sum.of(name)
+        if (tiled := next((axis for axis in self.tiles if tile_of(value, axis) is not None), None)) is not None:
+            return self.axes[tiled] + max(value.terms.get((), 0), 0)
         total = value.fixed + 1
         for name in sorted(value.names):
             if "#" not in name:
@@ -240,7 +65,7 @@ class Shapes(Indices):
             if below is None or not factor.known or any(each < 0 for each in factor.terms.values()):
                 return None
             total += factor * (below - 1)
-        return self._named(total)
+        return undivided(self._named(total))
 
     def _from_zero(self, name: str) -> bool:
         """Whether a variable is never negative: an id, or one that begins at such a sum."""
@@ -255,7 +80,7 @@ class Shapes(Indices):
             return self.axes.get(int(axis))
         if kind in ("lid", "lsz"):
             local = self._local[int(axis)] if int(axis) < len(self._local) else "1"
-            return _extent(local) + (kind == "lsz")
+            return extent_of(local) + (kind == "lsz")
         if kind in ("wid", "ngr"):
             return self._groups(int(axis), more=kind == "ngr")
         if kind == "gsz":

@@ -31,7 +31,7 @@ def read(
     walk.function(function, given)
     if walk.spent:
         walk.found.unread |= {pointer.name for pointer in given.values()}
-        walk.found.spread |= {0, 1, 2}
+        walk.found.lose_ids()
     return walk.found
 
 

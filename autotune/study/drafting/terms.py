@@ -161,6 +161,26 @@ def quotient(value: Sum, by: Sum) -> Sum:
     return exact if exact is not None else Sum.of(f"({_operand(value)} // {_operand(by)})")
 
 
+def undivided(value: Sum) -> Sum:
+    """A sum that is no less, with `n` in the place of `n // TILE * TILE`."""
+    found = Sum()
+    for product, factor in value.terms.items():
+        rest, each = list(product), factor
+        for name in product:
+            parts = re.fullmatch(r"\((\w+) // (\w+)\)", name)
+            if parts is None or factor < 0:
+                continue
+            if parts[2].isdigit() and int(parts[2]) and each % int(parts[2]) == 0:
+                each //= int(parts[2])
+            elif parts[2] in rest:
+                rest.remove(parts[2])
+            else:
+                continue
+            rest[rest.index(name)] = parts[1]
+        found += Sum([(tuple(sorted(rest)), each)])
+    return found
+
+
 def remainder(value: Sum, by: Sum) -> Sum:
     """What is left of a division."""
     if by.number is not None and value.number is not None and by.number:

@@ -7,8 +7,11 @@ from collections.abc import Collection, Sequence
 
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
+from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.proposal import Proposal
+from autotune.study.drafting.reading import functions_of
 from autotune.study.drafting.shapes import BEYOND
+from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
 from autotune.study.types import is_plain, scalar_type
 
@@ -25,8 +28,12 @@ class Uses:
         """Why the extents of an argument are a guess."""
         self.by_default: dict[str, str] = {}
         """The extents of outputs that depend on a parameter, which they may not: as its default has them."""
+        self.untouched = self._untouched()
+        """Buffers that no kernel reads or writes, whatever the parameters are."""
         for one in proposal.arguments.values():
-            if (shape := self._shape_read(one)) is not None:
+            if one.name in self.untouched:
+                self.shapes[one.name], self.doubts[one.name] = [Sum.of(1)], "since no kernel touches it"
+            elif (shape := self._shape_read(one)) is not None:
                 self.shapes[one.name] = shape
         self.indexed: set[str] = set()
         """Buffers whose places are contents of another, so that nothing says how many there are."""
@@ -36,6 +43,22 @@ class Uses:
                 self.indexed.add(name)
         self.rimmed = self._widened()
         """Grids whose rim the kernels leave alone."""
+
+    def _untouched(self) -> set[str]:
+        of, text = self._of, self._of.text
+        try:
+            functions = functions_of(of.tokens())
+        except NotRead:
+            return set()
+        met = {
+            word for entry in of.launched for word in (functions[entry].body if entry in functions else of.arguments)
+        }
+        if asked_by_directives(text) & of.parameters.keys():  # other branches may
+            met |= {name for name in of.arguments if len(re.findall(rf"\b{self.in_text(name)}\b", text)) > 1}
+        buffers = {one.name: one.const for one in of.arguments.values() if one.address in ("global", "constant")}
+        found = {name for name in buffers if self.in_text(name) not in met}
+        outputs = {name for name, const in buffers.items() if not const}
+        return found if outputs - found else set()  # where nothing is written, not all of the text is here
 
     def _shape_read(self, one: KernelArgument) -> list[Sum] | None:
         """What indices say of an argument's extents: of scratch and local memory in terms of parameters."""
@@ -83,6 +106,8 @@ class Uses:
 
     def access(self, one: KernelArgument) -> str:
         """How the kernels use an argument; `scratch` where one writes what a later one reads."""
+        if one.name in self.untouched:
+            return "in"
         if one.access:
             return {"read_only": "in", "write_only": "out"}.get(one.access, "inout")
         if one.const or one.address == "constant":

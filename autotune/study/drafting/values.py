@@ -53,7 +53,7 @@ class Values(ABC):
             return self._of(expression(tokens), bound)
         except (NotRead, RecursionError):
             if {"get_global_id", "get_group_id"} & {*tokens}:  # what it is used for is not known
-                self.found.spread |= {0, 1, 2}
+                self.found.lose_ids()
             pointers = [value for token in {*tokens} if isinstance(value := self._lookup(token), Pointer)]
             self.found.unread |= {pointer.name for pointer in pointers}
             return None
@@ -245,6 +245,8 @@ class Values(ABC):
         if operator in ("<", "<=", ">", ">="):
             self._compared(operator, left, right, bound)
             return None
+        if operator in ("==", "!="):
+            self.found.note_lone(left - right)
         if operator in ("/", "%", ">>", "<<", "&") and right.known and right:
             power = Sum.of(2**right.number) if right.number is not None and 0 <= right.number < 31 else None
             if operator in ("/", "%"):
@@ -312,7 +314,7 @@ class Values(ABC):
         if name in IDS and len(parts) == 2:
             axis = folded(parts[1])
             if axis not in (0, 1, 2):
-                self.found.spread |= {0, 1, 2}
+                self.found.lose_ids()
                 return None
             self.found.note_id(name, axis)
             return Sum.of(f"{IDS[name]}#{axis}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autotune.devices import KernelArgument
+from autotune.study.drafting.branches import AROUND, undefined
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -19,7 +20,7 @@ from autotune.study.types import SCALAR_TYPES, is_plain, scalar_type
 
 _GUESS = "guess"
 _MOST_OWN = 8
-"""Numbers of a kernel's own that are listed."""
+"""Macros of a kernel's that are listed."""
 _ENTRIES_EACH = 16
 """Entries that a row of other arrays is proposed to have."""
 
@@ -151,16 +152,17 @@ class _Writer:
     def _parameter_tables(self) -> None:
         of = self._of
         for name, default in {**of.parameters, **of.extra}.items():
-            said = f"  # {_GUESS}: around the default; keep what makes sense"
+            said = AROUND
             if name in of.words:
                 values = ", ".join(f'"{word}"' for word in of.words[name])
                 stands = f'"{of.given[name]}"'
             else:
-                values, stands = ", ".join(map(str, of.values(name, default))), str(default)
+                numbers, said = of.values(name, default)
+                values, stands = ", ".join(map(str, numbers)), str(default)
                 if name in of.extra:
                     values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
-                    said = f"  # {_GUESS}: work-items of a work-group"
-            self._add("", f"[parameters.{name}]", f"values = [{values}]{said}", f"default = {stands}")
+                    said = "work-items of a work-group"
+            self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
         own = of.own_to_tune()
         if not of.parameters and not of.extra:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
@@ -170,10 +172,16 @@ class _Writer:
             self._gap(f"[parameters.{GAP}]", f"what to tune: {what}")
             self._add("values = []")
         elif own:
-            listed = ", ".join(own[:_MOST_OWN]) + (", ..." if len(own) > _MOST_OWN else "")
-            what = f"the kernel fixes {listed}: #ifndef {own[0]} before its #define, #endif after it, make one tunable"
-            self._lines += ["", f"# {_GUESS}: {what}"]
-            self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
+            cure = f"#ifndef {own[0]} before its #define, #endif after it, make one tunable"
+            self._hint(f"the kernel fixes {_some(own)}: {cure}")
+        if unset := [name for name in undefined(self._sketch.source) if name not in of.given]:
+            what = f"an #if asks for {_some(unset)}, which nothing defines, so 0"
+            self._hint(f"{what}: autotune new ... -D {unset[0]}=0 makes it tunable")
+
+    def _hint(self, what: str) -> None:
+        """Add a line of its own about what is not there."""
+        self._lines += ["", f"# {_GUESS}: {what}"]
+        self._sketch.guesses.append(f"line {len(self._lines)}: {what}")
 
     # -- arguments ----------------------------------------------------------------------------------
 
@@ -327,6 +335,10 @@ class _Writer:
         self._guess(f"configuration = {{ {values or f'{GAP} = 1'} }}", "the defaults are taken for right")
         if any(is_real(one) for one in self._outputs):
             self._add("", "[tolerance]", "relative = 1e-5", "absolute = 1e-5  # for a sum over K terms about 1e-6 * K")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_OWN]) + (", ..." if len(names) > _MOST_OWN else "")
 
 
 def _untyped(kind: str) -> str:

@@ -1,0 +1,139 @@
+"""What branches of a C text ask of macros: names that nothing defines, and the numbers that a macro is compared with,
+which are proposed as its values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from autotune.identity import name_fault
+from autotune.study.drafting.preprocessing import preprocessed
+from autotune.study.drafting.scanning import candidates
+from autotune.study.drafting.syntax import NotRead
+from autotune.study.includes import lines_with, without_comments
+
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
+_BODY = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)")
+_DEFINED = re.compile(r"\bdefined\b[ \t]*\(?[ \t]*\w+[ \t]*\)?")
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
+_CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
+_OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
+"""How names begin that compilers define, or extensions of OpenCL."""
+
+
+def undefined(source: str) -> list[str]:
+    """Return the names whose values an #if asks for, itself or through macros, and that nothing in the text defines."""
+    bodies, conditions = dict[str, set[str]](), list[str]()
+    for word, rest in _DIRECTIVE.findall(_joined(source)):
+        if word == "define" and (body := _BODY.match(rest)):
+            bodies.setdefault(body[1], set()).update({*_NAME.findall(body[3])} - {*_NAME.findall(body[2] or "")})
+        elif word in ("if", "elif"):
+            conditions.append(_DEFINED.sub(" ", rest))
+    plain = (_CALL.sub(lambda call: call[0] if call[1] in bodies else " ", each) for each in conditions)
+    seen, due = dict[str, None](), [name for each in plain for name in _NAME.findall(each)][::-1]
+    while due:
+        if (name := due.pop()) not in seen:
+            seen[name] = None
+            due += sorted(bodies.get(name, ()), reverse=True)
+    return [name for name in seen if name not in bodies and not (_OF_COMPILER.match(name) or name_fault(name))]
+
+
+def asked_by_directives(text: str) -> set[str]:
+    """Return the names in a text's conditions whose values these ask for, and in macros that put names together."""
+    lines = _DIRECTIVE.findall(text)
+    found = [_DEFINED.sub(" ", rest) for word, rest in lines if word in ("if", "elif") or "##" in rest]
+    return {name for rest in found for name in _NAME.findall(rest)}
+
+
+def values(source: str, name: str, default: int) -> tuple[list[int], str]:
+    """Return what is proposed of a macro that is a number, and where that comes from: the numbers that the text
+    compares it with, 0 and 1 for a switch, else powers of two from a quarter to four times the default.
+    """
+    numbers, alone, other = compared(source, name)
+    if default == 1 and _is_switch(source, name):
+        return [0, 1], AROUND
+    if numbers and (alone or (len(numbers) > 1 and not other)):
+        rest = {0} if alone and (other or name not in candidates(source)) else set()  # undefined is 0
+        listed = numbers | {default} | rest
+        return sorted(listed if len(listed) > 1 else listed | {0, 1}), COMPARED
+    if default in (0, 1) or default < 0:
+        return (sorted({default, 0, 1}) if default < 1 else [1, 2, 4, 8]), AROUND
+    steps = {default // 4, default // 2, default, default * 2, default * 4}
+    return sorted(step for step in steps if step >= 1), AROUND
+
+
+AROUND = "around the default; keep what makes sense"
+COMPARED = "what the kernel's branches compare it with"
+
+
+def leaving(
+    source: str, stated: Mapping[str, str], name: str, numbers: list[int], kernels: Collection[str]
+) -> list[int]:
+    """Return those of a macro's numbers with which the preprocessor leaves these kernels. `stated`: what is given."""
+    try:
+        return [each for each in numbers if {*kernels} <= {*preprocessed(source, {**stated, name: str(each)}, ())}]
+    except NotRead:
+        return numbers
+
+
+def siblings(text: str, word: str) -> list[str]:
+    """Return the words that are numbered together with one: lines of #define without a gap around it."""
+    runs = re.findall(r"(?:^[ \t]*#[ \t]*define[ \t]+\w+[ \t]+\d+[ \t]*\n)+", text + "\n", re.MULTILINE)
+    named = (re.findall(r"define[ \t]+(\w+)", run) for run in runs)
+    return next((words for words in named if word in words), [])
+
+
+def _is_switch(source: str, name: str) -> bool:
+    """Whether nothing but branches of the preprocessor ask for a macro, and for no more than whether it is 0."""
+    asking = lines_with(without_comments(source), name)
+    number = rf"\b{name}\b\s*(?:[<>%*/+-]|[=!]=(?!\s*[01]\b))|[<>=%*/+-]\s*{name}\b"
+    branches = (re.match(r"[ \t]*#[ \t]*(?:el)?if\b", line) and not re.search(number, line) for line in asking)
+    return bool(asking) and all(branches)
+
+
+class Compared(NamedTuple):
+    """The numbers that a macro is compared with by `==` or `!=`; `alone`: nothing else is asked of it; `other`: whether
+    a branch is there for other numbers.
+    """
+
+    numbers: set[int]
+    alone: bool
+    other: bool
+
+
+def compared(source: str, name: str) -> Compared:
+    """Return what a text compares a macro with: directives, and what is compiled."""
+    numbers, counted, other = set[int](), Counter[str](), False
+    naming = list[bool]()  # of each #if around whether one of its conditions names it
+    for line in _joined(source).split("\n"):
+        if name not in line and "#" not in line:
+            continue
+        directive = re.match(r"[ \t]*#[ \t]*(\w+)[ \t]*(.*)", line)
+        word, rest = directive.groups() if directive else ("", line)
+        named = re.search(rf"\b{name}\b", rest) is not None
+        if word in ("if", "ifdef", "ifndef"):
+            naming.append(named and word == "if")
+        elif word == "elif" and naming:
+            naming[-1] = naming[-1] or named
+        elif word == "else" and naming:
+            other = other or naming[-1]
+        elif word == "endif":
+            del naming[-1:]
+        if not named or word in ("ifdef", "ifndef", "undef") or (word == "define" and rest.split()[0] == name):
+            continue
+        rest = _DEFINED.sub(" ", rest)
+        found = re.findall(rf"\b{name}\s*[=!]=\s*(\d{{1,9}})\b(?!\.)|\b(\d{{1,9}})\s*[=!]=\s*{name}\b", rest)
+        numbers |= {int(before or after) for before, after in found}
+        counted["mentions"] += len(re.findall(rf"\b{name}\b", rest))
+        counted["compared"] += len(found)
+        other = other or (bool(found) and not word)  # of `if (NAME == 1)` nobody looks for the else
+    return Compared(numbers, counted["mentions"] == counted["compared"], other)
+
+
+@lru_cache(maxsize=2)
+def _joined(source: str) -> str:
+    return without_comments(source).replace("\\\n", "  ")

@@ -1,0 +1,218 @@
+"""What a launch counts, from what was read of a kernel's indices: work-items along each axis, in whole work-groups."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+
+from autotune.study.drafting.indices import Indices, tile_of, words
+from autotune.study.drafting.reading import EXTENT, Reading
+from autotune.study.drafting.terms import Sum, plain
+
+AXIS_NAMES = {1: ("N",), 2: ("WIDTH", "HEIGHT"), 3: ("NX", "NY", "NZ")}
+IMAGE_NAMES = ("WIDTH", "HEIGHT", "DEPTH")
+"""What sizes are called that a kernel is not given: the extents of its launch."""
+
+COUNTED = re.compile(
+    r"^[nmkwhNMKWH]$|^n[a-z0-9]?$|^(n|num)[A-Z_0-9]|(?i:size|width|height|depth|len|count|rows?$|cols?$|dim|total|elem|items|points|pixels)"
+)
+"""What numbers are called that say how much there is."""
+
+
+def plain_call(text: str) -> str:
+    """What is left of an expression beside one call around it."""
+    return re.sub(r"\w+\((?:[^()]|\([^()]*\))*\)", "", text)
+
+
+def extent_of(text: str) -> Sum:
+    """An extent of a work-group as a sum."""
+    return Sum.of(int(text)) if text.isdigit() else Sum.of(text if text.isidentifier() else f"({text})")
+
+
+def _rounded(count: str, local: str) -> str:
+    return count if local == "1" else f"round_up({count}, {plain(local)})"
+
+
+def _in_groups(groups: str, local: str) -> str:
+    if local == "1":
+        return groups
+    return f"{groups} * {local if local.isidentifier() else f'({plain(local)})'}"
+
+
+class Launches(Indices, ABC):
+    """What one kernel's reading says of its launch; `sizes` are its whole numbers, and whether each is small.
+
+    `local` are the extents of a work-group. `inferred` are the axes that no guard bounds. Sizes that had to be made up
+    are added to `made`, under names that are not `taken`.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        sizes: Mapping[str, bool],
+        local: Sequence[str],
+        taken: Iterable[str],
+        made: dict[str, str],
+    ) -> None:
+        super().__init__(reading, sizes, made)
+        self._local, self._taken = local, set(taken)
+        self._places = [self._started(place) for place in reading.places]
+        self.axes: dict[int, Sum] = {}
+        self.rows: dict[int, Sum] = {}
+        """How many work-groups there are, along axes where each has a place of its own and nothing says how many."""
+        self.tiles: dict[int, Sum] = {}
+        """How many each work-group has along axes of which it has a tile."""
+        self.inferred: set[int] = set()
+        for axis in range(3):
+            if (extent := self._axis(axis)) is not None:
+                self.axes[axis] = self._named(extent)
+            elif axis < len(local) and self._is_grouped(axis):
+                self.inferred.add(axis)
+                self.rows[axis] = self._left(axis, "GROUPS" if len(local) == 1 else f"GROUPS_{'XYZ'[axis]}")
+
+    @abstractmethod
+    def upper(self, value: Sum, depth: int = 0) -> Sum | None:
+        """Return what a sum stays below; None where nothing says so."""
+
+    def each_with_each(self) -> bool:
+        """Whether every work-item walks over what the launch counts."""
+        alone = [limit for varying, limit in self.reading.guards if not self._ids(self._started(varying))]
+        return any(extent in alone for extent in self.axes.values())
+
+    # -- the launch -------------------------------------------------------------------------------
+
+    def _guards(self, axis: int) -> list[tuple[Sum, Sum]]:
+        """The guards that bound what an axis of the launch counts, the plainest first."""
+        found = [
+            (varying, limit)
+            for varying, limit in self.reading.guards
+            if self._ids(self._started(varying)) == {axis} and limit.names and not limit.names <= set(self._local)
+        ]
+        return sorted(found, key=lambda pair: (not self._sized(pair[1]), len(pair[1].terms)))
+
+    def _used(self, axis: int) -> bool:
+        """Whether the work-items along an axis do different things."""
+        sums = [*self._places, *(self._started(varying) for varying, _ in self.reading.guards)]
+        return any(axis in self._ids(each) for each in sums)
+
+    def _axis(self, axis: int) -> Sum | None:
+        """What an axis of the launch counts to; made up where the kernel does not bound it."""
+        for varying, limit in self._guards(axis):
+            if self._sized(limit) and any(f"{kind}#{axis}" in self._started(varying).names for kind in ("gid", "wid")):
+                return self._named(limit)
+        indices = [each for each in self._places if f"gid#{axis}" in each.names]
+        if not indices:
+            return self._tiled(axis)
+        self.inferred.add(axis)
+        written = (each.places for each in self.reading.mentions if each.kind != "read")
+        stored = {self._started(place) for places in written for place in places}
+        indices.sort(key=lambda index: index not in stored)  # what is stored says more
+        plain_ones = [self._levels(each)[1:] for each in indices if not self._strided(each)]
+        rows = [extent for levels in plain_ones for extent, counted in levels if f"gid#{axis}" in counted.names]
+        if rows:  # as long as the shortest row of the kind is: others have a rim
+            kind = [each for each in rows if {*words(str(each))} & {*words(str(rows[0]))}]
+            return min(kind, key=lambda extent: self.elements([extent]))
+        for mention in self.reading.mentions:  # in an array whose places something else counts
+            others = {each.places[0] for each in self.reading.of(mention.name)} if len(mention.places) == 1 else set()
+            if others & set(indices) and (found := next((u for i in others if (u := self._counted(i))), None)):
+                return found
+        images = any(len(mention.places) > 1 for mention in self.reading.mentions)
+        names = IMAGE_NAMES if images else AXIS_NAMES[3 if self._used(2) else 2 if self._used(1) else 1]
+        return self._left(axis, names[axis])
+
+    def _tiled(self, axis: int) -> Sum | None:
+        """What an axis counts to along which each work-group has a tile of its own, that nothing bounds."""
+        found = [self._levels(each) for each in self._places if f"wid#{axis}" in each.names]
+        rows = [levels[0] for levels in found if levels]
+        for extent, counted in [*(level for levels in found for level in levels[1:]), *rows]:
+            tile = tile_of(counted, axis) if not self._guards(axis) else None
+            if tile is not None and (name := "" if extent else self._unused(axis)):
+                extent = Sum.of(name)
+            if tile is not None and extent and extent.known:
+                self.tiles[axis] = self._named(tile)
+                self.inferred.add(axis)
+                return self._named(extent)
+        return None
+
+    def _is_grouped(self, axis: int) -> bool:
+        """Whether each work-group along an axis has places of its own, that nothing bounds."""
+        return any(each.factor_of(f"wid#{axis}") for each in self._places) and not self._guards(axis)
+
+    def _left(self, axis: int, name: str) -> Sum:
+        """The size that counts along an axis: one that nothing else has a use for, else a new one of that name."""
+        return Sum.of(self._unused(axis) or self._new(name))
+
+    def _unused(self, axis: int) -> str:
+        """A size that nothing else than an axis has a use for; empty where there is none."""
+        indices = [each for each in self._places if axis in self._ids(each)]
+        bounded = {word for _, limit in self.reading.guards for each in limit.names for word in words(each)}
+        bounded |= {word for index in indices for each in index.names if "#" not in each for word in words(each)}
+        taken = {str(extent) for extent in (*self.axes.values(), *self.rows.values())}
+        left = [size for size in self._sizes if size not in {*bounded, *self._small, *taken} and COUNTED.search(size)]
+        return left[0] if left else ""
+
+    def _counted(self, index: Sum) -> Sum | None:
+        """The limit of an index that stands in a guard as it is."""
+        found = [limit for varying, limit in self.reading.guards if varying == index and self._sized(limit)]
+        return self._named(found[0]) if found else None
+
+    def _new(self, name: str) -> str:
+        while name in self._taken and name not in self.made:
+            name += "_"
+        self.made[name] = "guess: the kernel takes no such number"
+        return name
+
+    def _named(self, value: Sum) -> Sum:
+        """With names for the extents of images, and the extents of a work-group."""
+        for axis, local in enumerate(self._local):
+            value = value.with_value(f"lsz#{axis}", extent_of(local))
+        for axis in range(3):
+            if f"{EXTENT}{axis}" in value.names:
+                value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))
+        return value
+
+    def items(self, axis: int) -> str | None:
+        """Return work-items along an axis as an expression; None where nothing says how many."""
+        local = self._local[axis]
+        group = extent_of(local)
+        for varying, limit in self._guards(axis):
+            extent = self._named(limit)
+            steps = [self.reading.loops[name] for name in varying.names & self.reading.loops.keys()]
+            for start, step in steps:
+                stated = step is not None and step.known and step.names
+                if stated and self._started(start) == Sum.of(f"gid#{axis}"):
+                    return str(step)
+            begun = self._started(varying)
+            each = begun.factor_of(f"gid#{axis}")
+            groups = begun.factor_of(f"wid#{axis}").with_value(f"lsz#{axis}", group)
+            if each.known and each:
+                for name in varying.names:  # a loop over the whole launch
+                    turns = self.upper(Sum.of(name)) if varying.factor_of(name) == Sum.of(f"gsz#{axis}") else None
+                    each = turns if turns is not None and turns.known else each
+                return _rounded(str(extent) if each == Sum.of(1) else f"ceil_div({extent}, {each})", local)
+            if groups.known and groups:
+                if groups == group:
+                    return _rounded(str(extent), local)
+                return _in_groups(f"ceil_div({extent}, {groups})", local)
+        if axis in self.tiles and self.tiles[axis] != group:
+            return _in_groups(f"ceil_div({self.axes[axis]}, {self.tiles[axis]})", local)
+        if axis in self.axes:
+            return _rounded(str(self.axes[axis]), local)
+        if axis in self.rows:
+            return str(self.rows[axis] if local == "1" else self.rows[axis] * group)
+        alone = axis in self.reading.lone and not self.reading.lost and not self._used(axis)  # one item does it all
+        return None if axis in self.reading.spread and not alone else plain(local)
+
+    def _groups(self, axis: int, *, more: bool) -> Sum | None:
+        """How many work-groups there are along an axis, and one more."""
+        if axis in self.rows:
+            return self.rows[axis] + more
+        items = self.items(axis) if axis < len(self._local) else None
+        if items is None:
+            return None
+        local = self._local[axis]
+        if items.endswith(f" * {local}"):
+            items = items.removesuffix(f" * {local}")
+            return Sum.of(f"({items})" if " " in plain_call(items) else items) + more
+        return Sum.of(f"ceil_div({items}, {plain(local)})") + more
