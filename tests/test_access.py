@@ -360,6 +360,7 @@ def test_a_server_that_stayed_away_is_waited_for_once_until_it_is_back(
         assert tried(store) == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("psycopg")
     monkeypatch.setattr(database, "CONNECT_S", 2)  # libpq takes no less

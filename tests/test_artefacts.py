@@ -212,6 +212,7 @@ def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> No
     assert [one[0] for one in found] == ["2", "2", "0", "2", "0", "0"]
 
 
+@pytest.mark.slow
 @needs_compilers
 def test_at_a_size_never_tuned_a_header_chooses_as_best_does(tmp_path: Path) -> None:
     """By the loss to expect among the nearest, ties and all, whatever is known of which configuration where."""
@@ -249,6 +250,7 @@ int main(int count, char **words) {
 """
 
 
+@pytest.mark.slow
 @needs_compilers
 def test_among_sizes_of_several_dimensions_a_header_chooses_as_best_does(tmp_path: Path) -> None:
     """Many as near, many that lose as much, sizes in another order than the alphabet's, some without a best."""
@@ -570,6 +572,7 @@ LARGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_compilers
 @settings(max_examples=2, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(st.lists(TREE, min_size=150, max_size=200))
@@ -660,6 +663,7 @@ def launched(turns: int, groups: Sequence[str]) -> tuple[list[list[str]], dict[s
 GROUPS = [["ab"], ["abc"], ["ab", "cd"], ["abc", "de"], ["abc", "def"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 @pytest.mark.parametrize("turns", [4, 5, 6])
 def test_a_table_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str], turns: int) -> None:
@@ -673,6 +677,7 @@ def test_a_table_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, grou
         assert {one["access"] for one in entry["arguments"].values()} == {"inout"}
 
 
+@pytest.mark.slow
 @needs_compilers
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_a_header_goes_by_the_names_with_which_buffers_begin(tmp_path: Path, groups: list[str]) -> None:
@@ -755,6 +760,7 @@ def test_where_nothing_changes_places_outputs_lie_where_they_began(tmp_path: Pat
 # Host programs --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compilers
 @needs_opencl
 @pytest.mark.parametrize("language", COMPILERS)

@@ -141,6 +141,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory, numpy: DeviceInfo) -> Prob
     return Problem(Study.load(str(folder / "doubles.toml")), device=numpy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("builders", [None, 1])
 def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path, builders: int | None) -> None:
     settings = Settings(limits=Limits(build_s=20.0, floor_s=1.0, first_s=1.0), builders=builders)
@@ -159,6 +160,7 @@ def test_a_whole_search_runs_on_another_backend(problem: Problem, tmp_path: Path
         assert reason in trial.reason
 
 
+@pytest.mark.slow
 def test_a_search_warns_where_its_best_was_timed_on_a_throttled_device(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_search_warns_where_its_best_was_timed_on_a_throttled_device(
     assert trial.retimed is not None
 
 
+@pytest.mark.slow
 def test_a_search_of_several_sizes_warns_of_each_best_timed_on_a_throttled_device(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

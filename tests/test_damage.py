@@ -84,6 +84,7 @@ def test_a_whole_database_is_answered_from(whole: Path) -> None:
     assert answers(whole) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_that_changed(whole: Path, tmp_path: Path, seed: int) -> None:
     drawn = random.Random(seed)
@@ -105,6 +106,7 @@ def test_who_looks_up_in_a_damaged_database_leaves_no_file_beside_it(whole: Path
     assert list(tmp_path.iterdir()) == [path], kept.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_values_that_no_version_wrote(whole: Path, tmp_path: Path, seed: int) -> None:
     drawn = random.Random(seed)

@@ -615,6 +615,7 @@ def test_an_optuna_database_is_written_where_it_is_named(folder: Path, recording
     assert [path.name for path in folder.iterdir() if ".db" in path.name or path.name == "a"] == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", [4, 40])
 def test_an_optuna_database_without_room_is_one_line(
     folder: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch, pages: int

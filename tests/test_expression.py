@@ -193,6 +193,7 @@ def test_extensions_are_a_free_name() -> None:
     assert Expression.parse("has_extension('cl_khr_fp64')").names == {"extensions"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [

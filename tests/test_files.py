@@ -163,6 +163,7 @@ def test_a_pipe_is_not_waited_for(here: Path, command: str) -> None:
     assert one_line(typed(command, "pipe.cl")).startswith("error: pipe.cl: is no file; name one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

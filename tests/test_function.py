@@ -55,6 +55,7 @@ def test_what_no_hash_covers_is_not_read(folder: Path, body: str) -> None:
         run(folder, body)
 
 
+@pytest.mark.slow
 def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> None:
     before = "import subprocess, time"
     body = "p = subprocess.Popen(['sleep', '1000']); open('pid', 'w').write(str(p.pid)); time.sleep(1e3)"

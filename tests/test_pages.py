@@ -261,6 +261,7 @@ def test_a_page_of_many_says_what_is_in_order(tmp_path: Path) -> None:
             assert ("sizes are in order within a page" in get(client, "/best")) == (n > 20 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/best", "/problems/1"])
 @pytest.mark.parametrize("how", ["imported", "imported as the fastest", "without rules", "hostile", "failed"])
 def test_what_only_a_study_could_check_is_not_told_without_it(tmp_path: Path, path: str, how: str) -> None:

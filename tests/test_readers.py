@@ -26,6 +26,7 @@ READERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lies", ["nowhere", "in a file", "in a folder without it"])
 @pytest.mark.parametrize(("words", "code", "said"), READERS, ids=[words for words, *_ in READERS])
 def test_a_reader_makes_nothing(

@@ -253,6 +253,7 @@ def test_a_gpu_lost_among_the_trials_costs_none() -> None:
 # Finalists ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reasons", "budget_s", "throttled"),
     [

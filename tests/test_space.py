@@ -118,6 +118,7 @@ def named(space: Space, indices: NDArray[np.int16]) -> dict[str, Value]:
     return {name: listed[at] for name, listed, at in zip(space.names, space.values, indices, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pruned_from", [0, 1_000_000])
 @settings(max_examples=200, deadline=None)
 @given(problem=problems(), random=st.randoms(use_true_random=False))

@@ -695,6 +695,7 @@ def test_a_log_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 READ_AS_NOBODY = AS_NOBODY.replace("Store.open(sys.argv[1])", "print(*Store.to_read(sys.argv[1]).export_lines())")
 
 
+@pytest.mark.slow
 @pytest.mark.untraced
 @pytest.mark.parametrize("protect", ["file", "folder", "shared"])
 @pytest.mark.parametrize("state", ["whole", "older", "at work", "empty"])

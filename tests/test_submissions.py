@@ -130,6 +130,7 @@ def require_one_server_of_a_name(database: str) -> None:
             hold.close()
 
 
+@pytest.mark.slow
 def test_a_name_is_that_of_one_server_at_work(tmp_path: Path) -> None:
     require_one_server_of_a_name(str(tmp_path / "a.db"))
     (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
