@@ -31,7 +31,7 @@ from autotune.pool.lock import lock_devices
 from autotune.pool.pause import Pause
 from autotune.store import Store
 from autotune.study import Problem, Study
-from autotune.tuner import Budget, Request
+from autotune.tuner import Budget, Request, loop
 from tests.contracts.evaluator import EvaluatorContract
 from tests.processes import has_ended
 from tests.studies import study
@@ -617,7 +617,10 @@ kernel void flaky(global uint *seen, global int *out) {
 """
 
 
-def test_a_kernel_that_is_wrong_now_and_then_is_never_named(device: DeviceInfo, store: Store, own_lock: None) -> None:
+def test_a_kernel_that_is_wrong_now_and_then_is_never_named(
+    device: DeviceInfo, store: Store, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "RETIME_S", 24.0)  # time for 300 runs, however busy the machine
     flaky = Problem(
         study(
             source=FLAKY,
