@@ -30,7 +30,8 @@ __version__ = "0.2.0"
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package that imports its names when first used.
 
-    `homes` has the names, separated by spaces, by the module of the package that defines them.
+    `homes` has the names, separated by spaces, by the module of the package that defines them. Type checkers, shown it,
+    would take every name to be there: they are shown the imports themselves.
     """
     modules = {name: module for module, names in homes.items() for name in names.split()}
 
@@ -44,16 +45,17 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return load
 
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "api": "best search tuned",
-        "errors": "AutotuneError",
-        "service": "connect",
-        "study": "Study",
-        "tuner": "Budget",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "api": "best search tuned",
+            "errors": "AutotuneError",
+            "service": "connect",
+            "study": "Study",
+            "tuner": "Budget",
+        },
+    )
 
 
 def __dir__() -> list[str]:

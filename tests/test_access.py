@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,6 +130,20 @@ def test_a_file_that_another_process_has_written_anew_is_gone_on_with(
         assert configurations(path) == [1, 2, 3]
     assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
     assert capsys.readouterr().err.count("was removed meanwhile; it is written anew") == 1
+
+
+def test_a_file_is_written_anew_while_other_threads_have_it_open(tmp_path: Path) -> None:
+    """A connection that is made then is one to what is there then."""
+    path = tmp_path / "a.db"
+    with Store.open(str(path)) as store, ExitStack() as at_work:
+        search = put(store, [ok({"A": 1}, 5)])
+        for step in (lambda: store.end_search(search, "done"), lambda: store.trials(KEY)):
+            at_work.enter_context(store._reading())
+            path.unlink()
+            with ThreadPoolExecutor(4) as threads:
+                for done in [threads.submit(step) for _ in range(4)]:
+                    done.result()
+            assert configurations(path) == [1]
 
 
 def test_a_file_in_its_place_that_lacks_something_or_runs_something_is_not(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
         (SEVERAL, {"cpu/jobs/mine/cpu.cfs_quota_us": "-1\n", "cpu/jobs/mine/cpu.cfs_period_us": "100000\n"}, 64),
         (INSIDE, {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
         (UNIFIED, {"jobs/mine/cpu.max": "nonsense\n"}, 64),
+        (UNIFIED, {"cpu.max": f"{'9' * 400} 1\n", "jobs/cpu.max": "1 0\n"}, 64),
+        (f"0::{'/deep' * 400}\n", {"cpu.max": "200000 100000\n"}, 2),
         ("nonsense\n", {}, 64),
     ],
 )
@@ -67,6 +69,7 @@ MIB = 2**20
     ("own", "files", "free"),
     [
         (UNIFIED, {}, 2048),
+        (UNIFIED, {"memory.max": "7\n", "memory.current": "7\n", "memory.stat": "\nnonsense\n"}, 2048),
         (
             UNIFIED,
             {

@@ -197,7 +197,7 @@ def test_a_search_that_does_not_begin_leaves_no_process(tmp_path: Path, argument
 
 def test_other_names_are_no_attributes() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
-        autotune.nope  # noqa: B018
+        autotune.nope  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_budget_is_there_before_anything_else_was_asked_for() -> None:

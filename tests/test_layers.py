@@ -91,6 +91,27 @@ def test_no_file_needs_itself() -> None:
     list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the files
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in PACKAGE.rglob("__init__.py") if "= lazily(" in path.read_text()], ids=module_of
+)
+def test_type_checkers_see_the_names_of_a_door_and_no_others(path: Path) -> None:
+    """They take any name to be there where they see a module's `__getattr__`."""
+    door = ast.parse(path.read_text())
+    shown = {
+        name.name
+        for node in ast.walk(door)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for one in node.body
+        if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("autotune.")
+        for name in one.names
+    }
+    (homes,) = (
+        node.args[1] for node in ast.walk(door) if isinstance(node, ast.Call) and "lazily" in ast.unparse(node.func)
+    )
+    assert shown == {name for names in ast.literal_eval(homes).values() for name in names.split()}
+    assert not any(isinstance(node, ast.Assign) and "lazily" in ast.unparse(node) for node in door.body)
+
+
 def test_the_house_has_at_most_22_rooms() -> None:
     assert len(rooms()) <= 22
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from autotune.model import DeviceInfo
 from autotune.pool import listing
 from autotune.pool.forkserver import Forkserver
 from autotune.pool.listing import list_ahead
-from autotune.pool.process import Process
+from autotune.pool.process import Process, Start
 
 pytestmark = pytest.mark.device
 
@@ -68,6 +70,13 @@ def test_what_answers_nothing_is_no_answer() -> None:
     assert list_devices()
 
 
+def starting(does: str, process: type[subprocess.Popen[bytes]]) -> Start:
+    code = f"import os, signal, sys; from multiprocessing.connection import Connection; {does}"
+    return lambda role, connection, log, environment: process(
+        [sys.executable, "-c", code, str(connection)], pass_fds=[connection]
+    )
+
+
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -79,17 +88,68 @@ def test_what_answers_nothing_is_no_answer() -> None:
     ],
 )
 def test_a_driver_that_crashes_or_hangs_is_told(does: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = f"import os, signal, sys; from multiprocessing.connection import Connection; {does}"
-
-    def starts(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
-        return subprocess.Popen([sys.executable, "-c", code, str(connection)], pass_fds=[connection])
-
     monkeypatch.setattr(listing, "_WORRY_S", 0.0)
     monkeypatch.setattr(listing, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(devices, "faulty", lambda: ["a.icd it is"])
-    list_ahead(starts)
+    list_ahead(starting(does, subprocess.Popen))
     with pytest.raises(SetupError, match=said):
         list_devices()
+
+
+def test_a_driver_that_aborts_for_want_of_processes_is_not_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "faulty", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(listing, "lacks_processes", lambda: "9 of the 9 processes")
+    list_ahead(starting("os.abort()", subprocess.Popen))
+    with pytest.raises(SetupError, match=r"\(SIGABRT\); 9 of the 9 processes"):
+        list_devices()
+
+
+class Stuck(subprocess.Popen[bytes]):
+    """A process that no signal ends, as one that waits for a device within the system."""
+
+    def kill(self) -> None: ...
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Stuck]]:
+    begun: list[Stuck] = []
+    init = subprocess.Popen.__init__
+
+    def keep(self: Stuck, *words: Any, **options: Any) -> None:
+        begun.append(self)
+        init(self, *words, **options)
+
+    monkeypatch.setattr(Stuck, "__init__", keep)
+    yield Stuck
+    for process in begun:
+        process.terminate()
+        process.wait()
+
+
+def test_who_asks_a_driver_and_cannot_be_killed_is_not_waited_for(
+    stuck: type[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in (
+        (listing, "_WORRY_S"),
+        (listing, "_PATIENCE_S"),
+        (vendors, "_PATIENCE_S"),
+        (vendors, "_KILL_S"),
+    ):
+        monkeypatch.setattr(module, name, 0.0)
+    (tmp_path / "a.icd").touch()
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    monkeypatch.setattr(vendors, "_ASK", "import signal; signal.pause()")
+    list_ahead(starting("held = Connection(int(sys.argv[1])); held.send(None); signal.pause()", stuck))
+    monkeypatch.setattr("autotune.devices.vendors.subprocess.Popen", stuck)
+    with pytest.raises(SetupError, match=r"not answer for 0 s; .*a\.icd does not answer"):
+        list_devices()
+
+
+def test_where_no_driver_can_be_asked_alone_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.icd").touch()
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    assert vendors.faulty() == []
 
 
 def test_each_driver_is_asked_alone_and_named_where_it_crashes_or_hangs(

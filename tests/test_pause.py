@@ -130,6 +130,20 @@ def test_a_limit_does_not_run_while_everything_stands_still(
         worker.receive(10.0)
 
 
+def test_a_standstill_of_a_worker_that_is_halted_counts_once(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    worker._connection.close()
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(worker, "_halted_since", 0.0)
+    monkeypatch.setattr(worker, "_connection", Standstill(clock, [300.0, 0.5]))
+    assert worker.receive(10.0) == "here"
+    worker.go_on()
+    assert worker._clock() == 0.0
+    worker.kill()
+
+
 def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
     ours, theirs = socket.socketpair()
     worker._connection.close()

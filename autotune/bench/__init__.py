@@ -31,6 +31,5 @@ from autotune.bench.timing import BUILD_S, FIRST_S, Limits, Rules
 if TYPE_CHECKING:
     from autotune.bench.prepare import Compiled, compile_plan
     from autotune.bench.serving import serve
-
-
-__getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})
+else:
+    __getattr__ = lazily(__name__, {"prepare": "Compiled compile_plan", "serving": "serve"})

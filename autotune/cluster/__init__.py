@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from autotune.cluster.evaluator import ClusterEvaluator, run
     from autotune.cluster.roster import Found, choose, choose_one, list_devices, list_models
     from autotune.cluster.worker import serve
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "address": "Address SchedulerAway require_distributed",
-        "evaluator": "ClusterEvaluator run",
-        "roster": "Found choose choose_one list_devices list_models",
-        "worker": "serve",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "address": "Address SchedulerAway require_distributed",
+            "evaluator": "ClusterEvaluator run",
+            "roster": "Found choose choose_one list_devices list_models",
+            "worker": "serve",
+        },
+    )

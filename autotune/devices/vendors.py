@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from autotune.text import typed
@@ -19,12 +20,18 @@ _FOLDER = "OCL_ICD_VENDORS"
 
 _PATIENCE_S = 30.0
 
+_KILL_S = 1.0
+"""How long one has to end that is killed."""
+
 _ASK = "import pyopencl\nfor platform in pyopencl.get_platforms():\n    platform.get_devices()"
 
 
 def faulty() -> list[str]:
     """Return a line for each registered driver that ends, or does not answer, a process that asks it for devices."""
-    return list(_faulty(Path(os.environ.get(_FOLDER) or VENDORS)))
+    found: list[str] = []
+    with suppress(OSError):  # no room for a folder, no more processes: what is known by then
+        found.extend(_faulty(Path(os.environ.get(_FOLDER) or VENDORS)))
+    return found
 
 
 def _faulty(folder: Path) -> Iterator[str]:
@@ -40,14 +47,18 @@ def _faulty(folder: Path) -> Iterator[str]:
 
 def _ask(environment: dict[str, str]) -> int | None:
     """Return the exit code of a process that asks for devices; None where it does not end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ASK],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        return subprocess.run(
-            [sys.executable, "-c", _ASK],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
-        ).returncode
+        return process.wait(_PATIENCE_S)
     except subprocess.TimeoutExpired:
         return None
+    finally:
+        process.kill()  # where it has ended, nobody
+        with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end either
+            process.wait(_KILL_S)

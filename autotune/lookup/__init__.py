@@ -26,12 +26,11 @@ from autotune.lookup.records import Records, open_records
 if TYPE_CHECKING:
     from autotune.lookup.alone import best_alone
     from autotune.lookup.artefacts import ARTEFACTS, Catalogue, collect
-
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "alone": "best_alone",
-        "artefacts": "ARTEFACTS Catalogue collect",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "alone": "best_alone",
+            "artefacts": "ARTEFACTS Catalogue collect",
+        },
+    )

@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from autotune.pool.sizing import count_builders, require_room
     from autotune.pool.turns import quick_turns
     from autotune.pool.worker import die_with
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "allowance": "bound_threads count_cores",
-        "contract": "Evaluator Settings",
-        "evaluator": "DeviceEvaluator",
-        "folder": "RunFolder",
-        "forkserver": "prepare_and_list prepared",
-        "listing": "list_apart",
-        "lock": "Stopped find_holder lock_folder lock_key",
-        "process": "WorkerProcess",
-        "sizing": "count_builders require_room",
-        "turns": "quick_turns",
-        "worker": "die_with",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "allowance": "bound_threads count_cores",
+            "contract": "Evaluator Settings",
+            "evaluator": "DeviceEvaluator",
+            "folder": "RunFolder",
+            "forkserver": "prepare_and_list prepared",
+            "listing": "list_apart",
+            "lock": "Stopped find_holder lock_folder lock_key",
+            "process": "WorkerProcess",
+            "sizing": "count_builders require_room",
+            "turns": "quick_turns",
+            "worker": "die_with",
+        },
+    )

@@ -17,6 +17,9 @@ _PROC = "/proc"
 _SPARE = 32
 """Processes and threads that a command starts, beside those that a driver starts on each core."""
 
+_UNSOUND = (OSError, ValueError, LookupError, ArithmeticError)
+"""What reading a file raises that is not there, or says none of what it is read for."""
+
 _EACH = 16
 """Of processes that may be started, for each core: where there are less, NumPy's library has one thread."""
 
@@ -34,10 +37,10 @@ def _cores_seen() -> int:
 def _quotas() -> Iterator[float]:
     """Cores' worth of time that each group has."""
     for folder in _folders("cpu"):
-        with suppress(OSError, ValueError, ZeroDivisionError):
+        with suppress(*_UNSOUND):
             quota, period = map(int, _read(f"{folder}/cpu.max").split())
             yield quota / period
-        with suppress(OSError, ValueError, ZeroDivisionError):
+        with suppress(*_UNSOUND):
             quota, period = (int(_read(f"{folder}/cpu.cfs_{name}_us")) for name in ("quota", "period"))
             if quota > 0:
                 yield quota / period
@@ -49,14 +52,14 @@ def available() -> float:
 
 
 def _free() -> Iterator[int]:
-    with suppress(OSError, KeyError, ValueError):
+    with suppress(*_UNSOUND):
         yield 1024 * _table(f"{_PROC}/meminfo")["MemAvailable:"]
     for folder in _folders("memory"):
         for limit, used, cached in (
             ("max", "current", "inactive_file"),
             ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
         ):
-            with suppress(OSError, KeyError, ValueError):
+            with suppress(*_UNSOUND):
                 left = int(_read(f"{folder}/memory.{limit}")) - int(_read(f"{folder}/memory.{used}"))
                 yield left + _table(f"{folder}/memory.stat")[cached]
 
@@ -87,7 +90,7 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 def _processes_of_groups() -> Iterator[tuple[int, int]]:
     for folder in _folders("pids"):
-        with suppress(OSError, ValueError):
+        with suppress(*_UNSOUND):
             yield int(_read(f"{folder}/pids.current")), int(_read(f"{folder}/pids.max"))
 
 

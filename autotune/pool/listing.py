@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from autotune import devices
 from autotune.errors import SetupError
 from autotune.model import DeviceInfo
+from autotune.pool.allowance import lacks_processes
 from autotune.pool.worker import LISTER
 from autotune.text import say
 
 if TYPE_CHECKING:
-    from autotune.pool.process import Process, Start
+    from autotune.pool.process import Start
 
 _WORRY_S, _PATIENCE_S = 10.0, 110.0
 """After how long it is said that drivers do not answer, and how long they have then. Many GPUs take half a minute."""
@@ -51,22 +52,25 @@ class Listing(threading.Thread):
                     with theirs, Path(os.devnull).open("wb") as nowhere:
                         process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
                     connection.recv()  # it has begun
-                    self._await(connection, process)
-                    found = connection.recv()
-            if found is None and process is not None:
+                    if self._hears(connection):
+                        found = connection.recv()
+            if process is not None and self._failed:
+                process.kill()  # but not waited for: what hangs in the system does not end
+            elif process is not None and found is None:
                 self._judge(process.wait())
         finally:
             self._found.set_result(found)
         if process is not None:
             process.wait()
 
-    def _await(self, connection: Connection, process: Process) -> None:
+    def _hears(self, connection: Connection) -> bool:
         if connection.poll(_WORRY_S):
-            return
+            return True
         say(f"autotune: the OpenCL drivers here have not answered for {_WORRY_S:g} s; waiting for them")
-        if not connection.poll(_PATIENCE_S):
-            self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
-            process.kill()
+        if connection.poll(_PATIENCE_S):
+            return True
+        self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
+        return False
 
     def _judge(self, code: int) -> None:
         if -code in _FAULTS:
@@ -77,7 +81,8 @@ class Listing(threading.Thread):
         """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
         found = self._found.result()
         if self._failed:
-            hint = "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
+            scarce = lacks_processes()  # for want of which a driver may abort: none of them is at fault
+            hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
             raise SetupError(self._failed, hint=hint)
         return found
 

@@ -198,7 +198,7 @@ class WorkerProcess:
         before = time.monotonic()
         comes = self._connection.poll(seconds)
         lapse_s = time.monotonic() - before - seconds
-        if lapse_s > _BEAT_S:
+        if lapse_s > _BEAT_S and self._halted_since is None:  # else it does not count as it is
             self._lapsed_s += lapse_s
         return comes
 

@@ -19,8 +19,8 @@ from autotune import lazily
 if TYPE_CHECKING:
     from autotune.reports.fresh import BUILD_FILES, end_to_end, inspect, save_build
     from autotune.reports.told import result_json, row_json, trial_json
-
-__getattr__ = lazily(
-    __name__,
-    {"fresh": "BUILD_FILES end_to_end inspect save_build", "told": "result_json row_json trial_json"},
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {"fresh": "BUILD_FILES end_to_end inspect save_build", "told": "result_json row_json trial_json"},
+    )

@@ -27,12 +27,11 @@ from autotune.samplers.registry import DEFAULT_SAMPLER, SAMPLERS, Donors, entry_
 if TYPE_CHECKING:
     from autotune.samplers.importance import importances
     from autotune.samplers.proposer import Proposer
-
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "importance": "importances",
-        "proposer": "Proposer",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "importance": "importances",
+            "proposer": "Proposer",
+        },
+    )

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from autotune.service.serving import serve
     from autotune.service.state import Service
     from autotune.service.trust import believed, search_id, sent_text
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "app": "create_app",
-        "client": "MOST_TRIALS Server ServerAway connect",
-        "config": "Config Limits",
-        "serving": "serve",
-        "state": "Service",
-        "trust": "believed search_id sent_text",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "app": "create_app",
+            "client": "MOST_TRIALS Server ServerAway connect",
+            "config": "Config Limits",
+            "serving": "serve",
+            "state": "Service",
+            "trust": "believed search_id sent_text",
+        },
+    )

@@ -38,18 +38,17 @@ if TYPE_CHECKING:
     from autotune.store.store import Store
     from autotune.store.submissions import DONE, FAILED, OPEN, QUEUED, RUNNING, STOPPED, STOPPING, Submission, Uploaded
     from autotune.store.tokens import CONSOLE, ROLES, Token, lasting, lifetime, new_token
-
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "database": "ConnectionLost clear_errors",
-        "fields": "origin_fault",
-        "records": "device_of ordered",
-        "server": "ServerStore",
-        "queries": "Row",
-        "store": "Store",
-        "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission Uploaded",
-        "tokens": "CONSOLE ROLES Token lasting lifetime new_token",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "database": "ConnectionLost clear_errors",
+            "fields": "origin_fault",
+            "records": "device_of ordered",
+            "server": "ServerStore",
+            "queries": "Row",
+            "store": "Store",
+            "submissions": "DONE FAILED OPEN QUEUED RUNNING STOPPED STOPPING Submission Uploaded",
+            "tokens": "CONSOLE ROLES Token lasting lifetime new_token",
+        },
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.pool import PoolProxiedConnection
 
 from autotune.errors import StoreError
 from autotune.store import presence
@@ -40,6 +43,8 @@ class Access:
         self._reader = reading(engine)
         self._hasty = hasty(engine)
         self._file: presence.Inode = None
+        self._held: PoolProxiedConnection | None = None
+        self._looking = threading.Lock()  # one thread at a time writes the file anew
         self._mode = 0
         self._log: dict[Path, presence.Inode] = {}
         self._gone: StoreError | None = None
@@ -47,14 +52,9 @@ class Access:
         """Whether the server stayed away for PATIENCE_S and has not been back since: nobody waits for it again."""
 
     def close(self) -> None:
-        """Give the connections back; a file that was removed and has been only read since is written anew before."""
-        told = self._gone is not None
-        try:
-            self._require_file()
-        except StoreError as error:
-            if not told:
-                say(f"autotune: {error}")
-        self._engine.dispose()
+        """Give the connections back; a file that was removed is written anew before."""
+        self._tend_file()
+        self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -63,8 +63,10 @@ class Access:
         self.close()
 
     def _note_file(self) -> None:
-        """Remember which file this is: another may come to its place."""
+        """Remember which file this is, and hold it open: another may come to its place, and be opened by the pool."""
         if self._location.path:
+            self._held = self._engine.raw_connection()
+            self._held.detach()
             self._file = presence.inode(Path(self._location.path))
             self._mode = presence.mode(Path(self._location.path))
             self._log = presence.log_files(Path(self._location.path))
@@ -105,18 +107,40 @@ class Access:
                 said, due = True, again or step
                 time.sleep(PAUSE_S)
 
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+        self._engine.dispose()
+
+    def _is_there(self) -> bool:
+        return self._file is None or self._file == presence.inode(Path(self._location.path))
+
     def _require_file(self) -> None:
         """Write the database anew where its file was removed, or go on with what another process has written anew.
 
         Raises StoreError where the file in its place lacks something.
         """
-        if self._gone is not None:
-            raise self._gone
-        path = Path(self._location.path)
-        if self._file is None or self._file == presence.inode(path):
+        if self._gone is None and self._is_there():
             return
-        with clear_errors(self._location), closing(self._engine.raw_connection()) as pooled:
-            source: Any = pooled.driver_connection
+        with self._looking:
+            if self._gone is not None:
+                raise self._gone
+            if not self._is_there():
+                self._replace_file()
+
+    def _tend_file(self) -> None:
+        """Do as `_require_file` for who does not write: that the file is another is said, once."""
+        if self._gone is None:
+            try:
+                self._require_file()
+            except StoreError as error:
+                say(f"autotune: {error}")
+
+    def _replace_file(self) -> None:
+        assert self._held is not None
+        path, source = Path(self._location.path), cast(sqlite3.Connection, self._held.dbapi_connection)
+        with clear_errors(self._location):
             anew = presence.inode(path) is None and presence.restore(source, path, self._log, self._mode)
             presence.remove_log(self._log)  # before what is there now is opened
             there = anew or presence.stands_for(source, path)
@@ -129,7 +153,7 @@ class Access:
                 hint=f"autotune export {copy} | autotune import {here}",
             )
             raise self._gone
-        self._engine.dispose()
+        self._let_go()
         with self._writing():  # opens it, which makes its log
             pass
         self._note_file()
@@ -143,5 +167,6 @@ class Access:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
+        self._tend_file()  # a connection that is made now would make an empty one
         with clear_errors(self._location), clear_values(self._location), self._reader.connect() as connection:
             yield connection

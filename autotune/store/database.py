@@ -68,7 +68,7 @@ def open_engine(location: Location) -> Engine:
 
 
 def open_as_it_is(location: Location) -> Engine:
-    """Return an engine that reads a whole file which may not be written, and writes nothing beside it."""
+    """Return an engine that reads a file which may not be written, and writes nothing beside it."""
     path = location.path
 
     def connect() -> sqlite3.Connection:

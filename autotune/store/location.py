@@ -139,6 +139,10 @@ def log_of(path: str) -> str:
     return f"{paths.realpath(path)}-wal"
 
 
+def _shared_of(path: str) -> str:
+    return f"{log_of(path).removesuffix('wal')}shm"
+
+
 def may_not_be_written(path: str, error: object) -> bool:
     """Say whether SQLite's error is that a file, or its directory, may only be read, and the file is whole as it is.
 
@@ -155,19 +159,18 @@ def _is_anothers(path: str) -> bool:
 
 
 def is_for_reading(path: str) -> bool:
-    """Say whether a file is there that this user may not write, whole as it is.
+    """Say whether a file is there that this user may not write, whole as it is or with all that SQLite keeps beside it.
 
     SQLite, asked to open it, would leave files of this user beside it, and its owner could not write it any more.
     """
-    return _is_anothers(path) and not os.path.exists(log_of(path))
+    return _is_anothers(path) and (os.path.exists(_shared_of(path)) or not os.path.exists(log_of(path)))
 
 
 def require_writable(path: str) -> None:
     """Raise StoreError where a file, or what SQLite keeps beside it, is there and may not be written."""
     if _is_anothers(path):
         raise StoreError("is read-only", where=path, hint=_COPY)
-    log = log_of(path)
-    shared = f"{log.removesuffix('wal')}shm"
+    log, shared = log_of(path), _shared_of(path)
     if _is_anothers(log) or _is_anothers(shared):
         empty = not (os.path.exists(log) and os.stat(log).st_size)  # as a user has left it who may only read
         hint = f"when nobody uses it: {typed(['rm', '-f', log, shared])}" if empty else "its owner may change its mode"
@@ -175,9 +178,9 @@ def require_writable(path: str) -> None:
 
 
 def as_it_is(path: str) -> str:
-    """Return the URI by which SQLite reads a file that it can take for whole, and writes nothing beside it."""
+    """Return the URI by which SQLite reads a file and its log, or takes it for whole, and writes nothing beside it."""
     plain = paths.realpath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return f"file:{plain}?immutable=1"
+    return f"file:{plain}?{'mode=ro' if os.path.exists(log_of(path)) else 'immutable=1'}"
 
 
 def default_path() -> str:

@@ -74,35 +74,35 @@ if TYPE_CHECKING:
     from autotune.study.tables import Option, Parameter
     from autotune.study.types import numpy_type
     from autotune.study.writing import toml, write_new
-
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "arguments": "Argument Buffer Image Local Sampler Scalar filled",
-        "arrays": "evaluate names_of",
-        "access": "confined watched",
-        "builtins": "is_builtin",
-        "checks": "check_entries effects",
-        "entries": "refusing",
-        "drafting": (
-            "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies undefined unknown"
-        ),
-        "function": "call_file",
-        "imports": "files_of",
-        "includes": "inline without_comments",
-        "inputs": "PythonCaller check_inputs input_data",
-        "places": "Places data_place python_place",
-        "plan": "Check Launch Plan Tolerance",
-        "planning": "made_of",
-        "problem": "GENERIC_DEVICE Problem",
-        "reads": "Read reads_of",
-        "reference": "check_reference expected_data require_numbers",
-        "sequence": "as_begun ends_of",
-        "study": "Study",
-        "tables": "Option Parameter",
-        "structs": "Leaf is_struct leaves member_of offsets round_up struct_name widened",
-        "types": "numpy_type",
-        "writing": "toml write_new",
-    },
-)
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "arguments": "Argument Buffer Image Local Sampler Scalar filled",
+            "arrays": "evaluate names_of",
+            "access": "confined watched",
+            "builtins": "is_builtin",
+            "checks": "check_entries effects",
+            "entries": "refusing",
+            "drafting": (
+                "Sketch asked_by_error candidates draft hiding lacking_extension scanned struct_bodies "
+                "undefined unknown"
+            ),
+            "function": "call_file",
+            "imports": "files_of",
+            "includes": "inline without_comments",
+            "inputs": "PythonCaller check_inputs input_data",
+            "places": "Places data_place python_place",
+            "plan": "Check Launch Plan Tolerance",
+            "planning": "made_of",
+            "problem": "GENERIC_DEVICE Problem",
+            "reads": "Read reads_of",
+            "reference": "check_reference expected_data require_numbers",
+            "sequence": "as_begun ends_of",
+            "study": "Study",
+            "tables": "Option Parameter",
+            "structs": "Leaf is_struct leaves member_of offsets round_up struct_name widened",
+            "types": "numpy_type",
+            "writing": "toml write_new",
+        },
+    )

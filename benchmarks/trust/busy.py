@@ -28,6 +28,7 @@ from autotune.model import Configuration, Measurement, Outcome, Trial
 from autotune.pool import DeviceEvaluator, Settings
 from autotune.ranking import speedup
 from autotune.study import Problem, Study
+from autotune.tuner import Result
 from benchmarks.tables import save
 
 HERE = Path(__file__).parent
@@ -94,7 +95,7 @@ class Judged:
         self.errors: list[float] = []
         self.of_best: list[float] = []
 
-    def add(self, result: autotune.Result, tried: Sequence[Trial]) -> None:
+    def add(self, result: Result, tried: Sequence[Trial]) -> None:
         """Take in a search and its trials."""
         best, default = result.best, result.default
         assert best is not None

@@ -28,16 +28,14 @@ if TYPE_CHECKING:
     from autotune.study.drafting.scanning import candidates, scanned, struct_bodies
     from autotune.study.drafting.sketch import Sketch
     from autotune.study.drafting.writer import draft
-
-
-# A worker needs what scanning knows of structs, and none of the rest.
-__getattr__ = lazily(
-    __name__,
-    {
-        "branches": "undefined",
-        "missing": "asked_by_error hiding lacking_extension unknown",
-        "sketch": "Sketch",
-        "scanning": "candidates scanned struct_bodies",
-        "writer": "draft",
-    },
-)
+else:  # a worker needs what scanning knows of structs, and none of the rest
+    __getattr__ = lazily(
+        __name__,
+        {
+            "branches": "undefined",
+            "missing": "asked_by_error hiding lacking_extension unknown",
+            "sketch": "Sketch",
+            "scanning": "candidates scanned struct_bodies",
+            "writer": "draft",
+        },
+    )
