@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.bench.finals import Finalist, Finals, Turn
+from autotune.bench.finals import Finalist, Finals, Taken
 from autotune.bench.pace import CONTENDED, Contention, stretch
 from autotune.bench.prepare import Built
 from autotune.bench.timing import Limits, Rules
@@ -261,11 +261,11 @@ def test_a_long_first_run_that_met_others_work_does_not_count(monkeypatch: pytes
 def test_a_round_counts_for_all_finalists_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
     finals = Finals(bench, Rules(), bench)
-    first, second = (Finalist(place, copying(), turn=Turn(5)) for place in range(2))
+    first, second = (Finalist(place, copying(), turn=Taken(5)) for place in range(2))
     monkeypatch.setattr(finals, "_is_spoilt", lambda finalists: True)
     clock = SimpleNamespace(monotonic=itertools.count().__next__)
     monkeypatch.setattr("autotune.bench.finals.time", clock)
     finals._judge([first, second], deadline=1)  # which comes between the one and the other
-    assert first.aside == second.aside == [Turn(5)]
+    assert first.aside == second.aside == [Taken(5)]
     finals._judge([first, second], deadline=1)
     assert first.precise.samples == second.precise.samples == [5]

@@ -45,7 +45,7 @@ _LAUNCH_S = 0.001
 """What a verified run takes at most beside the kernel and the restoring of its buffers, before it is known."""
 
 
-class Turn(NamedTuple):
+class Taken(NamedTuple):
     """The median of a turn; what throttled the device at its end; whether others had its cores meanwhile."""
 
     ns: int = 0
@@ -75,8 +75,8 @@ class Finalist:
     clock: Clock | None = None
     usual: Clock | None = None
     first_ns: int = 0
-    turn: Turn = field(default_factory=Turn)
-    aside: list[Turn] = field(default_factory=list)
+    turn: Taken = field(default_factory=Taken)
+    aside: list[Taken] = field(default_factory=list)
     throttled: str = ""
     verified: int = 0
     run_s: float = 0.0
@@ -91,7 +91,7 @@ class Finalist:
         """Begin on a bench."""
         self.clock, self.aside = None, []
 
-    def take(self, turns: Sequence[Turn]) -> None:
+    def take(self, turns: Sequence[Taken]) -> None:
         """Let turns count."""
         for turn in turns:
             self.precise.add(turn.ns)
@@ -229,7 +229,7 @@ class Finals:
 
     def _note(self, finalist: Finalist, ns: int, contention: float) -> None:
         """Take note of a turn that is to be judged."""
-        finalist.turn = Turn(ns, self.bench.throttled(), contention > CONTENDED)
+        finalist.turn = Taken(ns, self.bench.throttled(), contention > CONTENDED)
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Let the last round count, or put it aside."""
