@@ -12,6 +12,7 @@ from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting import branches
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
@@ -214,6 +215,16 @@ def test_a_macro_that_is_given_and_undefined_may_be_zero() -> None:
     source = f"{chain(1, 2)}kernel void f(global int *y) {{ y[get_global_id(0)] = T; }}"
     text = draft(Sketch("a", "a.cl", source, scanned(source), {"V": "1"}), None, {"V": "1"})
     assert "values = [0, 1, 2]  # guess: what the kernel's branches compare it with" in text
+
+
+def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
+    tried: list[int] = []
+    monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
+    monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
+    found = branches.Branches(source, {}, ["k"])
+    assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
+    assert len(tried) == 18
 
 
 def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
