@@ -49,6 +49,11 @@ def asked_by_directives(text: str) -> set[str]:
     return {name for rest in found for name in _NAME.findall(rest)}
 
 
+def asked_by_pragmas(text: str) -> set[str]:
+    """Return the names in a text's pragmas, as in `#pragma unroll UNROLL`: compilers put macros in there."""
+    return {name for word, rest in _DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
+
+
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:
     """Return what is proposed of a macro that is a number, and where that comes from: the numbers that the text
     compares it with, 0 and 1 for a switch, else powers of two from a quarter to four times the default.

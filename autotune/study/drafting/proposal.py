@@ -9,7 +9,7 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.branches import Branches, asked_by_directives, siblings
+from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
 from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
@@ -275,8 +275,8 @@ class Proposal:
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
-            asked &= words | self.words.keys()
+            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
+            asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
         for name in [name for name in self.parameters if name not in asked | used]:
