@@ -224,6 +224,12 @@ def test_a_condition_that_is_too_deep_or_too_long_is_not_decided(condition: str)
     assert {"one", "other"} <= {*preprocessed(source, {"P": "1"}, ())}
 
 
+def test_blanks_behind_defined_are_passed_once() -> None:
+    source = f"#if defined{' ' * 400_000}! && defined ( A ) && defined B\n#endif\n"
+    assert branches.undefined(source) == ["defined"]
+    assert branches.asked_by_directives(source) == {"defined"}
+
+
 def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
     tried: list[int] = []

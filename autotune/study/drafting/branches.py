@@ -18,7 +18,7 @@ from autotune.study.includes import lines_with, without_comments
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
 _BODY = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)")
-_DEFINED = re.compile(r"\bdefined\b[ \t]*\(?[ \t]*\w+[ \t]*\)?")
+_DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")

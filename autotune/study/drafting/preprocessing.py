@@ -75,7 +75,7 @@ def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[s
         return True
     if word != "if" and word != "elif":
         return (name in macros or name in kept) == (word == "ifdef")
-    text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
+    text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
     tokens = _expanded(tokens_of(text), macros, ())
     if len(tokens) > _MOST_CONDITION:
         return None
