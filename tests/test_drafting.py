@@ -12,6 +12,8 @@ from autotune.cli import app
 from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study import Sketch, draft, scanned
+from autotune.study.drafting import branches
+from autotune.study.drafting.preprocessing import preprocessed
 from autotune.study.drafting.terms import Sum, undivided
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
@@ -216,6 +218,28 @@ def test_a_macro_that_is_given_and_undefined_may_be_zero() -> None:
     assert "values = [0, 1, 2]  # guess: what the kernel's branches compare it with" in text
 
 
+@pytest.mark.parametrize("condition", ["F(" * 300 + ")" * 300, "P(" * 900, "P || " * 5000 + "P"])
+def test_a_condition_that_is_too_deep_or_too_long_is_not_decided(condition: str) -> None:
+    source = f"#define F(x) x\n#if {condition}\nint one;\n#else\nint other;\n#endif\n"
+    assert {"one", "other"} <= {*preprocessed(source, {"P": "1"}, ())}
+
+
+def test_blanks_behind_defined_are_passed_once() -> None:
+    source = f"#if defined{' ' * 400_000}! && defined ( A ) && defined B\n#endif\n"
+    assert branches.undefined(source) == ["defined"]
+    assert branches.asked_by_directives(source) == {"defined"}
+
+
+def test_of_very_many_values_no_more_are_tried_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "".join(f"#if P == {n}\n#endif\n" for n in range(9)) + "kernel void k(global float *y) { y[0] = 1; }\n"
+    tried: list[int] = []
+    monkeypatch.setattr(branches, "preprocessed", lambda text, *given: tried.append(len(text)) or ["k"])
+    monkeypatch.setattr(branches, "MOST_TRIED", len(source) * 20)
+    found = branches.Branches(source, {}, ["k"])
+    assert [found.values("P", default)[0] for default in (1, 2, 3, 1)] == [[*range(9)]] * 4
+    assert len(tried) == 18
+
+
 def test_a_macro_that_decides_which_kernels_there_are_is_not_tuned() -> None:
     kernel = "kernel void {}(global int *y, int n) {{ int i = get_global_id(0); if (i < n) y[i] = {}; }}\n"
     source = "#if KIND == 1\n" + kernel.format("f", 1) + "#elif KIND == 2\n" + kernel.format("g", "S") + "#else\n"
@@ -257,6 +281,7 @@ def test_macros_of_other_kernels_are_not_tuned() -> None:
     source = """
     #define JOINED(a) TEXT_##a
     #define PUT(x) out[x ^ SHARED] = JOINED(IN_NAMES)
+    #pragma unroll UNROLL
     int helper(int i) { return i ^ CALLED; }
     int other(int i) { return i ^ ELSEWHERE; }
     __attribute__((reqd_work_group_size(GX, 1, 1)))
@@ -264,7 +289,7 @@ def test_macros_of_other_kernels_are_not_tuned() -> None:
     __attribute__((reqd_work_group_size(GY, 1, 1)))
     kernel void g(global int *out, int n) { int i = get_global_id(0); if (i < n) out[other(i) ^ OTHER] = i; }
     """
-    names = ("SHARED", "CALLED", "GX", "IN_NAMES", "ELSEWHERE", "GY", "OTHER")
+    names = ("SHARED", "CALLED", "GX", "IN_NAMES", "ELSEWHERE", "GY", "OTHER", "UNROLL")
 
     def tuned(entry: str | None) -> set[str]:
         text = draft(Sketch("a", "a.cl", source, scanned(source), {}), entry, dict.fromkeys(names, "8"))
@@ -273,8 +298,8 @@ def test_macros_of_other_kernels_are_not_tuned() -> None:
         return {*names} - left_out
 
     assert tuned(None) == {*names}
-    assert tuned("f") == {"SHARED", "CALLED", "GX", "IN_NAMES"}
-    assert tuned("g") == {"ELSEWHERE", "GY", "OTHER"}
+    assert tuned("f") == {"SHARED", "CALLED", "GX", "IN_NAMES", "UNROLL"}
+    assert tuned("g") == {"ELSEWHERE", "GY", "OTHER", "UNROLL"}
 
 
 def test_macros_that_branches_ask_for_and_nothing_defines_are_told() -> None:

@@ -132,7 +132,26 @@ GUARD = "#ifndef {0}\n#define {0}\n{1}#endif\n"
             "int a int b",
         ),
         ({"a.h": f"{ONCE}int a;\n"}, '#if 0\n#include "a.h"\n#endif\n#include "a.h"\n', "int a"),
-        ({"a.h": f"{ONCE}int a;\n", "copy.h": f"{ONCE}int a;\n"}, '#include "a.h"\n#include "copy.h"\n', "int a"),
+        (
+            {"own.h": "int outer;\n", "inc/own.h": "int inner;\n"}
+            | dict.fromkeys(("a.h", "inc/a.h"), f'{ONCE}#include "own.h"\n'),
+            '#include "a.h"\n#include "inc/a.h"\n',
+            "int outer int inner",
+        ),
+        ({"a.h": f"{ONCE}int a;\n"}, '#include "a.h"\n#include "link.h"\n#include "inc/../a.h"\n', "int a"),
+        (
+            {"a.h": f"#ifdef ONCE\n{ONCE}#endif\nint a;\n"},
+            '#include "a.h"\n#include "a.h"\n#define ONCE\n#include "a.h"\n#include "a.h"\n',
+            "int a int a int a",
+        ),
+        (
+            {
+                "a.h": GUARD.format("A_H", '#include "inc/b.h"\nint a;\n'),
+                "inc/b.h": GUARD.format("B_H", '#include "../a.h"\nint b;\n'),
+            },
+            '#include "a.h"\n',
+            "int b int a",
+        ),
         (
             {"a.h": f'{ONCE}#include "b.h"\nint a;\n', "b.h": f'{ONCE}#include "a.h"\nint b;\n'},
             '#include "a.h"\n#include "b.h"\n',
@@ -158,7 +177,15 @@ def test_files_that_meet_themselves_are_read_as_a_compiler_reads_them(
 ) -> None:
     for name, text in files.items():
         (folder / name).write_text(text)
+    (folder / "link.h").symlink_to("a.h")
     assert preprocessed(text_of(kernel), {}, ()) == " ; ".join(["", *re.findall(r"int \w+", read), ""]).split()[1:]
+
+
+def test_of_headers_that_include_each_other_once_none_is_there_twice(folder: Path) -> None:
+    for level in range(15):
+        lines = "".join(f'#include "h{other}.h"\n' for other in range(15))
+        (folder / f"h{level}.h").write_text(f"{ONCE}{lines}int own{level};\n")
+    assert text_of('#include "h0.h"\n').count("int own7;") == 1
 
 
 def test_a_circle_that_an_if_does_not_end_is_left_to_the_compiler(folder: Path) -> None:

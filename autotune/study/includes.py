@@ -7,8 +7,9 @@ bring other files) is refused, so that nothing the compiler reads escapes the ha
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from os import path as paths
 from typing import Any, NamedTuple
@@ -50,11 +51,11 @@ class _Line(NamedTuple):
 def inline(path: File, folders: Sequence[str] = (), text: str | None = None) -> str:
     """Return the text of a kernel with the text of each file it includes, directly or not, in its place.
 
-    `#line` directives keep compiler messages pointing at the author's files. A file with `#pragma once` counts where it
-    is met first; one that includes itself within an `#if` is put in once more, so that the compiler may end it. A file
-    that is not there is an error
-    unless the `#include` depends on an `#if`: then an `#error` stands there, for the compiler to meet or to skip.
-    `text` stands for the file's own, where it is none. Raises StudyError, also for more than 4 MiB of text.
+    `#line` directives keep compiler messages pointing at the author's files. A file with `#pragma once`, whatever paths
+    lead to it, counts where the compiler meets it first; one that includes itself within an `#if` is put in once more,
+    so that the compiler may end it. A file that is not there is an error unless the `#include` depends on an `#if`:
+    then an `#error` stands there, for the compiler to meet or to skip. `text` stands for the file's own, where it is
+    none. Raises StudyError, also for more than 4 MiB of text.
     """
     inliner = _Inliner(folders)
     whole = inliner.inline(path, (), text, conditional=False)
@@ -162,14 +163,19 @@ class _Inliner:
         self._folders = folders
         self._texts: dict[File, str] = {}
         self._size = 0
-        self._once: dict[str, str] = {}
-        """Of each text with `#pragma once` the macro that says that it was read: without a compiler nobody can tell
+        self._once: dict[Hashable, str] = {}
+        """Of each file with `#pragma once` the macro that says that it was read: without a compiler nobody can tell
         which of its places is met first."""
+        self._plain: set[Hashable] = set()
+        """Those where no `#if` decides about the `#pragma once`: within themselves they are not read again."""
+        self._met: set[Hashable] = set()
+        """Those of them that a compiler has read by now, whatever it is given."""
         self._missing: dict[str, tuple[str, str, str]] = {}
         """Files that are not there: where each is first included, where it was looked for, where it would be seen."""
 
-    def inline(self, path: File, above: tuple[File, ...], text: str | None, *, conditional: bool) -> str:
-        if path in above and not conditional:
+    def inline(self, path: File, above: tuple[Hashable, ...], text: str | None, *, conditional: bool) -> str:
+        same = _identity(path)
+        if same in above and not conditional:
             raise StudyError("includes itself", where=str(path), hint="break the circle of #include lines")
         if len(above) >= _MAX_DEPTH:
             what = f"is included over {_MAX_DEPTH} files deep"
@@ -189,13 +195,15 @@ class _Inliner:
         for line in _directives(text, path):
             if line.name in ("if", "ifdef", "ifndef", "endif"):
                 depth += -1 if line.name == "endif" else 1
-            if above and depth == 0 and line.name == "pragma" and line.rest.strip() == "once":
-                self._once.setdefault(text, f"AUTOTUNE_ONCE_{len(self._once)}")
-                pieces.append(text[done : line.start])
+            if above and line.name == "pragma" and line.rest.split()[:1] == ["once"]:
+                once = self._once.setdefault(same, f"AUTOTUNE_ONCE_{len(self._once)}")
+                self._plain |= {same} if depth == 0 else set()
+                self._met |= {same} if depth == 0 and not conditional else set()
+                pieces += [text[done : line.start], f"#define {once}", "\n" * (line.last - line.line)]
                 done = line.end
             if line.name != "include":
                 continue
-            body = self._included(line, path, above, conditional=conditional or depth > 0)
+            body = self._included(line, path, (*above, same), conditional=conditional or depth > 0)
             pieces += [text[done : line.start], f'{body}\n#line {line.last + 1} "{paths.basename(path)}"']
             self._count(len(pieces[-1]) - len(body) + 60, path)
             done = line.end
@@ -215,7 +223,7 @@ class _Inliner:
             'flag = "-IFOLDER" in a study',
         )
 
-    def _included(self, line: _Line, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
+    def _included(self, line: _Line, path: File, above: tuple[Hashable, ...], *, conditional: bool) -> str:
         named = _FILE.fullmatch(line.rest)
         if named is None:
             what = f"#include{line.rest.rstrip()[:60]} cannot be followed"
@@ -226,7 +234,7 @@ class _Inliner:
         places = [paths.dirname(path), *folders] if named[1] else folders
         found = next((file for place in places if is_file(file := paths.join(place, name))), None)
         if found is not None:
-            return self._put(found, (*above, path), conditional=conditional)
+            return self._put(found, above, conditional=conditional)
         looked = f"looked in {' and '.join(dict.fromkeys(place or '.' for place in places))}; " if places else ""
         if conditional:
             return f"#error {line.rest.strip()} is included here and is not there"
@@ -234,21 +242,30 @@ class _Inliner:
         self._missing.setdefault(name, (f"{path}:{line.line}", looked, beside))
         return ""
 
-    def _put(self, path: File, above: tuple[File, ...], *, conditional: bool) -> str:
+    def _put(self, path: File, above: tuple[Hashable, ...], *, conditional: bool) -> str:
         """A file in the place of its `#include`; where it is within itself, what a compiler would meet there."""
-        if path in above and self._texts.get(path) in self._once:
+        same = _identity(path)
+        if same in self._met or (same in above and same in self._plain):
             return ""
-        if above.count(path) > 1:  # an #if that ends it has done so by now
+        if above.count(same) > 1:  # an #if that ends it has done so by now
             return f'#error "{paths.basename(path)}" is included again and again'
         body = self.inline(path, above, None, conditional=conditional).rstrip("\n")
         text = f'#line 1 "{paths.basename(path)}"\n{body}'
-        once = self._once.get(self._texts[path])
-        return f"#ifndef {once}\n#define {once}\n{text}\n#endif" if once else text
+        return f"#ifndef {self._once[same]}\n{text}\n#endif" if same in self._once else text
 
     def _count(self, size: int, path: File) -> None:
         self._size += size
         if self._size > MAX_TEXT:
             raise too_large(path)
+
+
+def _identity(path: File) -> Hashable:
+    """What is the same for all paths that lead to a file, as compilers tell files apart: not by their text."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.fspath(path)
+    return found.st_dev, found.st_ino
 
 
 def _directives(text: str, path: File) -> Iterator[_Line]:

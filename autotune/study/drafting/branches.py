@@ -18,7 +18,7 @@ from autotune.study.includes import lines_with, without_comments
 
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
 _BODY = re.compile(r"(\w+)(?:\(([^()]*)\))?(.*)")
-_DEFINED = re.compile(r"\bdefined\b[ \t]*\(?[ \t]*\w+[ \t]*\)?")
+_DEFINED = re.compile(r"\bdefined\b[ \t]*(?:\([ \t]*)?\w+(?:[ \t]*\))?")
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
 _CALL = re.compile(r"\b([A-Za-z_]\w*)[ \t]*\([^()]*\)")
 _OF_COMPILER = re.compile(r"__|_?cl_|CL_|GL_|true$|false$")
@@ -49,6 +49,11 @@ def asked_by_directives(text: str) -> set[str]:
     return {name for rest in found for name in _NAME.findall(rest)}
 
 
+def asked_by_pragmas(text: str) -> set[str]:
+    """Return the names in a text's pragmas, as in `#pragma unroll UNROLL`: compilers put macros in there."""
+    return {name for word, rest in _DIRECTIVE.findall(text) if word == "pragma" for name in _NAME.findall(rest)}
+
+
 def values(source: str, name: str, default: int) -> tuple[list[int], str]:
     """Return what is proposed of a macro that is a number, and where that comes from: the numbers that the text
     compares it with, 0 and 1 for a switch, else powers of two from a quarter to four times the default.
@@ -70,14 +75,35 @@ AROUND = "around the default; keep what makes sense"
 COMPARED = "what the kernel's branches compare it with"
 
 
-def leaving(
-    source: str, stated: Mapping[str, str], name: str, numbers: list[int], kernels: Collection[str]
-) -> list[int]:
-    """Return those of a macro's numbers with which the preprocessor leaves these kernels. `stated`: what is given."""
-    try:
-        return [each for each in numbers if {*kernels} <= {*preprocessed(source, {**stated, name: str(each)}, ())}]
-    except NotRead:
-        return numbers
+class Branches:
+    """What is proposed of a text's macros while the preprocessor leaves these kernels. `stated`: what is given."""
+
+    def __init__(self, source: str, stated: Mapping[str, str], kernels: Collection[str]) -> None:
+        self._source, self._stated, self._kernels = source, stated, {*kernels}
+        self._found: dict[tuple[str, int], tuple[list[int], str]] = {}
+        self._room = MOST_TRIED
+
+    def values(self, name: str, default: int) -> tuple[list[int], str]:
+        """Return `values` without the numbers with which there are other kernels, as far as so many are tried."""
+        if (name, default) not in self._found:
+            numbers, said = values(self._source, name, default)
+            self._found[name, default] = (self._leaving(name, numbers) if said == COMPARED else numbers), said
+        return self._found[name, default]
+
+    def _leaving(self, name: str, numbers: list[int]) -> list[int]:
+        cost = len(self._source) * len(numbers)
+        if cost > self._room:
+            return numbers
+        self._room -= cost
+        stated = self._stated
+        try:
+            return [n for n in numbers if self._kernels <= {*preprocessed(self._source, {**stated, name: str(n)}, ())}]
+        except NotRead:
+            return numbers
+
+
+MOST_TRIED = 2_000_000
+"""Characters that are preprocessed to try the values of a text's macros, all together: some seconds."""
 
 
 def siblings(text: str, word: str) -> list[str]:

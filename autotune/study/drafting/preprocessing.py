@@ -11,6 +11,8 @@ from autotune.study.includes import without_comments
 
 _DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\([^()]*\))?(.*)", re.DOTALL)
 _MOST_TOKENS = 200_000
+_MOST_CONDITION = 2000
+"""Tokens of a condition that are read: calls within calls take longer than there are of them."""
 
 
 class Macro(NamedTuple):
@@ -73,10 +75,13 @@ def _holds(word: str, rest: str, macros: Mapping[str, Macro], kept: Collection[s
         return True
     if word != "if" and word != "elif":
         return (name in macros or name in kept) == (word == "ifdef")
-    text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
+    text = re.sub(r"defined\s*(?:\(\s*)?(\w+)\s*\)?", lambda m: str(int(m[1] in macros or m[1] in kept)), rest)
+    tokens = _expanded(tokens_of(text), macros, ())
+    if len(tokens) > _MOST_CONDITION:
+        return None
     try:
-        value = folded(expression(_expanded(tokens_of(text), macros, ())))
-    except NotRead:
+        value = folded(expression(tokens))
+    except (NotRead, RecursionError):
         return None
     return None if value is None else value != 0
 

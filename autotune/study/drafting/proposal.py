@@ -9,7 +9,7 @@ from functools import cached_property
 
 from autotune.devices import KernelArgument
 from autotune.expression import FUNCTIONS
-from autotune.study.drafting.branches import COMPARED, asked_by_directives, leaving, siblings, values
+from autotune.study.drafting.branches import Branches, asked_by_directives, asked_by_pragmas, siblings
 from autotune.study.drafting.groups import by_default, is_alone, is_of_group, wide_axes, work_group
 from autotune.study.drafting.nouns import COUNT_NAME, SMALL_NAME, TASK_NAME
 from autotune.study.drafting.preprocessing import preprocessed
@@ -50,6 +50,7 @@ class Proposal:
         """Sizes that the kernel is not given, with what is said of them."""
         self.cast: dict[str, str] = {}
         """What arguments that are `void *` are cast to."""
+        self._branches = Branches(sketch.source, self._macros(), launched)
         self._read_macros()
         self._set_apart_forms()
         self.arguments = self._merged()
@@ -274,8 +275,8 @@ class Proposal:
         used = {word for extents in self.locals.values() for extent in extents for word in re.findall(r"\w+", extent)}
         asked = {name for name in self.parameters if not self.is_idle(name)}
         try:  # words are put in as numbers, and so not met there
-            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | asked_by_directives(self.text)
-            asked &= words | self.words.keys()
+            words = reached(self.tokens(self._kept(tuned=True)), self.launched) | self.words.keys()
+            asked &= words | asked_by_directives(self.text) | asked_by_pragmas(self.text)
         except NotRead:
             pass
         for name in [name for name in self.parameters if name not in asked | used]:
@@ -290,10 +291,7 @@ class Proposal:
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
         """Return what is proposed of a parameter that is a number, and where that comes from."""
-        numbers, said = values(self.sketch.source, name, default)
-        if said == COMPARED:
-            numbers = leaving(self.sketch.source, self._macros(), name, numbers, self.launched)
-        return numbers, said
+        return self._branches.values(name, default)
 
     def _dimensions(self, entry: str) -> int:
         reading = self._reading(entry, tuned=True)
