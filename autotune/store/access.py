@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from autotune.errors import StoreError
 from autotune.store import presence
@@ -44,6 +44,7 @@ class Access:
         self._hasty = hasty(engine)
         self._file: presence.Inode = None
         self._held: PoolProxiedConnection | None = None
+        self._left: list[Pool] = []
         self._looking = threading.Lock()  # one thread at a time writes the file anew
         self._mode = 0
         self._log: dict[Path, presence.Inode] = {}
@@ -55,6 +56,8 @@ class Access:
         """Give the connections back; a file that was removed is written anew before."""
         self._tend_file()
         self._let_go()
+        for pool in self._left:  # what other threads were at when it was left came back to it since
+            pool.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +114,7 @@ class Access:
         if self._held is not None:
             self._held.close()
             self._held = None
+        self._left.append(self._engine.pool)
         self._engine.dispose()
 
     def _is_there(self) -> bool:
