@@ -103,7 +103,7 @@ def _defined(given: list[str]) -> dict[str, str]:
     """Return what macros are given, `NAME` or `NAME(a,b)`, with their texts: 1 where none is, as compilers take it."""
     found = dict[str, str]()
     for each in given:
-        parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\\\{}]+))?", each)
+        parts = re.fullmatch(r"([A-Za-z_]\w*(?:\([\w,]*\))?)(?:=([^\s\"'\\{}]+))?", each)
         if parts is None:
             hint = "write -D WPT=4, without spaces, quotes and braces"
             raise UsageError(f"{each!r} is no definition", where="--define", hint=hint)

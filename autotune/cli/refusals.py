@@ -9,14 +9,14 @@ from typing import Any
 import typer
 
 from autotune.errors import AutotuneError, SetupError, UsageError
+from autotune.pool import MORE_PROCESSES
 
 Refused: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's error for words that fit no command; all others of words are subclasses of it."""
 
-_MORE = "allow more with ulimit -u, or in the container's pids.max"
 
 _SPENT = {
-    errno.EAGAIN: ("no more processes may be started", _MORE),
+    errno.EAGAIN: ("no more processes may be started", MORE_PROCESSES),
     errno.EMFILE: (
         "no more files may be open in this process",
         "allow more with ulimit -n, or search on fewer devices",
@@ -38,7 +38,7 @@ def plain(error: Exception) -> AutotuneError | None:
     if isinstance(error, OSError) and error.errno is not None and error.errno in _SPENT:
         return _spent(error.errno, error.filename)
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
-        return SetupError("no more threads may be started", hint=_MORE)
+        return SetupError("no more threads may be started", hint=MORE_PROCESSES)
     return None
 
 

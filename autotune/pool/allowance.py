@@ -14,6 +14,9 @@ from contextlib import suppress
 _GROUPS = "/sys/fs/cgroup"
 _PROC = "/proc"
 
+MORE_PROCESSES = "allow more with ulimit -u, or in the container's pids.max"
+"""What to do where no more processes or threads may be started."""
+
 _SPARE = 32
 """Processes and threads that a command starts, beside those that a driver starts on each core."""
 
@@ -73,10 +76,7 @@ def lacks_processes() -> str:
     used, most = min(_processes(), key=lambda found: found[1] - found[0], default=(0, math.inf))
     if most - used > few:
         return ""
-    return (
-        f"{used} of the {most} processes and threads that may be are at work: "
-        "allow more with ulimit -u, or in the container's pids.max"
-    )
+    return f"{used} of the {most} processes and threads that may be are at work: {MORE_PROCESSES}"
 
 
 def _processes() -> Iterator[tuple[int, int]]:
