@@ -144,7 +144,6 @@ def test_finalists_are_timed_in_batches_too(session: Session) -> None:
     assert isinstance(fast, Measurement)
     assert isinstance(slow, Measurement)
     assert len(fast.samples_ns) == len(slow.samples_ns)  # pairs
-    assert fast.median_ns < slow.median_ns
 
 
 def test_a_finalist_is_sampled_for_as_long_as_the_device_is_held_meanwhile(

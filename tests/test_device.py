@@ -109,6 +109,7 @@ def test_of_two_pocls_the_newer_is_used_and_said(capsys: pytest.CaptureFixture[s
 def test_without_a_device_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opencl.BACKEND, "devices", list)
     monkeypatch.setattr(drivers, "VENDORS", tmp_path)
+    monkeypatch.setattr(drivers, "_loadable", lambda library: False)
     with pytest.raises(SetupError, match="pip install pocl-binary-distribution"):
         find_device(None)
     monkeypatch.setattr(drivers, "_loadable", lambda library: True)
@@ -127,6 +128,7 @@ def test_a_device_that_is_gone_is_said() -> None:
 
 def test_pocl_on_a_machine_that_cannot_link_is_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl.BACKEND, "devices", lambda: [POCL])
+    monkeypatch.setattr(drivers, "_loadable", lambda library: False)  # a driver of NVIDIA's that is not registered
     monkeypatch.setattr(linker, "missing", list)
     assert diagnose() == []
     require_usable(POCL)

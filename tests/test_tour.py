@@ -172,7 +172,7 @@ def test_another_process_goes_on_where_sessions_differ(
     monkeypatch.setattr(tour, "_width", lambda finalists: 0.01)
     plans, wrong = (SHORT, LONG, spin(90_000)), Report(Outcome.WRONG_RESULT, "wrong")
     with pytest.raises(Unsettled) as unsettled:
-        bench_of(opened(), out=5).retime(plans, NOTICED_NS, 60.0)
+        bench_of(opened(), out=5).retime(plans, NOTICED_NS, 600.0)
     known = unsettled.value.visited
     assert [len(one.visits) for one in known] == [4, 4, 4]
     assert len(others) == 3
@@ -183,7 +183,7 @@ def test_another_process_goes_on_where_sessions_differ(
     assert isinstance(late, Measurement)
     assert late.verified_runs > known[0].verified + 4 + 1
     others.clear()
-    short, long, failed = bench_of(opened(), out=5).retime(plans, NOTICED_NS, 60.0, known)
+    short, long, failed = bench_of(opened(), out=5).retime(plans, NOTICED_NS, 600.0, known)
     assert failed == wrong
     assert isinstance(short, Measurement)
     assert isinstance(long, Measurement)
