@@ -204,9 +204,9 @@ class Trial:
 
     @property
     def bounding_ns(self) -> float:
-        """The time by which it bounds others: as `paced_ns`, but what it would take alone, a guess, is left out."""
-        contended = CONTENTION in self.environment
-        return self.measurement.median_ns if contended and self.measurement is not None else self.paced_ns
+        """The time by which it bounds others: no less than it took. What it would take at the usual pace is a guess."""
+        taken = self.measurement.median_ns if self.measurement is not None else math.inf
+        return max(taken, self.paced_ns)
 
     @property
     def standing_ns(self) -> float:

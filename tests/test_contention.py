@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotune.bench import finals, tour
 from autotune.bench.finals import Finalist, Finals, Taken
 from autotune.bench.pace import CONTENDED, Contention, stretch
 from autotune.bench.prepare import Built
@@ -202,22 +203,42 @@ class Repeating:
         return next(self._shares, 0.0)
 
 
-def test_a_contended_turn_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contended_turn_is_made_up_for_before_anybody_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of([], monkeypatch)
-    monkeypatch.setattr(bench, "_contention", Repeating([0.0, 0.0, 0.4, 0.3]))
-    rounds: list[bool] = []
+    first_turns = [0.0, 0.0]
+    monkeypatch.setattr(bench, "_contention", Repeating([*first_turns, 0.0, 0.4, 0.0, 0.0]))
+    rounds = list[int]()
     judge = Finals._judge
 
     def noted(finals: Finals, finalists: Sequence[Finalist], deadline: float) -> None:
-        rounds.append(any(one.turn.contended for one in finalists))
+        rounds.append(len(finalists))
         judge(finals, finalists, deadline)
 
     monkeypatch.setattr(Finals, "_judge", noted)
-    (found,) = bench.retime([copying()], None, 60.0)
-    assert isinstance(found, Measurement)
-    assert found.throttled == ""
-    assert not any(rounds)
-    assert rounds
+    found = bench.retime([copying(), copying()], None, 60.0)
+    assert rounds[:3] == [2, 1, 2]
+    assert [one.throttled for one in found if isinstance(one, Measurement)] == ["", ""]
+
+
+@pytest.mark.parametrize(("until", "waits"), [(25.0, True), (1000.0, False)])
+def test_what_is_late_for_others_work_waits_as_long_again(
+    until: float, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of 30 s is for verifying; others come after the first turns, and stay until then."""
+    now = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(now) / 2)
+    monkeypatch.setattr(finals, "time", clock)
+    monkeypatch.setattr(tour, "time", clock)
+    bench = bench_of([], monkeypatch)
+    readings = itertools.count()
+    busy = SimpleNamespace(read=lambda: 0.5 if next(readings) > 5 and clock.monotonic() < until else 0.0)
+    monkeypatch.setattr(bench, "_contention", busy)
+    found = [one for one in bench.retime([copying(), copying()], None, 30.0) if isinstance(one, Measurement)]
+    first, second = found
+    assert len(first.samples_ns) == len(second.samples_ns) >= 3
+    assert [one.throttled for one in found] == ["" if waits else BUSY_CORES] * 2
+    assert max(one.verified_runs for one in found) > 50  # in the turns, and in what is kept for it
+    assert clock.monotonic() < 60
 
 
 def test_where_all_rounds_are_contended_they_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from autotune.ranking import FINALISTS
 from autotune.store import Store
 from autotune.study import Problem
 from autotune.tuner import Budget, ReplayEvaluator, Request, Result, fastest
-from autotune.tuner.finale import finalists, ties
+from autotune.tuner.finale import MOST_FINALISTS, finalists, ties
 
 Stop = threading.Event | None
 
@@ -238,11 +238,19 @@ def test_what_its_interval_leaves_in_doubt_is_a_finalist_too(problem: Problem) -
     assert rest[-1] not in finalists([leader, rest[-1]])
 
 
-def test_finalists_are_chosen_at_the_usual_pace_and_by_the_time_as_measured(problem: Problem) -> None:
+def test_what_may_be_slower_than_its_pace_says_leaves_others_in_doubt(problem: Problem) -> None:
     trials = ranked(problem)
     slow = replace(trials[-1], measurement=Measurement((1800,) * 5), environment={PACE: 2.0})
     chosen = finalists([*trials, slow])
-    assert (chosen[0], chosen[-1]) == (slow, trials[0])
+    assert chosen == [slow, *trials[: MOST_FINALISTS - 1]]
+
+
+def test_what_took_least_is_a_finalist_at_any_pace() -> None:
+    slowed = [
+        replace(trial(number), measurement=Measurement((1500 + number,) * 5), environment={PACE: 2.0})
+        for number in range(MOST_FINALISTS)
+    ]
+    assert finalists([trial(1000), *slowed]) == [*slowed, trial(1000)]
 
 
 def test_a_result_says_where_the_machine_was_too_noisy_to_rank(problem: Problem, store: Store) -> None:

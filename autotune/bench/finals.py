@@ -97,10 +97,10 @@ class Finalist:
             self.precise.add(turn.ns)
             self.throttled = turn.slowed or self.throttled
 
-    def end(self) -> None:
-        """Keep what it took on this bench, and let that go."""
+    def end(self, count: int) -> None:
+        """Keep the first so many times of those taken on this bench, and let that go."""
         runs = self.clock.runs if self.clock else 1
-        self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples))
+        self.visits.append(tuple(max(1, round(ns / runs)) for ns in self.precise.samples[:count]))
         self.usual, self.clock = self.clock, None
 
     def resume(self, known: Visited) -> None:
@@ -134,10 +134,11 @@ class Finals:
     Each round gives every finalist that is sound a sample, the median of its turn, so that samples of one place in
     their lists were taken within the same moments: what they say of two finalists is in their pairs. A round in which
     the machine was slower than usual, as the anchor shows, or its device throttled, does not count while there is time
-    for another; one that is throttled after such a one does. A turn that met others' work is repeated, in half of the
-    time at most; a round with one that met it all the same counts where too few others do. `home` is the bench whose
-    `place` tells which plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least,
-    `turn` the samples of one.
+    for another; one that is throttled after such a one does. A turn that met others' work does not count, and is made
+    up for before anybody has another: what gaps others leave is used, however short they are. Where too few turns met
+    none of it, it may take twice as long; then those that did count too. `home` is the bench whose `place` tells which
+    plan is at work, `aim_ns` the device time of a batch of short runs, `least` the turns at least, `turn` the samples
+    of one.
     """
 
     bench: Bench
@@ -148,30 +149,37 @@ class Finals:
     turn: int = TURN
     _random: random.Random = field(default_factory=lambda: random.Random(0))
     _again: bool = False  # the last round met throttling, and did not count
-    _patient_until: float = 0.0  # turns are repeated
 
-    def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> None:
-        """Go round until each is precise or it is late. Raises Fault where fatal."""
+    def visit(self, finalists: Sequence[Finalist], limit_s: float, deadline: float) -> float:
+        """Go round until each is precise or it is late, and return how many seconds later, to wait for others.
+
+        Raises Fault where fatal.
+        """
         for finalist in sound(finalists):
             finalist.begin()
             self._attempt(finalist, partial(self._first_turn, limit_s=limit_s))
-        began = time.monotonic()
-        self._patient_until = began + (deadline - began) / 2
+        patient_until, waited_s = 2 * deadline - time.monotonic(), 0.0
         self._first_round(sound(finalists), deadline)
         while left := sound(finalists):
-            late = time.monotonic() >= deadline
-            if late and _known(left) < self.least:
+            now, few = time.monotonic(), _known(left) < self.least
+            late = now >= deadline
+            if late and few:
+                late = now >= patient_until or not any(one.precise.samples for one in left)
+                waited_s = now - deadline
+            if late and few:
                 for finalist in left:
                     finalist.take(finalist.aside)
                     finalist.aside = []
-            enough = late or all(map(self._is_precise, left))
-            if enough and _known(left) >= self.least:
+            if _known(left) >= self.least and (late or all(map(self._is_precise, left))):
                 break
-            for finalist in self._random.sample(left, len(left)):
+            behind = [finalist for finalist in left if len(finalist.precise.samples) == _known(left)]
+            for finalist in self._random.sample(behind, len(behind)):
                 self._attempt(finalist, self._turn)
-            self._judge(left, deadline)
-        for finalist in sound(finalists):
-            finalist.end()
+            self._judge(behind, deadline)
+        count = _known(left) if left else 0
+        for finalist in left:
+            finalist.end(count)
+        return waited_s
 
     def _is_precise(self, finalist: Finalist) -> bool:
         """Say whether more turns are of no use; after many, where the machine is noisy, less will do."""
@@ -215,12 +223,9 @@ class Finals:
         # The first sample of a turn still meets what the previous plan left in the caches.
         long = finalist.first_ns >= LONG_NS
         count = 1 if long else 1 + (self.turn if finalist.first_ns < _BRIEF_NS else 1)
-        take = partial(finalist.clock.sample, built, count)
         self.bench.contention()  # from here on
-        samples = take()
-        while (contention := self.bench.contention()) > CONTENDED and time.monotonic() < self._patient_until:
-            samples = take()
-        self._note(finalist, round(median(samples if long else samples[1:])), contention)
+        samples = finalist.clock.sample(built, count)
+        self._note(finalist, round(median(samples if long else samples[1:])), self.bench.contention())
         self.bench.clocks.rest()
         verdict = self.bench.check_last(built, finalist.clock)
         if verdict.reason:
@@ -233,10 +238,9 @@ class Finals:
 
     def _judge(self, finalists: Sequence[Finalist], deadline: float) -> None:
         """Let the last round count, or put it aside."""
-        contended, spoilt = any(one.turn.contended for one in finalists), self._is_spoilt(finalists)
-        aside = contended or (spoilt and time.monotonic() < deadline)
+        spoilt = self._is_spoilt(finalists) and time.monotonic() < deadline
         for finalist in sound(finalists):
-            if aside:
+            if spoilt or finalist.turn.contended:
                 finalist.aside.append(finalist.turn)
             else:
                 finalist.take([finalist.turn])

@@ -89,7 +89,7 @@ def compare(
     least_s = max(rules.least_s, LEAST_S) / TURN if rules.least_s else 0.0  # of samples that stand for as many
     at_home = Finals(home, replace(rules, least_s=least_s, maximum=rules.most), home)
     if elsewhere is None:
-        at_home.visit(finalists, limit_s, until - verified_s)
+        until += at_home.visit(finalists, limit_s, until - verified_s)
     else:
         if visited:
             for finalist, known in zip(finalists, visited, strict=True):

@@ -170,7 +170,7 @@ def earlier_finalists(passed: Sequence[Trial]) -> list[Trial]:
 
 
 def _may_be_faster(trial: Trial, leader: Trial) -> bool:
-    """Say whether the intervals of two first medians meet, at the machine's usual pace."""
+    """Say whether the intervals of two first medians meet, from the machine's usual pace to that of then."""
     (low, _), (_, high) = _paced_interval(trial), _paced_interval(leader)
     return low <= high
 
@@ -180,7 +180,7 @@ def _paced_interval(trial: Trial) -> tuple[float, float]:
         return math.nan, math.nan
     low, high = median_interval(trial.measurement.samples_ns)
     pace = first_median(trial) / trial.paced_ns
-    return low / pace, high / pace
+    return low / max(1.0, pace), high / min(1.0, pace)
 
 
 def retiming_s(trials: Sequence[Trial]) -> float:

@@ -45,7 +45,8 @@ _ROUND_S = 0.6
 @contextmanager
 def load(seed: int) -> Iterator[None]:
     """Keep all cores busy now and then."""
-    processes = [multiprocessing.Process(target=_compute, args=(seed + core,)) for core in range(os.cpu_count() or 1)]
+    cores = range(len(os.sched_getaffinity(0)))
+    processes = [multiprocessing.Process(target=_compute, args=(seed + core,)) for core in cores]
     for process in processes:
         process.start()
     try:
