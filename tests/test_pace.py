@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.bench.pace import SHARE, SLOW, STEP, Pace
+from autotune.bench.pace import SHARE, SHARE_UNUSUAL, SLOW, STEP, Pace
 from autotune.devices import Session
 from autotune.model import PACE, Measurement, Outcome, Trial
 from tests.test_clock import bench_of, session, spin
@@ -83,6 +83,18 @@ def test_readings_keep_within_their_share_of_the_time(machine: Machine) -> None:
     assert not machine.pace.is_due
     machine.now_s += 1.01 * cost_s / SHARE
     assert machine.pace.is_due
+
+
+def test_an_unusual_pace_is_read_again_sooner(machine: Machine) -> None:
+    for _ in range(3):
+        machine.read()
+    machine.factor, began_s = 2.0, machine.now_s
+    machine.read()
+    cost_s = machine.now_s - began_s
+    assert not machine.pace.is_due
+    machine.now_s += 1.01 * cost_s / SHARE_UNUSUAL
+    assert machine.pace.is_due
+    assert SHARE_UNUSUAL > SHARE
 
 
 def test_slow_is_slower_than_usual(machine: Machine) -> None:

@@ -34,6 +34,9 @@ SLOW = 1.3
 SHARE = 0.05
 """Share of the time that readings may take."""
 
+SHARE_UNUSUAL = 0.25
+"""The same while the pace is not the usual one: what comes and goes is not to be taken for what stays."""
+
 _FIRST, _MORE = 3, 9
 """Samples of a reading; where they show a change, as many more make sure of it."""
 
@@ -133,7 +136,8 @@ class Pace:
     @property
     def is_due(self) -> bool:
         """Say whether there is an anchor, and a reading would keep within its share of the time."""
-        return self.base_ns > 0 and self._clock_s() - self._rested_s >= self._cost_s / SHARE
+        share = SHARE if abs(self.now / self.usual - 1) <= STEP else SHARE_UNUSUAL
+        return self.base_ns > 0 and self._clock_s() - self._rested_s >= self._cost_s / share
 
     def offer(self, run_ns: float) -> bool:
         """Say whether a plan that has just taken so long is the anchor from here on."""
