@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,18 @@ def test_a_budget_is_there_before_anything_else_was_asked_for() -> None:
     assert done.stdout == "100\n"
 
 
+TYPES = {"Best", "Match", "Progress", "Result", "TunedKernel"}
+
+
+def test_a_program_can_name_the_types_of_what_it_is_given() -> None:
+    """Type checkers take no name of a room's door for one that a program may import."""
+    assert set(autotune.__all__) >= TYPES
+    found = {name: getattr(autotune, name) for name in TYPES}
+    told = {signature(one).return_annotation for one in (autotune.best, autotune.search, autotune.tuned)}
+    assert told == {"Best", "Result", "TunedKernel"}
+    assert all(isinstance(one, type) for one in found.values())
+
+
 def test_the_api_is_listed_without_being_imported() -> None:
     code = (
         "import sys; before = set(sys.modules); import autotune; print(*dir(autotune)); print(autotune.__version__); "
@@ -216,7 +229,7 @@ def test_the_api_is_listed_without_being_imported() -> None:
     assert set(autotune.__all__) <= set(names.split())
     assert {"search", "best", "tuned", "connect", "Budget", "Study", "AutotuneError", "__version__"} == set(
         autotune.__all__
-    )
+    ) - TYPES
     assert version.count(".") == 2
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")

@@ -1,4 +1,4 @@
-"""`TUNED_NAME=value` lines, quoted for a shell: `eval "$(autotune best --format shell)"`.
+"""`TUNED_NAME=value` lines, quoted for a shell: `tuned=$(autotune best --format shell) && eval "$tuned"`.
 
 No program acts on variables that begin with the prefix, whatever a study calls its parameters.
 """
