@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -158,6 +159,11 @@ def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
         database=tmp_path / "a.db",
     )
     assert len(found.trials()) == 1
+
+
+def test_endless_seconds_are_no_limit(tmp_path: Path) -> None:
+    found = autotune.search(study(), trials=1, seconds=math.inf, database=tmp_path / "a.db")
+    assert found.reason == "1 trial done"
 
 
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:

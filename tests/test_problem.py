@@ -60,6 +60,8 @@ def test_an_invalid_configuration_has_none() -> None:
         Problem(study(), fix={"WG": [32, 128]}).plan({"WPT": 8, "WG": 64, "FAST": 0})
     with pytest.raises(SpaceError, match="WG cannot be 3; it can be 32, 64"):
         problem.plan({"WPT": 8, "WG": 3, "FAST": 0})
+    with pytest.raises(SpaceError, match="saxpy: no value for WG; it can be 32, 64"):
+        problem.plan({"WPT": 8, "FAST": 0})
     with pytest.raises(SpaceError, match="no parameter named 'WGS'"):
         problem.plan({"WPT": 8, "WGS": 3, "FAST": 0})
 
