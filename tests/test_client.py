@@ -232,10 +232,12 @@ def test_a_history_is_asked_for_by_the_name_in_a_file_and_says_what_it_lacks(tmp
     study_file.write_text('name = "blur"\nkernel = "mine.cl"\n[parameters.WPT]\nvalues = [1]\n')
     (tmp_path / "mine.cl").write_text(SOURCE)
     with server((200, {}, []), (200, {}, [])) as fake:
-        told = CliRunner().invoke(app, ["history", str(study_file), "--server", fake.url, "--limit", "2000"])
-        assert fake.asked[0][1] == "/v1/history?limit=1000&failed=false&study=blur"
+        told = CliRunner().invoke(
+            app, ["history", str(study_file), "--server", fake.url, "--limit", "2000", "-d", "h200"]
+        )
+        assert fake.asked[0][1] == "/v1/history?limit=1000&failed=false&study=blur&device=h200"
         assert "the newest 1,000 at most" in told.stderr
-        assert f"autotune search {study_file} --server {fake.url} makes some" in told.stderr
+        assert f"autotune search {study_file} -d h200 --server {fake.url} makes some" in told.stderr
         failures = CliRunner().invoke(app, ["history", "blur", "--failed", "--server", fake.url])
     assert failures.stderr == "no failed trial is stored of blur\n"
 

@@ -98,10 +98,13 @@ class Server:
         reply = self._remembered(path)
         return best_from(reply.body, reply.headers, self.url)
 
-    def history(self, study: str | None = None, *, limit: int = 30, failed: bool = False) -> list[dict[str, Any]]:
+    def history(
+        self, study: str | None = None, *, limit: int = 30, failed: bool = False, device: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the newest trials, 1,000 at most, as `autotune history --json` does. A path asks by its name."""
         asked = [("limit", str(min(limit, MOST_TRIALS))), ("failed", str(failed).lower())]
         asked += question_of(study)[:1] if study else []
+        asked += [("device", device)] if device is not None else []
         return self._http.rows(f"/v1/history?{question(asked)}")
 
     def home(self) -> dict[str, Any]:
