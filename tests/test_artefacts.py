@@ -197,6 +197,16 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     assert none == ["0"]
 
 
+def test_models_of_one_name_are_told(tmp_path: Path) -> None:
+    small = replace(DEVICE, compute_units=60)
+    place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (small, 64, at(2)), (H100, 64, at(1))))
+    alike = sorted([DEVICE.fingerprint, small.fingerprint])
+    told = f"{', '.join(alike)}: all called '{DEVICE.name}': a program may take any one's best; -d chooses"
+    assert header(collect(text(), CHOICES, database=place)).notes == (told,)
+    assert header(collect(text(), CHOICES, devices=[H100.fingerprint, alike[0]], database=place)).notes == ()
+    assert document(collect(text(), CHOICES, database=place)).notes == ()
+
+
 @needs_compilers
 def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> None:
     """As a search refuses it: sizes below one or beyond int, work-items or elements below one."""

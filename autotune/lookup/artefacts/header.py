@@ -93,6 +93,7 @@ class _Header:
             what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
             yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
         yield from left_out(self.refused)
+        yield from _alike(self.catalogue)
         if self.unsaid_default is not None:
             yield f"left out: the study's default: {self.unsaid_default}"
 
@@ -320,6 +321,16 @@ static const char *const {self.p}_source[] = {{
 {rows}
 }};
 """
+
+
+def _alike(catalogue: Catalogue) -> Iterator[str]:
+    """Yield which models share a name: a program cannot tell them apart."""
+    models: dict[str, dict[str, None]] = {}
+    for entry in catalogue.entries:
+        models.setdefault(entry.best.device_name, {})[entry.device] = None
+    for name, called in models.items():
+        if name and len(called) > 1:
+            yield f"{', '.join(called)}: all called {name!r}: a program may take any one's best; -d chooses"
 
 
 def _pick(index: str, values: Iterable[str], cast: str = "(size_t)") -> str:
