@@ -208,6 +208,38 @@ def test_models_of_one_name_are_told(tmp_path: Path) -> None:
 
 
 @needs_compilers
+def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -> None:
+    launch = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"]}
+    parts = launch | {"arguments": ["N", "beta", "parts", "own", "all"], "when": "FAST == 1"}
+    study = text(
+        launch=[launch | {"arguments": ["N", "alpha", "x", "y"]}, parts],
+        arguments={
+            "alpha": {"type": "float", "value": "2.5"}, "beta": {"type": "float", "value": "2.5"},
+            "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
+            "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
+            "all": {"type": "float3", "value": ["1", "2", "3"]},
+        },
+    )  # fmt: skip
+    told = [f"SAXPY_BYTES_{name}" for name in ("x", "parts", "own")] + ["SAXPY_EXTENT_parts", "SAXPY_SCALAR_beta"]
+    program = f"""
+#include "saxpy_tuned.h"
+int main(void) {{
+    const SAXPY_selection s = SAXPY_select("{DEVICE.name}", 1024);
+    printf("%d %d %d\\n", (int)SAXPY_BYTES_x(s, 1024), (int)SAXPY_BYTES_parts(s, 1024), (int)SAXPY_BYTES_own(s, 1024));
+    printf("%d %.1f\\n", (int)SAXPY_EXTENT_parts(s, 0, 1024), (double)SAXPY_SCALAR_beta(s, 1024));
+    return 0;
+}}
+"""
+    for fast, said in ((0, ["4096 0 0", "0 0.0"]), (1, ["4096 64 256", "16 2.5"])):
+        place = stored(tmp_path / f"{fast}.db", (DEVICE, 1024, at(1, fast=fast)), study=study)
+        written = header(collect(study, CHOICES, database=str(place))).text
+        assert all(f"#define {name}(" in written for name in told)
+        assert "SCALAR_all" not in written
+        (tmp_path / "saxpy_tuned.h").write_text(written)
+        assert printed(compiled(tmp_path, program)) == said
+
+
+@needs_compilers
 def test_nothing_is_chosen_where_nothing_would_be_launched(tmp_path: Path) -> None:
     """As a search refuses it: sizes below one or beyond int, work-items or elements below one."""
     launch = {"entry": "saxpy", "global": ["N - 64"], "local": ["WG"], "arguments": ["N", "alpha", "x", "y"]}
