@@ -182,11 +182,13 @@ def test_what_is_chosen(tmp_path: Path) -> None:
                  defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
     place = stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (DEVICE, 64, at(2)), (H100, 1000, at(4)), study=study)
     catalogue = collect(study, CHOICES, database=str(place))
-    exact, near, odd, alike, renamed, other, none = chosen(
-        tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 600), (DEVICE.name, 700 + 2), ("NVIDIA H200 NVL", 64),
+    exact, blank, longer, near, odd, alike, renamed, other, none = chosen(
+        tmp_path, catalogue, (DEVICE.name, 1000), (f"  \t{DEVICE.name} ", 1000), (f"{DEVICE.name} x", 1000),
+        (DEVICE.name, 600), (DEVICE.name, 700 + 2), ("NVIDIA H200 NVL", 64),
         ("gh200 480GB", 60), ("Some GPU", 7), (DEVICE.name, 10**6),
     )  # fmt: skip
     assert exact[0] == "1"
+    assert (blank, longer[0]) == (exact, "3"), "some drivers put blanks around a name"
     assert exact[1:6] == ["-DT=float", "-DWPT=8", "-DWG=64", "-DFAST=0", "-DSPAN=512"]
     assert exact[6:] == ["-DCOUNT=500", "128", "1"]
     assert (near[0], near[2], near[6]) == ("2", "-DWPT=8", "-DCOUNT=300")
