@@ -156,7 +156,12 @@ def word_fault(value: object) -> str:
 
     Values of before, which are stored, may have it: `value_fault` lets them pass.
     """
-    if not isinstance(value, str) or " " not in value:
+    if not isinstance(value, str):
+        return ""
+    if any(mark in value for mark in "\"'\\"):
+        what = "has a quotation mark or a backslash, which drivers take off or keep as they please"
+        return f"{_shown(value)} {what}; write one word, or a number for the kernel's #if"
+    if " " not in value:
         return ""
     kind = re.fullmatch(r"unsigned (char|short|int|long)", value)
     hint = f"write u{kind[1]}" if kind else "write one word, or a number for the kernel's #if"

@@ -489,7 +489,7 @@ def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
     """In any flag, with what else stands in it, and where a size decides on one."""
     options = [
         {"flag": "-DLEN={N}", "when": "FAST == 0"}, {"flag": "-DNOT={N}", "when": "FAST == 1"},
-        {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-DTWO WORDS={N}"},
+        {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-cl-two words={N}"},
         {"flag": "-DLARGE", "when": "N > 500"}, {"flag": "-DLARGE", "when": "WPT == 2"}, {"flag": "-DEND={WPT}"},
     ]  # fmt: skip
     study = text(options=options)
@@ -500,7 +500,7 @@ def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
         ((match, *found),) = chosen(tmp_path, catalogue, (DEVICE.name, n))
         assert match == ("1" if n == 1000 else "2")
         assert found[4:-2] == [
-            "-DSPAN=64", "-DEND=1", f"-DLEN={n}", f"-DMOD=({n}%64+{n})", '"-DTWO', f'WORDS={n}"', *more,
+            "-DSPAN=64", "-DEND=1", f"-DLEN={n}", f"-DMOD=({n}%64+{n})", '"-cl-two', f'words={n}"', *more,
         ]  # fmt: skip
     both = text(options=[{"flag": "-DLEN={N}", "when": "N > 500"}])
     place = stored(tmp_path / "c.db", (DEVICE, 1000, at(1)), study=both)
