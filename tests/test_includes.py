@@ -257,6 +257,9 @@ def test_a_value_cannot_bring_a_file_either() -> None:
         ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is no C identifier"),
         ("-DPATH=1", "'PATH' is a name that shells or loaders act on"),
         ("-D{P}=1", ""),
+        ("-DAT(r,i)=((r)*n+(i))", ""),
+        ("-DAT()=1", ""),
+        ("-DAT($(exit))=1", "'AT($(exit))' is no C identifier"),
         ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
     ],
 )

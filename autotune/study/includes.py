@@ -15,7 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
-from autotune.identity import name_fault, word_fault
+from autotune.identity import macro_fault, word_fault
 from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
@@ -107,7 +107,7 @@ def _require_define(flag: str, option: str, where: str) -> None:
     if words != [option]:
         hint = 'write one [[options]] for each, as flag = "-DNAME=VALUE"'
         raise StudyError(f"{flag!r:.60} is not a single -DNAME=VALUE", where=where, hint=hint)
-    if fault := name_fault(name):
+    if fault := macro_fault(name):
         raise StudyError(f"{flag!r:.60}: {name!r:.60} {fault}", where=where, hint="choose another name")
     if fault := word_fault(value):
         raise StudyError(fault, where=where)
