@@ -109,6 +109,13 @@ def test_a_value_that_brings_a_file_is_refused() -> None:
         study(parameters={**table()["parameters"], "P": {"values": ["1 -include x.h"]}})
 
 
+def test_a_computed_define_is_one_word_too() -> None:
+    for text in ("'a b'", "'\"a\"'"):
+        problem = Problem(study(defines={"KIND": f"{text} if WG > 0 else 'b'"}))
+        with pytest.raises(StudyError, match=r"saxpy\.toml: defines\.KIND: .* (has a space|has a quotation mark)"):
+            problem.plan(problem.default)
+
+
 def test_a_study_may_state_a_device_fact() -> None:
     stated = study(device={"local_memory": "98304 if vendor == 'nvidia' else local_memory"})
     assert Problem(stated).plan(Problem(stated).default).local_memory == 48 * 1024
