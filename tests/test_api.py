@@ -23,6 +23,11 @@ from tests.studies import study, table
 pytestmark = pytest.mark.device
 
 
+def test_a_study_and_a_server_say_what_they_are() -> None:
+    assert repr(study()) == "<study saxpy, which tunes WPT, WG, FAST>"
+    assert repr(autotune.connect("http://127.0.0.1:1/tune/")) == "<server http://127.0.0.1:1/tune>"
+
+
 def test_search_then_best(tmp_path: Path) -> None:
     database = str(tmp_path / "a.db")
     result = autotune.search(study(), size={"N": 500}, trials=3, seed=1, fix={"FAST": [0], "WG": 64}, database=database)

@@ -64,6 +64,10 @@ class Server:
         self._tell = tell or _say
         self._kept = KeptAnswers(f"{self.url}\0{self._http.token or ''}") if cache else None
 
+    def __repr__(self) -> str:
+        """Return what a notebook shows: no token."""
+        return f"<server {self.url}>"
+
     # Results ----------------------------------------------------------------------------------------------
 
     def best(
