@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from autotune.api import best, search, tuned
+    from autotune.api import TunedKernel, best, search, tuned
     from autotune.errors import AutotuneError
+    from autotune.lookup import Best, Match
     from autotune.service import connect
     from autotune.study import Study
-    from autotune.tuner import Budget
+    from autotune.tuner import Budget, Progress, Result
 
-__all__ = ["AutotuneError", "Budget", "Study", "__version__", "best", "connect", "search", "tuned"]
+__all__ = [
+    "AutotuneError", "Best", "Budget", "Match", "Progress", "Result", "Study", "TunedKernel", "__version__", "best",
+    "connect", "search", "tuned",
+]  # fmt: skip
 
 __version__ = "0.2.0"
 
@@ -49,11 +53,12 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "api": "best search tuned",
+            "api": "TunedKernel best search tuned",
             "errors": "AutotuneError",
+            "lookup": "Best Match",
             "service": "connect",
             "study": "Study",
-            "tuner": "Budget",
+            "tuner": "Budget Progress Result",
         },
     )
 

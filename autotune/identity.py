@@ -117,6 +117,7 @@ STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 """Pattern of a study's name: neither an option nor a folder, wherever a command takes it."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PARAMETERS = re.compile(r"\((?:[A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)?\)", re.ASCII)
 _ACTED_ON = frozenset({
     "CDPATH", "ENV", "FPATH", "GCONV_PATH", "GLIBC_TUNABLES", "HOME", "IFS", "JAVA_TOOL_OPTIONS", "LOCPATH", "NLSPATH",
     "NODE_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT", "PERLLIB", "PROMPT_COMMAND", "PS0", "PS1",
@@ -134,6 +135,12 @@ def name_fault(name: object) -> str:
     if name in _ACTED_ON or name.startswith(_ACTED_ON_FROM):
         return "is a name that shells or loaders act on"
     return ""
+
+
+def macro_fault(name: str) -> str:
+    """Return what is wrong with the name of a `-D`, to stand behind it; it may have parameters: `AT(r,i)`."""
+    own, bracket, _ = name.partition("(")
+    return name_fault(own if bracket and _PARAMETERS.fullmatch(name, len(own)) else name)
 
 
 def value_fault(value: object) -> str:
@@ -156,7 +163,12 @@ def word_fault(value: object) -> str:
 
     Values of before, which are stored, may have it: `value_fault` lets them pass.
     """
-    if not isinstance(value, str) or " " not in value:
+    if not isinstance(value, str):
+        return ""
+    if any(mark in value for mark in "\"'\\"):
+        what = "has a quotation mark or a backslash, which drivers take off or keep as they please"
+        return f"{_shown(value)} {what}; write one word, or a number for the kernel's #if"
+    if " " not in value:
         return ""
     kind = re.fullmatch(r"unsigned (char|short|int|long)", value)
     hint = f"write u{kind[1]}" if kind else "write one word, or a number for the kernel's #if"

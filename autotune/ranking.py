@@ -74,7 +74,11 @@ def rank(events: Iterable[Event], driver: str = "") -> list[Event]:
     """
     found = standings(events)
     group = answering(found, driver)
-    own = [one for one in found if (one.event.driver, one.event.generation) == group]
+    return ordered([one for one in found if (one.event.driver, one.event.generation) == group])
+
+
+def ordered(own: Sequence[Standing]) -> list[Event]:
+    """Return the times of one driver and generation, best first, as `rank` does: as if there were no others."""
     once, again = ([one for one in own if one.event.kind == kind] for kind in (MEASURED, RETIMED))
     measured, retimed = (sorted((one.event for one in some), key=_time) for some in (once, again))
     return merged(measured, retimed, min((one.first_ns for one in again), default=inf))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,11 @@ from autotune.tuner import Budget
 from tests.studies import study, table
 
 pytestmark = pytest.mark.device
+
+
+def test_a_study_and_a_server_say_what_they_are() -> None:
+    assert repr(study()) == "<study saxpy, which tunes WPT, WG, FAST>"
+    assert repr(autotune.connect("http://127.0.0.1:1/tune/")) == "<server http://127.0.0.1:1/tune>"
 
 
 def test_search_then_best(tmp_path: Path) -> None:
@@ -159,6 +166,11 @@ def test_whole_numbers_of_numpy_say_how_to_search(tmp_path: Path) -> None:
     assert len(found.trials()) == 1
 
 
+def test_endless_seconds_are_no_limit(tmp_path: Path) -> None:
+    found = autotune.search(study(), trials=1, seconds=math.inf, database=tmp_path / "a.db")
+    assert found.reason == "1 trial done"
+
+
 def test_a_bare_value_is_fixed_like_a_list_of_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="WG cannot be 33"):
         autotune.search(study(), trials=1, fix={"WG": 33}, database=str(tmp_path / "a.db"))
@@ -206,6 +218,18 @@ def test_a_budget_is_there_before_anything_else_was_asked_for() -> None:
     assert done.stdout == "100\n"
 
 
+TYPES = {"Best", "Match", "Progress", "Result", "TunedKernel"}
+
+
+def test_a_program_can_name_the_types_of_what_it_is_given() -> None:
+    """Type checkers take no name of a room's door for one that a program may import."""
+    assert set(autotune.__all__) >= TYPES
+    found = {name: getattr(autotune, name) for name in TYPES}
+    told = {signature(one).return_annotation for one in (autotune.best, autotune.search, autotune.tuned)}
+    assert told == {"Best", "Result", "TunedKernel"}
+    assert all(isinstance(one, type) for one in found.values())
+
+
 def test_the_api_is_listed_without_being_imported() -> None:
     code = (
         "import sys; before = set(sys.modules); import autotune; print(*dir(autotune)); print(autotune.__version__); "
@@ -216,7 +240,7 @@ def test_the_api_is_listed_without_being_imported() -> None:
     assert set(autotune.__all__) <= set(names.split())
     assert {"search", "best", "tuned", "connect", "Budget", "Study", "AutotuneError", "__version__"} == set(
         autotune.__all__
-    )
+    ) - TYPES
     assert version.count(".") == 2
     assert not [
         name for name in loaded.split() if name.startswith("autotune.") or name in ("numpy", "importlib.metadata")

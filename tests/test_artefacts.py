@@ -182,11 +182,13 @@ def test_what_is_chosen(tmp_path: Path) -> None:
                  defines={"SPAN": "WPT * WG", "COUNT": "ceil_div(N, 4) * 2"})  # fmt: skip
     place = stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (DEVICE, 64, at(2)), (H100, 1000, at(4)), study=study)
     catalogue = collect(study, CHOICES, database=str(place))
-    exact, near, odd, alike, renamed, other, none = chosen(
-        tmp_path, catalogue, (DEVICE.name, 1000), (DEVICE.name, 600), (DEVICE.name, 700 + 2), ("NVIDIA H200 NVL", 64),
+    exact, blank, longer, near, odd, alike, renamed, other, none = chosen(
+        tmp_path, catalogue, (DEVICE.name, 1000), (f"  \t{DEVICE.name} ", 1000), (f"{DEVICE.name} x", 1000),
+        (DEVICE.name, 600), (DEVICE.name, 700 + 2), ("NVIDIA H200 NVL", 64),
         ("gh200 480GB", 60), ("Some GPU", 7), (DEVICE.name, 10**6),
     )  # fmt: skip
     assert exact[0] == "1"
+    assert (blank, longer[0]) == (exact, "3"), "some drivers put blanks around a name"
     assert exact[1:6] == ["-DT=float", "-DWPT=8", "-DWG=64", "-DFAST=0", "-DSPAN=512"]
     assert exact[6:] == ["-DCOUNT=500", "128", "1"]
     assert (near[0], near[2], near[6]) == ("2", "-DWPT=8", "-DCOUNT=300")
@@ -195,6 +197,48 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     assert (renamed[0], renamed[2]) == ("3", "-DWPT=2")
     assert (other[0], other[2], other[6]) == ("4", "-DWPT=1", "-DCOUNT=4")
     assert none == ["0"]
+
+
+def test_models_of_one_name_are_told(tmp_path: Path) -> None:
+    small = replace(DEVICE, compute_units=60)
+    place = str(stored(tmp_path / "a.db", (DEVICE, 1000, at(8)), (small, 64, at(2)), (H100, 64, at(1))))
+    alike = sorted([DEVICE.fingerprint, small.fingerprint])
+    told = f"{', '.join(alike)}: all called '{DEVICE.name}': a program may take any one's best; -d chooses"
+    assert header(collect(text(), CHOICES, database=place)).notes == (told,)
+    assert header(collect(text(), CHOICES, devices=[H100.fingerprint, alike[0]], database=place)).notes == ()
+    assert document(collect(text(), CHOICES, database=place)).notes == ()
+
+
+@needs_compilers
+def test_a_program_compiles_whichever_arguments_the_bests_take(tmp_path: Path) -> None:
+    launch = {"entry": "saxpy", "global": ["round_up(N, WG)"], "local": ["WG"]}
+    parts = launch | {"arguments": ["N", "beta", "parts", "own", "all"], "when": "FAST == 1"}
+    study = text(
+        launch=[launch | {"arguments": ["N", "alpha", "x", "y"]}, parts],
+        arguments={
+            "alpha": {"type": "float", "value": "2.5"}, "beta": {"type": "float", "value": "2.5"},
+            "x": {"type": "T", "shape": ["N"], "access": "in"}, "y": {"type": "T", "shape": ["N"], "access": "inout"},
+            "parts": {"type": "T", "shape": ["N // WG"], "access": "scratch"}, "own": {"type": "T", "local": "WG"},
+            "all": {"type": "float3", "value": ["1", "2", "3"]},
+        },
+    )  # fmt: skip
+    told = [f"SAXPY_BYTES_{name}" for name in ("x", "parts", "own")] + ["SAXPY_EXTENT_parts", "SAXPY_SCALAR_beta"]
+    program = f"""
+#include "saxpy_tuned.h"
+int main(void) {{
+    const SAXPY_selection s = SAXPY_select("{DEVICE.name}", 1024);
+    printf("%d %d %d\\n", (int)SAXPY_BYTES_x(s, 1024), (int)SAXPY_BYTES_parts(s, 1024), (int)SAXPY_BYTES_own(s, 1024));
+    printf("%d %.1f\\n", (int)SAXPY_EXTENT_parts(s, 0, 1024), (double)SAXPY_SCALAR_beta(s, 1024));
+    return 0;
+}}
+"""
+    for fast, said in ((0, ["4096 0 0", "0 0.0"]), (1, ["4096 64 256", "16 2.5"])):
+        place = stored(tmp_path / f"{fast}.db", (DEVICE, 1024, at(1, fast=fast)), study=study)
+        written = header(collect(study, CHOICES, database=str(place))).text
+        assert all(f"#define {name}(" in written for name in told)
+        assert "SCALAR_all" not in written
+        (tmp_path / "saxpy_tuned.h").write_text(written)
+        assert printed(compiled(tmp_path, program)) == said
 
 
 @needs_compilers
@@ -445,7 +489,7 @@ def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
     """In any flag, with what else stands in it, and where a size decides on one."""
     options = [
         {"flag": "-DLEN={N}", "when": "FAST == 0"}, {"flag": "-DNOT={N}", "when": "FAST == 1"},
-        {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-DTWO WORDS={N}"},
+        {"flag": "-DMOD=({N}%{WG}+{N})"}, {"flag": "-cl-two words={N}"},
         {"flag": "-DLARGE", "when": "N > 500"}, {"flag": "-DLARGE", "when": "WPT == 2"}, {"flag": "-DEND={WPT}"},
     ]  # fmt: skip
     study = text(options=options)
@@ -456,7 +500,7 @@ def test_options_that_a_size_enters_are_computed(tmp_path: Path) -> None:
         ((match, *found),) = chosen(tmp_path, catalogue, (DEVICE.name, n))
         assert match == ("1" if n == 1000 else "2")
         assert found[4:-2] == [
-            "-DSPAN=64", "-DEND=1", f"-DLEN={n}", f"-DMOD=({n}%64+{n})", '"-DTWO', f'WORDS={n}"', *more,
+            "-DSPAN=64", "-DEND=1", f"-DLEN={n}", f"-DMOD=({n}%64+{n})", '"-cl-two', f'words={n}"', *more,
         ]  # fmt: skip
     both = text(options=[{"flag": "-DLEN={N}", "when": "N > 500"}])
     place = stored(tmp_path / "c.db", (DEVICE, 1000, at(1)), study=both)

@@ -381,10 +381,13 @@ def test_history_lists_trials_with_reasons_and_spread() -> None:
     assert [row["outcome"] for row in rows] == ["wrong_result"]
     assert rows[0]["configuration"] == {"WPT": 1, "WG": 64}
     assert len(json.loads(run("history", "--json", "--limit", "1").stdout)) == 1
+    assert run("history", "--json", "-d", rows[0]["device"]).stdout == run("history", "--json").stdout
 
 
 def test_history_of_nothing_says_so() -> None:
     assert "no trial is stored" in run("history").stderr
+    said = run("history", "-d", "arm-mali-4cu-2g").stderr
+    assert said == "no trial is stored on arm-mali-4cu-2g; autotune search STUDY -d arm-mali-4cu-2g makes some\n"
     assert run("history", "--json").stdout == "[]\n"
 
 

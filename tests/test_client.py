@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -232,10 +234,12 @@ def test_a_history_is_asked_for_by_the_name_in_a_file_and_says_what_it_lacks(tmp
     study_file.write_text('name = "blur"\nkernel = "mine.cl"\n[parameters.WPT]\nvalues = [1]\n')
     (tmp_path / "mine.cl").write_text(SOURCE)
     with server((200, {}, []), (200, {}, [])) as fake:
-        told = CliRunner().invoke(app, ["history", str(study_file), "--server", fake.url, "--limit", "2000"])
-        assert fake.asked[0][1] == "/v1/history?limit=1000&failed=false&study=blur"
+        told = CliRunner().invoke(
+            app, ["history", str(study_file), "--server", fake.url, "--limit", "2000", "-d", "h200"]
+        )
+        assert fake.asked[0][1] == "/v1/history?limit=1000&failed=false&study=blur&device=h200"
         assert "the newest 1,000 at most" in told.stderr
-        assert f"autotune search {study_file} --server {fake.url} makes some" in told.stderr
+        assert f"autotune search {study_file} -d h200 --server {fake.url} makes some" in told.stderr
         failures = CliRunner().invoke(app, ["history", "blur", "--failed", "--server", fake.url])
     assert failures.stderr == "no failed trial is stored of blur\n"
 
@@ -280,6 +284,7 @@ def test_notes_are_lines_of_visible_characters() -> None:
     [
         *("tune", "ftp://x", "http://", "https://x?y=1", "https://x/#y", "https://u:p@x", "http://[::1"),
         *("http://x:99999", "http://a..b", f"http://{'a' * 70}.org", "http://x\udcff", "http://x/ü", "http://x/a b"),
+        *("http://a b", "http://a\x7fb"),
     ],
 )
 def test_what_is_no_server_is_said_so(url: str) -> None:
@@ -299,6 +304,29 @@ def test_what_is_no_server_is_said_so(url: str) -> None:
 def test_a_program_is_told_of_its_arguments(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=f"^{said}"):
         autotune.connect(**given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda server: server.best(None), "study: NoneType is no name of a study, nor a path"),
+        (lambda server: server.best("matmul", size=5), 'size: int is no mapping of names to values; write size={"NAME'),
+        (lambda server: server.best("matmul", size="64"), "size: str is no mapping"),
+        (lambda server: server.best("matmul", choices=5), "choice: int is no mapping"),
+        (lambda server: server.search("matmul", size=["M=5"]), "size: list is no mapping"),
+        (lambda server: server.search("matmul", on_progress=5), "on_progress: int is no function; write print"),
+        (lambda server: server.submit("matmul", size={"M": object()}), "object is nothing that can be sent to a serv"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line_before_it_is(asked: Callable[[Server], object], said: str) -> None:
+    with server() as fake, pytest.raises(UsageError, match=f"^{re.escape(said)}"):
+        asked(Server(fake.url, cache=False))
+
+
+def test_numbers_of_numpy_are_sent_as_plain_ones() -> None:
+    with server((202, {}, {"id": "x"})) as fake:
+        Server(fake.url).submit("matmul", size={"M": np.int64(64)}, run_limit=np.float32(0.5))
+        assert json.loads(fake.asked[0][3]) == {"study": "matmul", "size": {"M": 64}, "run_limit": 0.5}
 
 
 def test_words_that_are_no_text_are_for_the_server_to_refuse(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from autotune.bench import clock
+from autotune.bench import clock, launcher
 from autotune.bench.clock import MOST_COMMANDS, EventClock, QueueClock
 from autotune.bench.holder import Holder
 from autotune.bench.timing import Limits, Rules
@@ -298,3 +298,9 @@ def test_a_batch_whose_hold_was_over_too_soon_counts_from_its_beginning(
         session.finish()
     assert batch.held_ns == 0
     assert batch.ns >= batch.enqueued_ns
+
+
+@pytest.mark.parametrize(("local", "said"), [((8, 4), "a work-group of 32"), (None, "the driver's own choice")])
+def test_a_refused_launch_tells_its_work_group(local: tuple[int, ...] | None, said: str) -> None:
+    error = BackendError("failed", name="CL_INVALID_WORK_GROUP_SIZE")
+    assert f"does not run this kernel with {said}" in launcher._refusal(Launch("f", (64, 64), local, ()), error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,14 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     exec(compile(small, "README.md", "exec"), names)
     assert names["result"].best is not None
     assert autotune.best("sgemm", size={"M": 16, "N": 16, "K": 16}).match == "exact"
+
+
+def test_the_shell_of_the_readme_ends_where_a_look_up_fails() -> None:
+    (line,) = (line.strip() for line in README.splitlines() if "--format shell)" in line)
+    for status, said in ((2, ""), (0, "-DX=1 -c blur.cl\n")):
+        script = f"autotune() {{ echo AUTOTUNE_OPTIONS=-DX=1; return {status}; }}; clang() {{ echo $*; }}; {line}"
+        done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True)
+        assert (done.stdout, done.returncode) == (said, status)
 
 
 def test_the_readme_names_every_command_and_picture() -> None:

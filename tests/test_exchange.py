@@ -64,6 +64,10 @@ class TestReadsKtt(ReaderContract):
     FORMAT = "ktt"
 
 
+class TestReadsPyAtf(ReaderContract):
+    FORMAT = "pyatf"
+
+
 class TestWritesKernelTuner(WriterContract):
     FORMAT, LEFT_OUT = "kernel-tuner", 1
 

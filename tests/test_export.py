@@ -87,6 +87,14 @@ def test_defines_are_safe_in_a_shell(texts: list[str]) -> None:
     assert tuple(shlex.split(render(EXACT._replace(options=options), "defines"))) == options
 
 
+def test_a_define_with_parameters_is_none_of_a_shells() -> None:
+    best = EXACT._replace(options=(*EXACT.options, "-DAT(r,i)=((r)*n+(i))"))
+    assert re.search(r"^#define AT\(r,i\) +\(\(r\)\*n\+\(i\)\)$", render(best, "header"), re.MULTILINE)
+    script = render(best, "shell") + "eval \"printf '%s\\n' $AUTOTUNE_OPTIONS\""
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert tuple(done.stdout.splitlines()) == best.options
+
+
 def test_a_shell_evaluates_what_shell_prints() -> None:
     nasty = "a 'b' \"c\" $(exit 3) `x` \\ ; #"
     best = EXACT._replace(configuration={"TILE": 16, "NASTY": nasty})

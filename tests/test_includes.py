@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -240,9 +241,41 @@ def test_an_option_that_brings_files_is_refused(entry: dict[str, Any], message: 
 
 
 def test_a_value_cannot_bring_a_file_either() -> None:
-    includes.check_options(["-DT=unsigned int", "-Iinc", "-cl-std=CL1.2"], "here")
+    includes.check_options(["-DT=uint", "-Iinc", "-cl-std=CL1.2"], "here")
     with pytest.raises(StudyError, match="'-include' brings files"):
         includes.check_options(["-DP=1 -include own.h"], "here")
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("-DX=1 -DY=2", "'-DX=1 -DY=2' is not a single -DNAME=VALUE; write one [[options]] for each, as flag = "),
+        ("-D X=1", "'-D X=1' is not a single -DNAME=VALUE"),
+        ("-w -UX", "'-w -UX' is not a single -DNAME=VALUE"),
+        ("-DX='a b'", "is not a single -DNAME=VALUE"),
+        ("-DX=$(exit)", ""),
+        ("-D$(exit)=1", "'-D$(exit)=1': '$(exit)' is no C identifier"),
+        ("-DPATH=1", "'PATH' is a name that shells or loaders act on"),
+        ("-D{P}=1", ""),
+        ("-DAT(r,i)=((r)*n+(i))", ""),
+        ("-DAT()=1", ""),
+        ("-DAT($(exit))=1", "'AT($(exit))' is no C identifier"),
+        ('-DX="a"', "has a quotation mark or a backslash, which drivers take off or keep as they please; write one"),
+    ],
+)
+def test_a_define_is_one_word_with_a_name_and_a_value(flag: str, said: str) -> None:
+    """What a header and a shell are given apart; one of another form would be another there, or a command."""
+    for ask in (
+        partial(includes.folders_of, {"options": [{"flag": flag}]}, "a.toml"),
+        partial(includes.check_options, [flag.replace("{P}", "P")], "here"),
+    ):
+        if said:
+            with pytest.raises(StudyError, match=re.escape(said)):
+                ask()
+        else:
+            ask()
+    with pytest.raises(StudyError, match="'8' is no C identifier"):
+        includes.check_options(["-D8=1"], "here")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from autotune.reports import learned
 from autotune.samplers import importances
 from autotune.store import Store, survey
 from autotune.study import Problem
-from autotune.tuner import ReplayEvaluator
-from tests.stored import newer_driver, ok, put
+from autotune.tuner import ReplayEvaluator, fastest
+from tests.stored import TURNS, newer_driver, ok, put
 from tests.test_loop import recorded, run, time_of
 
 
@@ -48,6 +49,22 @@ def test_the_best_per_value_is_the_fastest_with_it(problem: Problem, searched: S
             assert (row["time_ns"], row["verified"]) == (min(own), len(own))
         assert max(row["share"] for row in rows) == 1
     assert sum(row["failed"] for row in told["values"]["WG"]) == 1
+
+
+def test_the_best_per_value_is_the_one_that_compare_names(store: Store) -> None:
+    """What was timed again stands before what was as fast in one measurement alone."""
+    again = replace(ok({"A": 1, "B": 1}, 100), retimed=Measurement((120,), taken=TURNS))
+    trials = [again, ok({"A": 1, "B": 2}, 110), ok({"A": 2, "B": 2}, 130)]
+    put(store, trials)
+    known, told = lessons(store)
+    for name, values in told["values"].items():
+        for one in values:
+            best = fastest([trial for trial in trials if trial.configuration[name] == one["value"]], "")
+            assert best is not None
+            assert one["time_ns"] == best.time_ns
+    assert [(one["time_ns"], one["share"]) for one in told["values"]["A"]] == [(120, 1), (130, 120 / 130)]
+    assert [one["share"] for one in told["values"]["B"]] == [1, 1]
+    assert learned.heat_map(known, "A", "B")["cells"][0][0]["time_ns"] == 120
 
 
 def test_a_heat_map_has_the_best_of_each_pair(problem: Problem, searched: Store) -> None:

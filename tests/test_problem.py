@@ -60,6 +60,8 @@ def test_an_invalid_configuration_has_none() -> None:
         Problem(study(), fix={"WG": [32, 128]}).plan({"WPT": 8, "WG": 64, "FAST": 0})
     with pytest.raises(SpaceError, match="WG cannot be 3; it can be 32, 64"):
         problem.plan({"WPT": 8, "WG": 3, "FAST": 0})
+    with pytest.raises(SpaceError, match="saxpy: no value for WG; it can be 32, 64"):
+        problem.plan({"WPT": 8, "FAST": 0})
     with pytest.raises(SpaceError, match="no parameter named 'WGS'"):
         problem.plan({"WPT": 8, "WGS": 3, "FAST": 0})
 
@@ -105,6 +107,13 @@ def test_without_a_device_a_study_has_what_it_requires() -> None:
 def test_a_value_that_brings_a_file_is_refused() -> None:
     with pytest.raises(StudyError, match=r"saxpy\.toml: parameters\.P: '1 -include x\.h' has a space"):
         study(parameters={**table()["parameters"], "P": {"values": ["1 -include x.h"]}})
+
+
+def test_a_computed_define_is_one_word_too() -> None:
+    for text in ("'a b'", "'\"a\"'"):
+        problem = Problem(study(defines={"KIND": f"{text} if WG > 0 else 'b'"}))
+        with pytest.raises(StudyError, match=r"saxpy\.toml: defines\.KIND: .* (has a space|has a quotation mark)"):
+            problem.plan(problem.default)
 
 
 def test_a_study_may_state_a_device_fact() -> None:

@@ -118,6 +118,21 @@ def test_an_argument_that_a_reference_names_and_no_launch_takes_is_told() -> Non
         check_reference(Problem(study(launch=launch)))
 
 
+def test_a_reference_may_name_what_only_another_size_passes() -> None:
+    launch = table()["launch"][0]
+    odd = {**launch, "arguments": ["N", "beta", "x", "y"], "when": "N > 900"}
+    arguments = table()["arguments"] | {"beta": {"type": "float", "value": "2.5"}}
+    numpy = {"y": "alpha * x + y + where(N > 900, beta * x, 0)"}
+    given = study(launch=[launch, odd], arguments=arguments, reference={"numpy": numpy})
+    for size, factor in ((1000, 5.0), (100, 2.5)):
+        problem = Problem(given, {"N": size})
+        check_reference(problem)
+        inputs = input_data(problem)
+        expected = expected_data(problem, inputs)
+        assert expected is not None
+        assert np.allclose(expected["y"], factor * inputs["x"].astype(float) + inputs["y"])
+
+
 def test_a_function_given_in_python_runs() -> None:
     problem = Problem(study(reference=lambda x, y, alpha, N: {"y": alpha * x + y + N}))
     inputs = input_data(problem)

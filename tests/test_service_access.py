@@ -102,6 +102,9 @@ def test_the_table_has_every_route_of_the_document(client: Client) -> None:
     named = {("GET", "/v1/studies/matmul"): "/v1/studies/{name}", ("GET", "/v1/trials/1"): "/v1/trials/{number}"}
     named["DELETE", "/v1/tokens/nobody"] = "/v1/tokens/{name}"
     assert {(method, named.get((method, path), path)) for method, path in told} == known
+    schemes = document["components"]["securitySchemes"]  # generated clients send a token by it
+    assert [name for one in document["security"] for name in one] == list(schemes)
+    assert schemes["token"] == {"type": "http", "scheme": "bearer"}
 
 
 def test_on_loopback_reading_is_open_and_nothing_else(client: Client) -> None:

@@ -511,6 +511,9 @@ def test_what_is_stored_page_by_page(client: Client) -> None:
     assert points["trials"][0][:3] == [3, "ok", 1012.0]
     assert len(client.ask(None, "GET", "/v1/searches?limit=3").json()["searches"]) == 3
     assert len(client.ask(None, "GET", "/v1/history").json()) == 5
+    assert len(client.ask(None, "GET", f"/v1/history?device={one['device']}").json()) == 5
+    assert client.ask(None, "GET", "/v1/history?device=nvidia-h100-132cu-80g").json() == []
+    assert client.ask(None, "GET", "/v1/history?device=nope").status_code == 422
     assert client.ask(None, "GET", "/v1/home").json()["latest"][0]["best"]["match"] == "exact"
     cells = client.ask(None, "GET", "/v1/compare?study=matmul&by=PAD&size=64").json()["cells"]
     assert {str(cell["value"]) for cell in cells} >= {"0", "1"}

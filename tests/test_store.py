@@ -234,6 +234,7 @@ def test_history_is_newest_first_with_what_is_pending(store: Store) -> None:
     put(store, [ok({"A": 4}, 5)], key=KEY._replace(study="other"))
     assert [row.trial.configuration["A"] for row in store.history("scale")] == [3, 2, 1]
     assert [row.trial.configuration["A"] for row in store.history(None, 2)] == [4, 3]
+    assert [len(store.history(device=device)) for device in (KEY.device, "another")] == [len(store.history()), 0]
     row = store.history("scale")[0]
     assert (row.key, row.device_name, row.sampler, row.trial.outcome) == (KEY, DEVICE.name, "random", Outcome.PENDING)
     assert store.counts() == {"other": 1, "scale": 2}

@@ -41,12 +41,12 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"tolerance": {"absolute": "WG * 1e-6"}}, "tolerance.absolute: names 'WG'"),
         ({"options": [{"flag": "-D{NOPE}"}]}, "options.1.flag: names 'NOPE'"),
         (
-            {"options": [{"flag": "-cl-mad-enable -DWG=8"}]},
+            {"options": [{"flag": "-DWG=8"}]},
             r"options.1.flag: sets WG, which \[parameters\] ",
         ),
-        ({"options": [{"flag": "-cl-mad-enable"}, {"flag": "-U WG"}]}, "options.2.flag: sets WG"),
+        ({"options": [{"flag": "-cl-mad-enable"}, {"flag": "-UWG"}]}, "options.2.flag: sets WG"),
         (
-            {"choices": {"T": ["float"]}, "options": [{"flag": "-D T=int"}]},
+            {"choices": {"T": ["float"]}, "options": [{"flag": "-DT=int"}]},
             r"options.1.flag: sets T, which \[choices\]",
         ),
         ({"device": {"local_mem": 1}}, "device: no device fact 'local_mem'.*did you mean 'local_memory'"),
@@ -59,6 +59,8 @@ def test_a_study_holds_what_its_tables_say() -> None:
         ({"source": b"kernel"}, "source: bytes is no text of a kernel"),
         ({"arguments": ["x"]}, r"arguments: needs a table, got \['x'\]"),
         ({"arguments": None}, "arguments: needs a table, got None"),
+        ({"parameters": {"P": {"values": ['"a"']}}}, "parameters.P: '\"a\"' has a quotation mark or a backslash"),
+        ({"options": [{"flag": "-DX=1 -DY=2"}]}, "options.1.flag: '-DX=1 -DY=2' is not a single -DNAME=VALUE"),
         ({"parameters": {"P": {"values": ["a b"]}}}, "parameters.P: 'a b' has a space.*; write one word"),
         (
             {"tolerance": {"absolute": "WPT"}},

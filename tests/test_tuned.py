@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from pyopencl.tools import SVMAllocator
 
 import autotune
 from autotune.api import TunedKernel, binaries, questions, ready
@@ -287,7 +289,7 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
     texels = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
     image = cl.create_image(queue.context, cl.mem_flags.READ_WRITE, texels, shape=(64, 64))
     elsewhere = cla.to_device(cl.CommandQueue(context()), x.get())
-    flags = cl.mem_flags
+    flags, shared = cl.mem_flags, SVMAllocator(queue.context, flags=cl.svm_mem_flags.READ_WRITE, queue=queue)
     read_only, write_only = (cl.Buffer(queue.context, only, 4000) for only in (flags.READ_ONLY, flags.WRITE_ONLY))
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"x": x}, "no y is given; saxpy takes alpha, x, y"),
@@ -300,6 +302,8 @@ def test_what_does_not_fit_is_one_line(queue: cl.CommandQueue) -> None:
         ({"x": x.astype(np.float64), "y": y}, "x: holds float64, the kernel takes float"),
         ({"x": x[:100], "y": y}, "x: has 400 bytes, the kernel takes 4,000: 1000 float"),
         ({"x": x[::2], "y": y}, "x: has gaps"),
+        ({"x": x[::-1], "y": y}, "x: has gaps, runs backwards"),
+        ({"x": cla.zeros(queue, 1000, np.float32, allocator=shared), "y": y}, "x: lies in shared virtual memory"),
         ({"x": x[1:], "y": y}, "x: begins 4 bytes into its buffer"),
         ({"x": elsewhere, "y": y}, "x: lies in another context than the queue's"),
         ({"x": x, "y": read_only}, "y: lies in memory that was made to be read only, and is written"),
@@ -342,11 +346,14 @@ def test_a_call_in_a_forked_child_is_one_line_and_no_wait(queue: cl.CommandQueue
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of what this is about
         child = os.fork()
     if not child:
-        try:
-            saxpy(queue)
-        except DeviceError as error:
-            os._exit("was made before this process was forked" in str(error))
-        os._exit(2)
+        said = []
+        for ask in (partial(saxpy, queue), partial(autotune.tuned, study())):
+            try:
+                ask()
+            except DeviceError as error:
+                said.append(str(error))
+        told = ("saxpy: was made before this process was forked", "this process was forked after OpenCL's drivers were")
+        os._exit(len(said) == 2 and all(map(str.startswith, said, told)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 

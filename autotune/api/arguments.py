@@ -82,8 +82,8 @@ class MemorySlot:
         if dtype is not None and shape is not None:
             shape = self._components(dtype, shape)
             if not in_order:
-                raise UsageError("has gaps, or its axes in another order than C's", where=buffer.name,
-                                 hint="give a contiguous copy")  # fmt: skip
+                what = "has gaps, runs backwards, or has its axes in another order than C's"
+                raise UsageError(what, where=buffer.name, hint="give a contiguous copy")
             wanted = (*buffer.allocate, self._width) if self._width > 1 else buffer.allocate
             if len(shape) == len(wanted) > 1 and (shape[1:] != wanted[1:] or shape[0] < wanted[0]):
                 raise UsageError(f"is of shape {_by(shape)}, the kernel takes {self.wants}", where=buffer.name)
@@ -120,6 +120,9 @@ class MemorySlot:
             return UsageError("lies on the host", where=self.buffer.name, hint=hint)
         if getattr(value, "size", None) == 0:  # pyopencl gives an empty array no memory
             return UsageError(f"is empty, the kernel takes {self.wants}", where=self.buffer.name)
+        if getattr(value, "base_data", None) is not None:
+            hint = "make the array without an SVMAllocator"
+            return UsageError("lies in shared virtual memory, which no call takes", where=self.buffer.name, hint=hint)
         what = f"{type(value).__name__} is no buffer of the device"
         return UsageError(what, where=self.buffer.name, hint="give a pyopencl array or buffer")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import threading
@@ -148,15 +149,16 @@ def seconds(name: str, given: object) -> float | None:
 
 
 def budget(given: object) -> Budget:
-    """Return a budget with plain numbers. Raises UsageError."""
+    """Return a budget with plain numbers, without a time where that is endless. Raises UsageError."""
     if not isinstance(given, Budget):
         raise unfit("budget", given, "budget", "autotune.Budget(trials=100)")
     gain = given.least_gain
     share = gain is None or (isinstance(gain, int | float) and not isinstance(gain, bool) and 0 < gain < 1)
     of_kind("least_gain", gain, share, "share between 0 and 1", "0.01")
+    limit = seconds("seconds", given.seconds)
     return replace(
         given,
-        seconds=seconds("seconds", given.seconds),
+        seconds=None if limit == math.inf else limit,
         trials=whole("trials", given.trials, least=1, example=100),
         until_stale=whole("until_stale", given.until_stale, least=1, example=50),
     )

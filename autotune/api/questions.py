@@ -53,8 +53,10 @@ def tuned(
     the kernel goes by what was found from then on. A search in the background has the device to itself no more than
     the program leaves it: its times are as good as that.
 
-    Raises AutotuneError for bad input and for a machine without a device.
+    Raises AutotuneError for bad input, for a machine without a device, and in a child that was forked after drivers
+    were loaded.
     """
+    devices.require_own_drivers()
     budget = None if search is None else _budget(search)
     background, allow_python = asked.flag("background", background), asked.flag("allow_python", allow_python)
     if background and budget is None:

@@ -172,10 +172,11 @@ class Launcher:
 
 def _refusal(launch: Launch, error: BackendError) -> str:
     """Say why the driver does not launch a kernel; what it means where the error's name does not tell."""
-    items = math.prod(launch.local_size or (1,))
+    size = launch.local_size
+    group = "the driver's own choice of a work-group" if size is None else f"a work-group of {math.prod(size)}"
     meaning = {
-        "CL_OUT_OF_RESOURCES": f", too few registers or too little local memory for a work-group of {items}",
-        "CL_INVALID_WORK_GROUP_SIZE": f", the device does not run this kernel with a work-group of {items}",
+        "CL_OUT_OF_RESOURCES": f", too few registers or too little local memory for {group}",
+        "CL_INVALID_WORK_GROUP_SIZE": f", the device does not run this kernel with {group}",
     }.get(error.name, "")
     sizes = f"global {launch.global_size}, local {launch.local_size}"
     return f"{launch.entry}: {error}{meaning} ({sizes})"

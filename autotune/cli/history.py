@@ -8,8 +8,9 @@ import typer
 
 from autotune import text
 from autotune.cli import remote
-from autotune.cli.options import DatabaseOption, JsonOption, ServerOption
+from autotune.cli.options import DatabaseOption, DeviceOption, JsonOption, ServerOption
 from autotune.cli.output import say, write, write_json
+from autotune.lookup import device_meant
 from autotune.model import Outcome
 from autotune.ranking import median_interval
 from autotune.reports import row_json
@@ -22,6 +23,7 @@ def history(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Only trials of this study.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most N trials.")] = 30,
     failed: Annotated[bool, typer.Option("--failed", help="Only failures.")] = False,
+    device: DeviceOption = None,
     database: DatabaseOption = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
@@ -32,6 +34,7 @@ def history(
     Examples:
       autotune history sgemm
       autotune history sgemm --failed --limit 100
+      autotune history -d h200
       autotune history --json > trials.json
     """
     name, rows = study, list[Row]()
@@ -39,19 +42,21 @@ def history(
         asked = remote.server_at(server, database)
         if limit > remote.MOST_TRIALS:
             say(f"note: a server tells the newest {remote.MOST_TRIALS:,} at most; GET /v1/export has all")
+        told = asked.history(study, limit=limit, failed=failed, device=device)
         if as_json:
-            write_json(asked.history(study, limit=limit, failed=failed))
+            write_json(told)
             return
-        rows = remote.history(asked, study, limit, failed)
+        rows = remote.history(asked, told)
     else:
-        name, rows = _stored(study, limit, failed, database)
+        name, rows = _stored(study, limit, failed, device, database)
     if as_json:
         write_json([row_json(row) for row in rows])
         return
     if not rows:
         place = None if database is None else shown(database)
-        makes = f"; {text.command('search', study or 'STUDY', server=server, database=place)} makes some" * (not failed)
-        say(f"no {'failed ' if failed else ''}trial is stored" + (f" of {name}" if name else "") + makes)
+        search = text.command("search", study or "STUDY", device=device, server=server, database=place)
+        of = (f" of {name}" if name else "") + (f" on {device}" if device else "")
+        say(f"no {'failed ' if failed else ''}trial is stored{of}" + f"; {search} makes some" * (not failed))
         return
     heads = [tuple(map(line, _history_head(row))) for row in rows]
     widths = [max(map(len, column)) for column in zip(*heads, strict=True)]
@@ -62,12 +67,15 @@ def history(
             write(f"    {line(' '.join(row.trial.reason.split()))}")
 
 
-def _stored(study: str | None, limit: int, failed: bool, database: str | None) -> tuple[str | None, list[Row]]:
+def _stored(
+    study: str | None, limit: int, failed: bool, selector: str | None, database: str | None
+) -> tuple[str | None, list[Row]]:
     """Return the study's name and its newest trials of a database here."""
+    device = None if selector is None else device_meant(selector, database).fingerprint
     with Store.to_read(database) as store:
         # A study whose file is not here, but whose trials are, has a history all the same.
         name = study if study is None or study in store.counts() else find_study(study).name
-        return name, store.history(name, limit, failed=failed)
+        return name, store.history(name, limit, failed=failed, device=device)
 
 
 def _history_head(row: Row) -> tuple[str, ...]:

@@ -202,9 +202,8 @@ def _facts(ended: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, line(str(told))) for name, told in rows]
 
 
-def history(server: Server, study: str | None, limit: int, failed: bool) -> list[Row]:
+def history(server: Server, told: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return rows of a server's history as those of this machine's."""
-    told = server.history(study, limit=limit, failed=failed)
     with believed(server.url):
         return [_row(entry) for entry in told]
 

@@ -31,6 +31,7 @@ from autotune.devices.select import (
     load_backend,
     open_session,
     prepare,
+    require_own_drivers,
     require_usable,
     selector_of,
     traits,

@@ -79,7 +79,7 @@ class OpenCLGuest(OpenCLSession):
             return None
         if not isinstance(base, cl.MemoryObjectHolder):
             return None
-        if offset:
+        if offset and array.flags.c_contiguous:
             base = self._part(base, offset, array.nbytes)
         again = None if offset else _base_data
         return Given(self._own(base), array.nbytes, dtype, shape, array.flags.c_contiguous, _only(base), again)

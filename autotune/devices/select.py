@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -75,6 +76,7 @@ def attach(queue: object) -> Guest:
     """
     for one in _loaded()[0]:
         if (found := one.attach(queue)) is not None:
+            _loaded_by[:] = _loaded_by or [os.getpid()]
             return found
     raise UsageError(f"{type(queue).__name__} is no command queue", hint="give a pyopencl.CommandQueue")
 
@@ -96,9 +98,21 @@ def list_by(listing: Callable[[], list[DeviceInfo] | None]) -> None:
     _listing[:] = [listing]
 
 
+_loaded_by: list[int] = []
+"""The process that first loaded drivers here: this one, or the one that it was forked from."""
+
+
 def list_bundled() -> list[DeviceInfo]:
     """Return the devices of the backends that come with this package, asked here."""
+    _loaded_by[:] = _loaded_by or [os.getpid()]
     return [device for name in BACKENDS for device in load_backend(name).devices()]
+
+
+def require_own_drivers() -> None:
+    """Raise DeviceError in a child that was forked after drivers were loaded: they wait for threads that it lacks."""
+    if _loaded_by and _loaded_by[0] != os.getpid():
+        hint = 'start such processes with multiprocessing.get_context("spawn")'
+        raise DeviceError("this process was forked after OpenCL's drivers were loaded, and cannot use them", hint=hint)
 
 
 _here: list[DeviceInfo] = []

@@ -11,7 +11,7 @@ is measured here before it counts, and is nobody's best until then.
     gathering.py     the problems of a study that an export is about
     t1.py, python.py a tuning problem, as a study; the Python in it;  t1_space.py: its sizes, parameters and conditions
     writing.py       the formats that are written, by their names
-    kernel_tuner.py, t4.py, clblast.py, ktt.py, wisdom.py, csv.py, optuna.py: the formats
+    kernel_tuner.py, t4.py, clblast.py, ktt.py, pyatf.py, wisdom.py, csv.py, optuna.py: the formats
 """
 
 from autotune.exchange.adopt import Adopted, adopt

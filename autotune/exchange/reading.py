@@ -16,6 +16,7 @@ from autotune.exchange.clblast import CLBlast, Tuner
 from autotune.exchange.document import Document, Reader
 from autotune.exchange.kernel_tuner import KernelTuner
 from autotune.exchange.ktt import Ktt
+from autotune.exchange.pyatf import PyAtf
 from autotune.exchange.t4 import T4
 
 READERS: Mapping[str, Reader] = {
@@ -24,6 +25,7 @@ READERS: Mapping[str, Reader] = {
     "clblast": CLBlast(),
     "cltune": Tuner(),
     "ktt": Ktt(),
+    "pyatf": PyAtf(),
 }
 """The formats that are read, by their names. A new one is a file, a row here, and one in tests/test_exchange.py."""
 

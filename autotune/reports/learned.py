@@ -15,7 +15,7 @@ from autotune import samplers
 from autotune.identity import Configuration, Value, canonical
 from autotune.lookup import records
 from autotune.model import Outcome
-from autotune.ranking import median, median_interval, speedup
+from autotune.ranking import MEASURED, Event, Standing, median, median_interval, ordered, speedup
 from autotune.store import Store, listing, survey
 from autotune.text import giga_rate
 
@@ -29,11 +29,20 @@ _FINALISTS = 8
 
 
 class Measured(NamedTuple):
-    """A configuration with the time that counts for it, nanoseconds."""
+    """A configuration with the time that counts for it."""
 
-    trial: int
     configuration: Configuration
-    time_ns: float
+    standing: Standing
+
+    @property
+    def trial(self) -> int:
+        """The number of the trial."""
+        return self.standing.event.order[0]
+
+    @property
+    def time_ns(self) -> float:
+        """Nanoseconds."""
+        return self.standing.event.time_ns
 
 
 class Sample(NamedTuple):
@@ -56,9 +65,9 @@ class Sample(NamedTuple):
         return self.ranked[0] if self.ranked else None
 
     @property
-    def least_ns(self) -> float:
-        """The lowest time that counts; NaN where there is none."""
-        return self.measured[0].time_ns if self.measured else math.nan
+    def best_ns(self) -> float:
+        """The time of the best; NaN where there is none."""
+        return ordered([one.standing for one in self.measured])[0].time_ns if self.measured else math.nan
 
 
 def sample(store: Store, problem: int, *, most: int = MOST) -> Sample:
@@ -78,22 +87,32 @@ def _sample(store: Store, problem: int, most: int) -> Sample:
     ranking = database.ranking(problem, "", whole=found.stride == 1)
     driver = ranking.entries[0].driver if ranking.entries else ""
     rows = {row.number: row for row in found.rows}
-    times = {entry.order[0]: entry.time_ns for entry in ranking.entries}
+    times = {entry.order[0]: entry for entry in ranking.entries}
     rows |= survey.trials_of(store, [number for number in times if number not in rows])
-    if not times.keys() <= rows.keys() or not all(map(_is_time, times.values())):
+    if not times.keys() <= rows.keys() or not all(_is_time(entry.time_ns) for entry in times.values()):
         raise ValueError("a time is of no trial, or none")
     if found.stride > 1:  # the ranking knows the fastest alone: of the rest, the latest measurement of each counts
         passed = (row for row in found.rows if row.outcome is Outcome.OK and row.driver == driver)
         known = {rows[number].name for number in times}
-        latest = {row.name: row for row in passed if row.name not in known}
-        times |= {row.number: row.time_ns for row in latest.values() if _is_time(row.time_ns)}
-    measured = [Measured(number, rows[number].configuration, time) for number, time in times.items()]
+        latest = {row.name: row for row in passed if row.name not in known and _is_time(row.time_ns)}
+        times |= {row.number: _event(row, ranking.generation) for row in latest.values()}
+    measured = [_measured(entry, rows[number]) for number, entry in times.items()]
     named = {rows[number].name for number in times}
     untimed = {row.name: row for row in found.rows if row.outcome.failed or row.outcome is Outcome.STOPPED}
     others = [row for name, row in untimed.items() if name not in named]
     shown = [entry.order[0] for entry in ranking.entries]
     trials = database.trials(problem, ranking.generation)
     return Sample(sorted(measured, key=lambda one: one.time_ns), others, shown, trials, found.stride, driver)
+
+
+def _event(row: survey.Row, generation: int) -> Event:
+    return Event(MEASURED, row.name, row.driver, generation, (row.number, 0), row.time_ns or math.nan)
+
+
+def _measured(entry: Event, row: survey.Row) -> Measured:
+    """Return what a ranked time says of its trial, whose own time is the one before it was timed again."""
+    first = row.time_ns if _is_time(row.time_ns) else entry.time_ns
+    return Measured(row.configuration, Standing(entry, first, row.number))
 
 
 def _is_time(ns: float | None) -> TypeGuard[float]:
@@ -153,16 +172,17 @@ def importance(known: Sample) -> list[dict[str, Any]]:
 
 def per_value(known: Sample, parameters: Mapping[str, Sequence[Value]]) -> dict[str, list[dict[str, Any]]]:
     """Return for each parameter its values: the best time with it, its share, its trial; how many were tried."""
+    best_ns = known.best_ns
     found: dict[str, list[dict[str, Any]]] = {}
     for name, values in parameters.items():
-        table = {value: {"value": value, **_EMPTY} for value in values}
+        groups = {value: _Group([], []) for value in values}
         for one in known.measured:
             if name in one.configuration:
-                _pass(table[one.configuration[name]], one, known.least_ns)
+                groups[one.configuration[name]].passed.append(one.standing)
         for row in known.others:
             if name in row.configuration:
-                _miss(table[row.configuration[name]], row)
-        found[name] = list(table.values())
+                groups[row.configuration[name]].missed.append(row.outcome)
+        found[name] = [{"value": value, **group.told(best_ns)} for value, group in groups.items()]
     return found
 
 
@@ -183,21 +203,21 @@ def by_importance(names: Iterable[str], importance: Sequence[Mapping[str, Any]])
     return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
-_EMPTY: Mapping[str, Any] = {"time_ns": None, "trial": None, "share": None, "tried": 0, "verified": 0, "failed": 0}
+class _Group(NamedTuple):
+    """Configurations that have a value, or two, in common: those with a time, and how the others ended."""
 
+    passed: list[Standing]
+    missed: list[Outcome]
 
-def _pass(entry: dict[str, Any], one: Measured, best: float) -> None:
-    """Count a verified configuration; the first that comes is the fastest."""
-    entry["tried"] += 1
-    entry["verified"] += 1
-    if entry["time_ns"] is None:
-        entry |= {"time_ns": one.time_ns, "trial": one.trial, "share": best / one.time_ns}
-
-
-def _miss(entry: dict[str, Any], row: survey.Row) -> None:
-    """Count a configuration without a time: it failed, or was stopped early."""
-    entry["tried"] += 1
-    entry["failed"] += row.outcome.failed
+    def told(self, best_ns: float) -> dict[str, Any]:
+        """Return its best by the one rule, and counts: what neither passed nor failed was stopped early."""
+        best = ordered(self.passed)[0] if self.passed else None
+        counts = {"tried": len(self.passed) + len(self.missed), "verified": len(self.passed)}
+        counts["failed"] = sum(outcome.failed for outcome in self.missed)
+        if best is None:
+            return {"time_ns": None, "trial": None, "share": None, **counts}
+        # One that was timed once may tell less than the best of those that were timed again.
+        return {"time_ns": best.time_ns, "trial": best.order[0], "share": min(1.0, best_ns / best.time_ns), **counts}
 
 
 def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
@@ -209,18 +229,18 @@ def heat_map(known: Sample, across: str, down: str) -> dict[str, Any]:
     parameters = parameters_of(known)
     columns, rows = parameters.get(across, []), parameters.get(down, [])
     places = [{value: place for place, value in enumerate(values)} for values in (rows, columns)]
-    cells: list[list[dict[str, Any]]] = [[dict(_EMPTY) for _ in columns] for _ in rows]
+    groups = [[_Group([], []) for _ in columns] for _ in rows]
 
-    def cell(configuration: Configuration) -> dict[str, Any] | None:
+    def group(configuration: Configuration) -> _Group:
         row, column = places[0].get(configuration.get(down, "")), places[1].get(configuration.get(across, ""))
-        return None if row is None or column is None else cells[row][column]
+        return _Group([], []) if row is None or column is None else groups[row][column]
 
     for one in known.measured:
-        if (entry := cell(one.configuration)) is not None:
-            _pass(entry, one, known.least_ns)
+        group(one.configuration).passed.append(one.standing)
     for row in known.others:
-        if (entry := cell(row.configuration)) is not None:
-            _miss(entry, row)
+        group(row.configuration).missed.append(row.outcome)
+    best_ns = known.best_ns
+    cells = [[one.told(best_ns) for one in line] for line in groups]
     return {"across": across, "down": down, "columns": columns, "rows": rows, "cells": cells}
 
 

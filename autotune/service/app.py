@@ -65,9 +65,11 @@ def create_app(config: Config) -> FastAPI:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """Return the API's document: FastAPI's, but that errors are JSON on routes whose answers are not, too."""
+    """Return the API's document: FastAPI's, with how a token is sent, and errors in JSON on all routes."""
     if app.openapi_schema is None:
         app.openapi_schema = FastAPI.openapi(app)
+        app.openapi_schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        app.openapi_schema["security"] = [{"token": []}, {}]  # reading may be open to everybody
         for path in app.openapi_schema["paths"].values():
             for operation in path.values():
                 for status, told in operation["responses"].items():

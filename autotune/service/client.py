@@ -64,6 +64,10 @@ class Server:
         self._tell = tell or _say
         self._kept = KeptAnswers(f"{self.url}\0{self._http.token or ''}") if cache else None
 
+    def __repr__(self) -> str:
+        """Return what a notebook shows: no token."""
+        return f"<server {self.url}>"
+
     # Results ----------------------------------------------------------------------------------------------
 
     def best(
@@ -92,16 +96,20 @@ class Server:
         """Return the best and the lines to say beside it."""
         asked: list[tuple[str, str]] = [("device", device)] if device is not None else []
         for name, given in (("size", size), ("choice", choices)):
+            _require(name, given, Mapping | Sequence)
             texts = [f"{key}={value}" for key, value in given.items()] if isinstance(given, Mapping) else given
             asked += [(name, text) for text in texts or ()]
         path = f"/v1/best?{question([*question_of(study), *asked])}"
         reply = self._remembered(path)
         return best_from(reply.body, reply.headers, self.url)
 
-    def history(self, study: str | None = None, *, limit: int = 30, failed: bool = False) -> list[dict[str, Any]]:
+    def history(
+        self, study: str | None = None, *, limit: int = 30, failed: bool = False, device: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the newest trials, 1,000 at most, as `autotune history --json` does. A path asks by its name."""
         asked = [("limit", str(min(limit, MOST_TRIALS))), ("failed", str(failed).lower())]
         asked += question_of(study)[:1] if study else []
+        asked += [("device", device)] if device is not None else []
         return self._http.rows(f"/v1/history?{question(asked)}")
 
     def home(self) -> dict[str, Any]:
@@ -133,7 +141,7 @@ class Server:
 
         A path takes the study along with its files. `once`, an idempotency key, makes sending it again harmless.
         """
-        body = {name: value for name, value in asked.items() if value not in (None, {}, [], ())}
+        body = {name: value for name, value in asked.items() if value is not None and not _is_empty(value)}
         body |= upload_of(Path(study)) if is_path(study) else {"study": str(study)}
         headers = {"Idempotency-Key": once or uuid.uuid4().hex}
         try:
@@ -158,6 +166,10 @@ class Server:
 
         `on_progress` is told of each trial. Raises AutotuneError where it failed. Ctrl-C here leaves it running there.
         """
+        for name, given in (("size", size), ("choices", choices)):
+            _require(name, given, Mapping)
+        if on_progress is not None and not callable(on_progress):
+            raise UsageError(f"{type(on_progress).__name__} is no function", where="on_progress", hint="write print")
         budget = {name: value for name, value in (("trials", trials), ("seconds", seconds)) if value is not None}
         budget |= more.pop("budget", {})
         asked = {"device": device, "size": dict(size or {}), "choices": dict(choices or {}), "budget": budget, **more}
@@ -229,6 +241,17 @@ class Server:
         if self._kept is not None:
             self._kept.keep(path, Kept.of(reply.headers, reply.body))
         return reply
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, dict | list | tuple) and not value
+
+
+def _require(name: str, given: object, kind: Any) -> None:
+    """Raise UsageError for what names no values."""
+    if given is not None and (isinstance(given, str) or not isinstance(given, kind)):
+        what = f"{type(given).__name__} is no mapping of names to values"
+        raise UsageError(what, where=name, hint=f'write {name}={{"NAME": VALUE}}')
 
 
 def _say(said: str) -> None:

@@ -13,7 +13,6 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from autotune import __version__
 from autotune.lookup import DEFAULT_STUDY, FORMATS
 from autotune.model import Outcome
-from autotune.reports import row_json
 from autotune.service import submit as submitting
 from autotune.service import views
 from autotune.service.answers import NothingNew, documented
@@ -209,10 +208,16 @@ def trial(service: Opened, caller: Reader, number: Annotated[int, Path(ge=1, le=
 
 
 @router.get("/history", responses=READ, tags=["results"])
-def history(service: Opened, caller: Reader, study: Word = None, failed: bool = False, limit: Limit = 30) -> list[Json]:
+def history(
+    service: Opened,
+    caller: Reader,
+    study: Word = None,
+    failed: bool = False,
+    limit: Limit = 30,
+    device: Word = None,
+) -> list[Json]:
     """What `autotune history --json` prints: the newest trials, or the newest failures."""
-    rows = service.store.history(study, limit, failed=failed)
-    return [plain(row_json(row), not_finite=lambda _: None) for row in rows]
+    return [plain(one, not_finite=lambda _: None) for one in views.history(service, study, limit, failed, device)]
 
 
 @router.get("/compare", responses=FOUND, tags=["results"])

@@ -21,7 +21,9 @@ def question_of(study: str | Path) -> list[tuple[str, str]]:
 
 
 def is_path(study: str | Path) -> bool:
-    """Whether a study is named by its file."""
+    """Whether a study is named by its file. Raises UsageError for what is neither a name nor a path."""
+    if not isinstance(study, str | Path):
+        raise UsageError(f"{type(study).__name__} is no name of a study, nor a path", where="study")
     return isinstance(study, Path) or "/" in study or study.endswith(".toml")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import operator
 import os
 import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -24,6 +26,7 @@ STORES_S = 75.0
 _MOST = 64 * 2**20
 
 _PATH = re.compile(r"[!-~]*")
+_HOST = re.compile(r"[^\x00-\x20\x7f]+")
 
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any])
 
@@ -63,7 +66,12 @@ class Transport:
         except ValueError:  # of Unicode among them
             parts, self._host, self._path = urlsplit(""), "", ""
         beside = parts.query or parts.fragment or parts.username
-        if parts.scheme not in ("http", "https") or not self._host or beside or not _PATH.fullmatch(self._path):
+        if (
+            parts.scheme not in ("http", "https")
+            or not _HOST.fullmatch(self._host)
+            or beside
+            or not _PATH.fullmatch(self._path)
+        ):
             raise UsageError(
                 f"{url!r:.100} is no server", where="--server", hint="write https://HOST or http://127.0.0.1:8080"
             )
@@ -217,4 +225,12 @@ def segment(name: str) -> str:
 
 def _written(body: Any) -> bytes:
     """Return JSON in UTF-8: escaped, an é would take 6 bytes. A lone surrogate is for the server to refuse."""
-    return json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps(body, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+
+
+def _plain(value: object) -> int | float:
+    """Return NumPy's numbers and the like as plain ones. Raises UsageError for what JSON has no form for."""
+    for plain in (operator.index, float):
+        with suppress(TypeError, ValueError):
+            return plain(value)  # type: ignore[arg-type]
+    raise UsageError(f"{type(value).__name__} is nothing that can be sent to a server")

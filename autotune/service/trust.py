@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import UsageError
-from autotune.identity import STUDY_NAME, name_fault, value_fault
+from autotune.identity import STUDY_NAME, macro_fault, name_fault, value_fault
 from autotune.lookup import Best, Match
 from autotune.store import UNSOUND
 from autotune.text import LARGEST_SIZE, line
@@ -112,7 +112,7 @@ def _option(told: object) -> str:
         raise ValueError(f"{told!r:.60} is no build option")
     if told.startswith("-D"):
         name, _, value = told[2:].partition("=")
-        if fault := name_fault(name) or value_fault(value):
+        if fault := macro_fault(name) or value_fault(value):
             raise ValueError(f"{told!r:.60} {fault}")
     return told
 

@@ -229,11 +229,18 @@ class Store(Attempts, Moving):
             found += [(key, queries.imported(connection, number)) for key, number, _ in keys]
         return [(other, measured) for other, measured in found if measured]
 
-    def history(self, study: str | None = None, limit: int | None = None, *, failed: bool = False) -> list[queries.Row]:
-        """Return stored trials, pending and lost ones included, newest first: of one study, `failed` ones only."""
+    def history(
+        self, study: str | None = None, limit: int | None = None, *, failed: bool = False, device: str | None = None
+    ) -> list[queries.Row]:
+        """Return stored trials, pending and lost ones included, newest first.
+
+        Of one study, one `device` (its fingerprint), `failed` ones only.
+        """
         query = queries.everything().order_by(trials.c.started.desc(), trials.c.id.desc()).limit(limit)
         if study is not None:
             query = query.where(problems.c.study == study)
+        if device is not None:
+            query = query.where(problems.c.device == device)
         if failed:
             query = query.where(trials.c.outcome.in_([outcome.value for outcome in Outcome if outcome.failed]))
         with self._reading() as connection:

@@ -15,6 +15,7 @@ from os import path as paths
 from typing import Any, NamedTuple
 
 from autotune.errors import StudyError
+from autotune.identity import macro_fault, word_fault
 from autotune.study.library import MAX_TEXT, File, is_file, read_text, too_large
 
 _MAX_DEPTH = 20
@@ -73,7 +74,8 @@ def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
     found = []
     for number, entry in enumerate(entries, 1):
         where = f"{study}: options.{number}.flag"
-        for folder in _folders(words_of(str(entry.get("flag", "")), where), where):
+        flag = str(entry.get("flag", ""))
+        for folder in _folders(words_of(flag, where), where):
             if "{" in folder or str(entry.get("when", "1")) != "1":
                 raise StudyError(
                     "a folder of includes cannot depend on anything",
@@ -81,14 +83,34 @@ def folders_of(table: Mapping[str, Any], study: File) -> list[str]:
                     hint="name it always, and choose between its files by #if in the kernel",
                 )
             found.append(paths.join(paths.dirname(study), folder))
+        _require_define(flag, re.sub(r"\{\w+\}", "x", flag), where)
     return found
 
 
 def check_options(options: Iterable[str], where: str) -> None:
-    """Raise StudyError where build options, filled in, bring files that no hash knows of."""
+    """Raise StudyError where build options, filled in, bring files that no hash knows of, or define what is no name."""
     for option in options:
         if len(option.split()) > 1 or _READING.match(option):
             list(_folders(words_of(option, where), where))
+        _require_define(option, option, where)
+
+
+def _require_define(flag: str, option: str, where: str) -> None:
+    """Raise StudyError for a `-D` that is not one word, a name and a value: headers and shells are given the two apart.
+
+    `option` is the flag with something in its braces.
+    """
+    words = option.split()
+    if not any(word.startswith(("-D", "-U")) for word in words):
+        return
+    name, _, value = option[2:].partition("=")
+    if words != [option]:
+        hint = 'write one [[options]] for each, as flag = "-DNAME=VALUE"'
+        raise StudyError(f"{flag!r:.60} is not a single -DNAME=VALUE", where=where, hint=hint)
+    if fault := macro_fault(name):
+        raise StudyError(f"{flag!r:.60}: {name!r:.60} {fault}", where=where, hint="choose another name")
+    if fault := word_fault(value):
+        raise StudyError(fault, where=where)
 
 
 def words_of(option: str, where: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import SpaceError, StudyError, placed
+from autotune.identity import word_fault
 from autotune.model import Configuration
 from autotune.study.arguments import Argument, Buffer, Scalar, filled
 from autotune.study.arrays import names_of
@@ -62,6 +63,8 @@ def _options(problem: Problem, configuration: Configuration, names: Mapping[str,
     for name, expression in problem.study.defines.items():
         value = expression.evaluate(names)
         defined[name] = int(value) if isinstance(value, bool) else value
+        if fault := word_fault(value):
+            raise StudyError(fault, where=f"{problem.study.path}: defines.{name}")
     options = [f"-D{name}={value}" for name, value in defined.items()]
     for option in problem.study.options:
         if option.when.evaluate(names):

@@ -203,7 +203,8 @@ class Problem:
                 value = configuration.get(name)
                 can = "is fixed to" if value in self.study.parameters[name].values else "can be"
                 hint = f"it {can} {', '.join(map(str, listed))}"
-                raise SpaceError(f"{name} cannot be {value!r}", where=self.study.name, hint=hint)
+                what = f"{name} cannot be {value!r}" if name in configuration else f"no value for {name}"
+                raise SpaceError(what, where=self.study.name, hint=hint)
         names = {**self.constants, **configuration}
         for constraint in self.constraints:
             if not constraint.require.holds(names):

@@ -6,12 +6,13 @@ A reference is computed once per search, in float64 (or exact integers), whateve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import StudyError, placed
+from autotune.errors import ExpressionError, StudyError, placed
 from autotune.study.arguments import Buffer, Scalar
 from autotune.study.arrays import check_names, evaluate, names_of, physical, shape_of
 from autotune.study.file_data import header_in, read_array
@@ -277,7 +278,15 @@ def _members(buffer: Buffer, found: Mapping[str, Any], where: str) -> dict[str, 
 
 
 def _numbers(problem: Problem) -> dict[str, Any]:
-    """The fixed numbers, and the scalar arguments as the default configuration has them."""
-    arguments = problem.plan(problem.default).arguments.values()
-    scalars = {argument.name: argument.named for argument in arguments if isinstance(argument, Scalar)}
-    return {**problem.fixed, **scalars}
+    """The fixed numbers, and the scalar arguments as the default configuration has them.
+
+    Also of a launch that takes no place with that configuration or at this size, where they have a value.
+    """
+    passed, declared = problem.plan(problem.default).arguments, problem.study.arguments
+    found = {name: one.named for name, one in passed.items() if isinstance(one, Scalar)}
+    for name in problem.study.launched & declared.keys() - passed.keys():
+        one = declared[name]
+        if isinstance(one, Scalar):
+            with suppress(StudyError, ExpressionError):
+                found[name] = one.concrete({**problem.constants, **problem.default}).named
+    return {**problem.fixed, **found}

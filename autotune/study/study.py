@@ -82,6 +82,10 @@ class Study:
         self._build(StudyText(str(tables.get("name", "")), path, tables, kernel, text), function)
         self.text.made = self
 
+    def __repr__(self) -> str:
+        """Return what a notebook shows."""
+        return f"<study {self.name}, which tunes {', '.join(self.parameters) or 'nothing'}>"
+
     @classmethod
     def load(cls, name_or_path: str) -> Study:
         """Return the study of that name or at that path. Raises StudyError."""

@@ -24,6 +24,9 @@ MOST_LAUNCHES = 256
 """So many launches of one run a header can hold, loops unrolled."""
 
 
+_KINDS = {Buffer: "buffer", Local: "local", Scalar: "scalar"}
+
+
 class LaunchText(NamedTuple):
     """One launch: `active` is C that is 0 where it does not take place; `local` None: the driver's choice."""
 
@@ -235,10 +238,16 @@ def _is_said(argument: Argument) -> bool:
     return type(argument) in (Buffer, Local) and not is_struct(argument.type)
 
 
+def kind_of(argument: Argument) -> str | None:
+    """Return what kind of ArgumentText a study's argument becomes; None for one of which extents do not say all."""
+    kind = _KINDS.get(type(argument))
+    several = isinstance(argument, Scalar) and isinstance(argument.value, tuple)
+    return None if several or is_struct(argument.type) else kind
+
+
 def _argument(argument: Argument, extents: tuple[str, ...], value: str) -> ArgumentText:
     dtype, width = numpy_type(argument.type)
-    kind = {Buffer: "buffer", Local: "local", Scalar: "scalar"}[type(argument)]
-    return ArgumentText(argument.name, kind, argument.type, extents, dtype.itemsize * width, value)
+    return ArgumentText(argument.name, _KINDS[type(argument)], argument.type, extents, dtype.itemsize * width, value)
 
 
 def _numbers(values: tuple[int, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from autotune.identity import text_digest
 from autotune.lookup.architecture import words_of
 from autotune.lookup.artefacts.catalogue import Artefact, Catalogue, left_out
 from autotune.lookup.artefacts.ctext import arithmetic, checked_prefix, lines, prefix_of, string
-from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry
+from autotune.lookup.artefacts.geometry import ArgumentText, Geometry, LaunchText, geometry, kind_of
 from autotune.lookup.losses import MOST_SIZES
 from autotune.text import c_comment
 
@@ -93,6 +93,7 @@ class _Header:
             what = ", ".join(dict.fromkeys(one.unsayable for one in self.found if one.unsayable))
             yield f"{' and '.join(who)}: each for its own size alone, since C cannot say {what}"
         yield from left_out(self.refused)
+        yield from _alike(self.catalogue)
         if self.unsaid_default is not None:
             yield f"left out: the study's default: {self.unsaid_default}"
 
@@ -189,8 +190,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             lambda launch: _pick("argument", [string(name) for name in launch.arguments], cast=""), "0",
             index=", unsigned argument",
         )  # fmt: skip
-        for name, kinds in self._arguments().items():
-            if "scalar" in kinds:
+        for name, kind in self._arguments().items():
+            if kind == "scalar":
                 yield self._scalar(name)
             else:
                 yield self._per_argument(
@@ -214,11 +215,16 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         needs = f"    if (!({' && '.join(common)})) return 0;" if common else ""
         return self._switch("int {p}_valid_", "", found, "0", first=needs)
 
-    def _arguments(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for one in self.variants:
-            for argument in one.arguments:
-                found.setdefault(argument.name, set()).add(argument.kind)
+    def _arguments(self) -> dict[str, str]:
+        """Return the kinds of all arguments, also of those that no variant takes: a program names what the study has.
+
+        Else it would not compile any more once the best is another.
+        """
+        found = {argument.name: argument.kind for one in self.variants for argument in one.arguments}
+        known = self.catalogue.all[0].problem.arguments
+        for name in sorted(self.catalogue.study.launched - found.keys()):
+            if (kind := kind_of(known[name])) is not None:
+                found[name] = kind
         return found
 
     def _switch(
@@ -251,8 +257,10 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
         return self._switch(head, more, launches, none, extra=f", unsigned launch{index}")
 
     def _per_argument(self, head: str, name: str, body: Callable[[ArgumentText], str], more: str = "") -> str:
+        missing = _pick("dimension", ()) if more else "return 0;"
+
         def found(one: Geometry) -> str:
-            return next((body(argument) for argument in one.arguments if argument.name == name), "return 0;")
+            return next((body(argument) for argument in one.arguments if argument.name == name), missing)
 
         return self._switch(head, more, found, "0")
 
@@ -301,8 +309,8 @@ typedef struct {{ const {p}_entry *entry; {p}_match match; }} {p}_selection;
             ("OFFSET", "offset", "launch, dimension"), ("BUILD_OPTIONS", "build_options", "buffer, length"),
         ):  # fmt: skip
             yield _macro(f"{p}_{name}", f"{p}_{function}_", more, sizes, values)
-        for name, kinds in self._arguments().items():
-            if "scalar" in kinds:
+        for name, kind in self._arguments().items():
+            if kind == "scalar":
                 yield _macro(f"{p}_SCALAR_{name}", f"{p}_scalar_{name}_", "", sizes, values)
             else:
                 yield _macro(f"{p}_BYTES_{name}", f"{p}_bytes_{name}_", "", sizes, values)
@@ -320,6 +328,16 @@ static const char *const {self.p}_source[] = {{
 {rows}
 }};
 """
+
+
+def _alike(catalogue: Catalogue) -> Iterator[str]:
+    """Yield which models share a name: a program cannot tell them apart."""
+    models: dict[str, dict[str, None]] = {}
+    for entry in catalogue.entries:
+        models.setdefault(entry.best.device_name, {})[entry.device] = None
+    for name, called in models.items():
+        if name and len(called) > 1:
+            yield f"{', '.join(called)}: all called {name!r}: a program may take any one's best; -d chooses"
 
 
 def _pick(index: str, values: Iterable[str], cast: str = "(size_t)") -> str:

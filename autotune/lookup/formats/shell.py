@@ -1,4 +1,4 @@
-"""`TUNED_NAME=value` lines, quoted for a shell: `eval "$(autotune best --format shell)"`.
+"""`TUNED_NAME=value` lines, quoted for a shell: `tuned=$(autotune best --format shell) && eval "$tuned"`.
 
 No program acts on variables that begin with the prefix, whatever a study calls its parameters.
 """
@@ -16,8 +16,10 @@ OPTIONS = "AUTOTUNE_OPTIONS"
 def render(best: Best) -> str:
     """Return one assignment per choice, parameter and computed define, and one with all build options.
 
-    The options are quoted once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
+    A define with parameters, `AT(r,i)`, is none of a shell's: it stands among the options alone. The options are quoted
+    once more, as `--format defines` prints its own: `eval "cc $AUTOTUNE_OPTIONS ..."`.
     """
     values = {**best.choices, **best.configuration, **best.defines}
+    values = {name: value for name, value in values.items() if "(" not in name}
     pairs = {**{PREFIX + name: str(value) for name, value in values.items()}, OPTIONS: shlex.join(best.options)}
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in pairs.items())

@@ -6,6 +6,7 @@
     searches   newest first;  search: one, submitted or only stored;  points: its trials as a chart has them
     trials     newest first, by filters;  trial: one, with samples, options and build log
     compare    the best per value, size or device, of what is stored
+    history    the newest trials, as the command line has them
     tokens     names, roles and times, for admins
 All may take a while (they ask the database): call them in a thread. They raise AutotuneError, Refused(404) among them.
 """
@@ -16,6 +17,7 @@ from autotune.service.views.results import (
     best_of_problem,
     compare,
     devices,
+    history,
     home,
     row_of_problem,
     studies,

@@ -11,7 +11,7 @@ from autotune import __version__
 from autotune.errors import AutotuneError, StoreError
 from autotune.identity import ProblemKey
 from autotune.lookup import Best, Records, asking, best_alone, best_in, open_records
-from autotune.reports import sides
+from autotune.reports import row_json, sides
 from autotune.service.answers import Refused, for_others
 from autotune.service.views.queues import Queues
 from autotune.service.views.searches import study_from, submitted
@@ -192,6 +192,19 @@ def study(service: Service, name: str) -> Json:
     }
 
 
+def history(service: Service, study: str | None, limit: int, failed: bool, device: str | None) -> list[Json]:
+    """The newest trials, or the newest failures, of a study, of a device. Raises DeviceError."""
+    rows = service.store.history(study, limit, failed=failed, device=_fingerprint(service, device))
+    return list(map(row_json, rows))
+
+
+def _fingerprint(service: Service, device: str | None) -> str | None:
+    """Return the model that a selector means; None where none is given. Raises DeviceError."""
+    if device is None:
+        return None
+    return asking.device_meant(device, service.config.database, service.machine.find).fingerprint
+
+
 def compare(
     service: Service,
     study: str,
@@ -216,8 +229,7 @@ def compare(
         )
     sizes = [parse_size(one, default_size(text)) for one in size]
     choices = parse_choices(list(choice), offered_choices(text)) if choice else None
-    if device:
-        device = asking.device_meant(device, service.config.database, service.machine.find).fingerprint
+    device = _fingerprint(service, device or None)
     cells, left_out = sides.sides(
         service.store, text.name, by, sizes=sizes, choices=choices, device=device or "", order=list(default_size(text))
     )

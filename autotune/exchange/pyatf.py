@@ -1,0 +1,44 @@
+"""The log of pyATF: its history of configurations, each with a cost or none. It names neither device nor kernel.
+
+The cost functions that come with pyATF, for OpenCL and CUDA, give nanoseconds; the cost of a function of the user's own
+is taken for that too, since the file does not say what it is: their order is what counts.
+Source: `to_json` in pyATF's `tuning_data.py` (version 0.0.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.exchange.document import Document, Entry, listed, moment, nanoseconds, table, unknown, values
+from autotune.model import Outcome
+
+
+class PyAtf:
+    """Its log, in."""
+
+    about = "a log of pyATF"
+
+    def recognises(self, document: Mapping[str, Any]) -> bool:
+        """Whether it has pyATF's history and says how it searched."""
+        return "history" in document and "search_technique" in document
+
+    def read(self, document: Mapping[str, Any]) -> Document:
+        """Return its trials."""
+        found = Document(header=unknown(document, ["history", "improvement_history"]))
+        for place, entry in enumerate(listed(document.get("history"), "history")):
+            where = f"history.{place}"
+            told = table(entry, where)
+            valid = told.get("valid")
+            if not isinstance(valid, bool):
+                raise UsageError(f"is neither true nor false: {valid!r:.40}", where=f"{where}.valid")
+            time_ns = nanoseconds(told.get("cost"), 1.0, f"{where}.cost") if valid else None
+            if valid and time_ns is None:
+                found.left_out["whose time no kernel can have taken"] += 1
+                continue
+            outcome = Outcome.OK if valid else Outcome.LAUNCH_ERROR  # it does not say what failed
+            configuration = values(told.get("configuration"), f"{where}.configuration")
+            rest = unknown(told, ["configuration"])
+            found.entries.append(Entry(configuration, outcome, time_ns, moment(told.get("timestamp")), rest))
+        return found
