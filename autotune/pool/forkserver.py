@@ -20,7 +20,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from select import select
 from typing import NoReturn
 
@@ -32,6 +32,9 @@ _LONGEST = 2**16
 
 _HEED_S = 2.0
 """How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP)."""
+
+_BORN_S = 120.0
+"""How long it has to start a worker, what it imports before included; then it is taken for lost."""
 
 
 class Forked:
@@ -208,7 +211,7 @@ class _Server(threading.Thread):
             except OSError as error:
                 if not (self.lost.is_set() or isinstance(error, BrokenPipeError | ConnectionResetError)):
                     raise
-            born = self._born.get()
+            born = self._awaited()
         if born is None:
             self._born.put(None)
             if self._code > 0:
@@ -216,12 +219,22 @@ class _Server(threading.Thread):
             raise ConnectionResetError
         return born
 
+    def _awaited(self) -> Forked | None:
+        """Return the worker that was asked for; None where the process is lost, or is to end."""
+        for seconds, then in ((_HEED_S, signal.SIGCONT), (_BORN_S, signal.SIGKILL)):
+            with suppress(Empty):
+                return self._born.get(timeout=seconds)
+            if self._process is not None:
+                self._process.send_signal(then)
+        return self._born.get()
+
     def end(self, *, wait: bool = True) -> None:
-        """Have it end its children and itself; nobody may ask for another worker then."""
+        """Have it end its children and itself; nobody may ask for another worker then, who waits for one is told."""
         if self._process is not None and not self._alive:  # it may import for a while
             self._process.kill()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+        self._born.put(None)
         if wait:
             self.join(_HEED_S)
             if self._process is not None:

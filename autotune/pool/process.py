@@ -153,10 +153,11 @@ class WorkerProcess:
         self._said = 0  # bytes of the log that belong to what is over
         self._halted_s = self._lapsed_s = 0.0
         self._halted_since: float | None = None
+        self._woken = False  # since the last message to it
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
-        self._place, self._hints = 0, ()
+        self._place, self._hints, self._woken = 0, (), False
         log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
@@ -168,7 +169,7 @@ class WorkerProcess:
 
         The time for which the process was halted, or this one with all of a container, does not count. `gives_up` is
         asked now and then, with the phase and how many seconds it has lasted, whether the worker is given up before its
-        limit.
+        limit. A process that somebody else has stopped goes on at its limit, and has it once more.
         """
         since = self._clock()
         wait_s = _BEAT_S if gives_up is None else _ASKING_S
@@ -177,6 +178,9 @@ class WorkerProcess:
                 while not self._hears(min(max(0.0, since + limit_s - self._clock()), wait_s)):
                     elapsed = self._clock() - since
                     if elapsed >= limit_s or (gives_up is not None and gives_up(self.phase, elapsed)):
+                        if elapsed >= limit_s and self._wake():
+                            since = self._clock()
+                            continue
                         self.kill()
                         raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s))
                 message = self._connection.recv()
@@ -218,6 +222,15 @@ class WorkerProcess:
             self._halted_since = None
         self._process.send_signal(signal.SIGCONT)
 
+    def _wake(self) -> bool:
+        """Have the process go on where somebody else has stopped it, once for each message: a kernel may do that."""
+        if self._woken or self._halted_since is not None or _state(self.pid) != "T":
+            return False
+        log.warning("worker %d was stopped (SIGSTOP); it goes on", self.pid)
+        self._woken = True
+        self._process.send_signal(signal.SIGCONT)
+        return True
+
     def stop(self) -> None:
         """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
         self._process.kill()
@@ -250,10 +263,17 @@ def _has_running_child(pid: int) -> bool:
     """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
     try:
         children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-        states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in chain(*children)]
-        return any(state != "Z" for state in states)
     except OSError:  # it has ended meanwhile
         return False
+    return any(_state(child) not in ("Z", "") for child in chain(*children))
+
+
+def _state(pid: int | str) -> str:
+    """Return the letter of a process's state; empty where it has ended, or nobody tells."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def unready(role: str, answer: Report) -> AutotuneError:
