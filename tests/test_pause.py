@@ -170,6 +170,18 @@ def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> N
         os.kill(worker.pid, 0)
 
 
+def test_a_worker_that_no_signal_ends_is_left(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as stuck:
+        stuck.setattr(process, "_KILL_S", 0.0)
+        stuck.setattr(worker._process, "kill", lambda: None)
+        worker.kill()
+    assert "a driver holds it in the system" in caplog.text
+    worker._process.kill()
+    worker._process.wait()
+
+
 def test_a_worker_that_is_gone_can_be_halted(worker: WorkerProcess) -> None:
     worker.kill()
     pause = Pause()

@@ -9,6 +9,7 @@ to a process that is not theirs.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -30,11 +31,9 @@ from autotune.pool.worker import main as work
 _LONGEST = 2**16
 """Bytes of a message."""
 
-_HEED_S = 2.0
-"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP)."""
-
-_BORN_S = 120.0
-"""How long it has to start a worker, what it imports before included; then it is taken for lost."""
+_HEED_S, _BORN_S = 2.0, 120.0
+"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP); and to start
+a worker, what it imports before included."""
 
 
 class Forked:
@@ -60,12 +59,13 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
-        if timeout is not None and not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("worker", timeout)
-        gone = False
-        while not self._ended.wait(_HEED_S):
+        left_s, gone = math.inf if timeout is None else timeout, False
+        while not self._ended.wait(min(_HEED_S, left_s)):
             if gone:  # and nobody tells of it
                 return -signal.SIGKILL
+            left_s -= _HEED_S
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired("worker", timeout or 0)
             gone = bool(select([self._descriptor], [], [], 0)[0])
         return self._code
 

@@ -41,6 +41,9 @@ _BEAT_S = 1.0
 _LAST_WORDS = 2**16
 """Bytes of a log, at its end, in which a worker's last words are looked for: a kernel may print for hours."""
 
+_KILL_S = 60.0
+"""How long a process that is killed is waited for: a driver may take a while to let go of a device, or never do."""
+
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
 
@@ -236,9 +239,12 @@ class WorkerProcess:
         self._process.kill()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and wait until it is gone."""
+        """End the process, whatever it is doing, and wait until it is gone, but not for ever."""
         self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(_KILL_S)
+        except subprocess.TimeoutExpired:
+            log.warning("worker %d was killed and does not end: a driver holds it in the system", self.pid)
         self._connection.close()
 
     def _clock(self) -> float:
