@@ -158,6 +158,20 @@ def test_a_worker_that_somebody_stopped_goes_on_at_its_limit_once(worker: Worker
     assert worker._woken
 
 
+def test_what_is_sent_to_all_processes_of_a_job_is_the_searchs_to_handle(
+    worker: WorkerProcess, forks: Forkserver, tmp_path: Path
+) -> None:
+    assert WorkerProcess("builder", tmp_path, {}, forks.start).receive(60.0) is None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for pid in (worker.pid, process_of(forks).pid):
+            os.kill(pid, number)
+    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(Setup("", {}, {}, None, Rules(), Limits()))
+    assert isinstance(worker.receive(60.0), Ready)
+    worker.kill()
+    assert WorkerProcess("builder", tmp_path, {}, forks.start).receive(60.0) is None
+
+
 def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
     ours, theirs = socket.socketpair()
     worker._connection.close()

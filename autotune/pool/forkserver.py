@@ -25,15 +25,14 @@ from queue import Empty, SimpleQueue
 from select import select
 from typing import NoReturn
 
-from autotune.pool.worker import die_with, python_path
+from autotune.pool.worker import die_with, leave_ending, python_path
 from autotune.pool.worker import main as work
 
 _LONGEST = 2**16
 """Bytes of a message."""
 
 _HEED_S, _BORN_S = 2.0, 120.0
-"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP); and to start
-a worker, what it imports before included."""
+"""How long the prepared process has to tell of an end, or to end, and to start a worker, imports included."""
 
 
 class Forked:
@@ -260,16 +259,17 @@ class _Server(threading.Thread):
 def main(descriptor: int, parent: int) -> None:
     """Import what workers need, then fork one for each request until the search closes the channel."""
     die_with(parent)
-    os.set_inheritable(descriptor, False)
+    leave_ending()
     _be_named("forks")
+    os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
     import gc
 
     from autotune import devices
 
     woken, waker = socket.socketpair()
-    for end in (woken, waker):
-        end.setblocking(False)
+    woken.setblocking(False)
+    waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     devices.prepare()
