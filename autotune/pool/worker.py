@@ -18,11 +18,11 @@ LISTER = "lister"
 """The role of a process that says which devices there are, and ends."""
 
 
-def die_with(parent: int) -> None:
-    """Ignore Ctrl-C, which is the parent's to handle, and have the system kill this process when the parent ends."""
+def die_with(parent: int, by: int = signal.SIGKILL) -> None:
+    """Ignore Ctrl-C, which is the parent's to handle, and have the system send a signal when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:  # it died before it could take us along
         os._exit(1)
 
