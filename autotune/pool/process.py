@@ -227,7 +227,7 @@ class WorkerProcess:
 
     def _wake(self) -> bool:
         """Have the process go on where somebody else has stopped it, once for each message: a kernel may do that."""
-        if self._woken or self._halted_since is not None or _state(self.pid) != "T":
+        if self._woken or self._halted_since is not None or state_of(self.pid) != "T":
             return False
         log.warning("worker %d was stopped (SIGSTOP); it goes on", self.pid)
         self._woken = True
@@ -271,10 +271,10 @@ def _has_running_child(pid: int) -> bool:
         children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has ended meanwhile
         return False
-    return any(_state(child) not in ("Z", "") for child in chain(*children))
+    return any(state_of(child) not in ("Z", "") for child in chain(*children))
 
 
-def _state(pid: int | str) -> str:
+def state_of(pid: int | str) -> str:
     """Return the letter of a process's state; empty where it has ended, or nobody tells."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
