@@ -30,6 +30,9 @@ _ESCAPE = "autotune.escape"
 _RUNNING = ("search", "check", "compare", "cover", "verify")
 """Commands that run kernels."""
 
+_ASKING = ("devices", "new", "studies", "worker")
+"""Commands that ask for devices, and run no kernel in processes of this one."""
+
 _NOT_HERE = ("--help", "--no-run", "--no-search", "--on", "--server")
 """Options with which they do not, or not in processes of this one."""
 
@@ -83,8 +86,9 @@ def _run(words: list[str]) -> None:
 
     pool.bound_threads()
     with ExitStack() as while_running:
-        here = {word.partition("=")[0] for word in words}.isdisjoint(_NOT_HERE)
-        if words[:1] == ["devices"] and here:
+        elsewhere = ("--help",) if words[:1] == ["worker"] else _NOT_HERE  # whose --on takes this machine's devices
+        here = {word.partition("=")[0] for word in words}.isdisjoint(elsewhere)
+        if words[:1] and words[0] in _ASKING and here:
             pool.list_apart()
         if words[:1] and words[0] in _RUNNING and here:
             while_running.enter_context(pool.quick_turns())

@@ -1,10 +1,15 @@
-"""Processes as a test sees them: whether one has ended."""
+"""Processes as a test sees them: whether one has ended, one that stays stopped."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
+import subprocess
 from contextlib import suppress
+from threading import Event
+
+import pytest
 
 
 def has_ended(pid: int, within_s: float = 60.0) -> bool:
@@ -16,3 +21,16 @@ def has_ended(pid: int, within_s: float = 60.0) -> bool:
         finally:
             os.close(descriptor)
     return True
+
+
+def deafen(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Have a process that is stopped not go on; return what is set once it was to."""
+    told, send_signal = Event(), process.send_signal
+
+    def send(number: int) -> None:
+        told.set()
+        if number == signal.SIGKILL:
+            send_signal(number)
+
+    monkeypatch.setattr(process, "send_signal", send)
+    return told

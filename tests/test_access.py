@@ -104,6 +104,20 @@ def test_who_might_read_and_write_it_may(tmp_path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
+def test_who_is_interrupted_as_it_closes_sees_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Store.open(str(tmp_path / "a.db")) as store:
+        with monkeypatch.context() as closing:
+            closing.setattr(store._engine.dialect, "do_close", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.close()
+        assert caplog.text == ""
+
+
 def test_a_file_that_was_removed_from_who_only_reads_is_there_after_the_end(tmp_path: Path) -> None:
     """A server at which nobody searches."""
     path = tmp_path / "a.db"

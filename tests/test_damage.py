@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 from contextlib import closing, suppress
@@ -93,6 +94,22 @@ def test_bytes_that_changed(whole: Path, tmp_path: Path, seed: int) -> None:
         data[drawn.randrange(len(data))] = drawn.randrange(256)
     (tmp_path / "x.db").write_bytes(data[: drawn.choice((len(data), len(data), drawn.randrange(len(data))))])
     assert answers(tmp_path / "x.db") == []
+
+
+def test_what_another_user_writes_may_not_be_damaged_when_it_is_read_again(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(whole.read_bytes()[:4096])
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda name, mode: mode != os.W_OK and access(name, mode))
+    with (
+        pytest.raises(StoreError, match="type it again, as its owner may just have"),
+        open_records(Location(str(path))),
+    ):
+        pass
+    with pytest.raises(StoreError, match="type it again, as its owner may just have"):
+        Store.to_read(str(path))
 
 
 def test_who_looks_up_in_a_damaged_database_leaves_no_file_beside_it(whole: Path, tmp_path: Path) -> None:

@@ -23,9 +23,10 @@ from autotune.bench.timing import Limits
 from autotune.devices import list_devices, load_backend, traits
 from autotune.errors import SetupError, StudyError, WorkerError
 from autotune.model import Configuration, DeviceInfo, Measurement, Outcome, Trial
-from autotune.pool import DeviceEvaluator, Settings, Stopped, data
+from autotune.pool import DeviceEvaluator, Settings, Stopped, data, forkserver
 from autotune.pool import evaluator as evaluator_module
 from autotune.pool.data import Setups
+from autotune.pool.forkserver import prepare
 from autotune.pool.keeper import Keeper
 from autotune.pool.lock import lock_devices
 from autotune.pool.pause import Pause
@@ -33,7 +34,7 @@ from autotune.store import Store
 from autotune.study import Problem, Study
 from autotune.tuner import Budget, Request, loop
 from tests.contracts.evaluator import EvaluatorContract
-from tests.processes import has_ended
+from tests.processes import deafen, has_ended
 from tests.studies import study
 from tests.waiting import WAIT_S
 
@@ -414,6 +415,19 @@ def test_close_leaves_no_process_and_no_file(problem: Problem, device: DeviceInf
     assert not folder.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_close_waits_for_no_worker_that_does_not_come(
+    problem: Problem, device: DeviceInfo, own_lock: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = prepare()
+    while server is None or server._process is None:
+        os.sched_yield()
+    server._process.send_signal(signal.SIGSTOP)
+    woken = deafen(server._process, monkeypatch)
+    monkeypatch.setattr(forkserver, "_HEED_S", 0.01)
+    with DeviceEvaluator(problem, [device], Settings(limits=LIMITS, builders=0)):
+        woken.wait()  # for a worker: it stays stopped
 
 
 SEARCH = """

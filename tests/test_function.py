@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,26 @@ def test_it_is_ended_when_it_overruns_with_all_that_it_started(folder: Path) -> 
         run(folder, body, limit_s=6.0, before=before)
     assert has_ended(int((folder / "author" / "pid").read_text()))
     assert not list(folder.glob("reference-*"))
+
+
+SEARCH = """
+import sys
+from pathlib import Path
+from autotune.pool.caller import caller
+caller(Path(sys.argv[1]), 600.0)(Path(sys.argv[1]) / "author" / "ref.py", "f", {"N": 3})
+"""
+
+
+def test_it_ends_with_its_search_and_takes_along_all_that_it_started(folder: Path) -> None:
+    started = "print(subprocess.Popen(['sleep', '1000'], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid)"
+    text = f"import subprocess, sys, time\ndef f(N):\n    {started}\n    sys.stdout.flush()\n    time.sleep(1e3)\n"
+    (folder / "author" / "ref.py").write_text(text)
+    command = [sys.executable, "-c", SEARCH, str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as search:
+        assert search.stderr is not None
+        pid = int(search.stderr.readline())
+        search.kill()
+    assert has_ended(pid)
 
 
 @pytest.mark.parametrize(

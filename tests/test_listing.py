@@ -60,21 +60,19 @@ def test_where_the_process_dies_the_devices_are_listed_here() -> None:
     assert list_devices()
 
 
-def test_what_answers_nothing_is_no_answer() -> None:
-    def ends(role: str, connection: int, log: int, environment: Mapping[str, str]) -> Process:
-        return subprocess.Popen(
-            [sys.executable, "-c", "raise SystemExit(3)"], pass_fds=[connection], stdout=log, stderr=log
-        )
-
-    list_ahead(ends)
-    assert list_devices()
-
-
 def starting(does: str, process: type[subprocess.Popen[bytes]]) -> Start:
     code = f"import os, signal, sys; from multiprocessing.connection import Connection; {does}"
     return lambda role, connection, log, environment: process(
         [sys.executable, "-c", code, str(connection)], pass_fds=[connection]
     )
+
+
+@pytest.mark.parametrize("does", ["raise SystemExit(3)", "signal.pause()"])
+def test_what_answers_nothing_or_does_not_begin_is_no_answer(does: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "pause" in does:
+        monkeypatch.setattr(listing, "_BEGIN_S", 0.0)
+    list_ahead(starting(does, subprocess.Popen))
+    assert list_devices()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +130,7 @@ def test_who_asks_a_driver_and_cannot_be_killed_is_not_waited_for(
     for module, name in (
         (listing, "_WORRY_S"),
         (listing, "_PATIENCE_S"),
+        (listing, "_KILL_S"),
         (vendors, "_PATIENCE_S"),
         (vendors, "_KILL_S"),
     ):

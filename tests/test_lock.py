@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
+import subprocess
 import tempfile
 import threading
 from dataclasses import replace
@@ -16,6 +18,7 @@ import pytest
 from autotune.errors import SetupError, StoreError
 from autotune.pool import Stopped, lock
 from autotune.pool.lock import DeviceLock, find_holder, lock_devices, lock_folder, lock_key
+from autotune.pool.process import state_of
 from tests.test_device import H200, NEWER, POCL, RTX
 
 
@@ -44,6 +47,21 @@ def test_a_second_search_waits_and_says_for_whom(said: SimpleQueue[str]) -> None
     second.join()
     locks[0].release()
     other.release()
+
+
+def test_a_holder_that_somebody_has_stopped_is_told(tmp_path: Path, said: SimpleQueue[str]) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as holder:
+        holder.send_signal(signal.SIGSTOP)
+        while state_of(holder.pid) != "T":
+            os.sched_yield()
+        first, stop = DeviceLock(H200), threading.Event()
+        stop.set()
+        lock_file(tmp_path).write_text(str(holder.pid))
+        with pytest.raises(Stopped):
+            DeviceLock(H200, stop)
+        assert f"(process {holder.pid}, which is stopped: kill -CONT {holder.pid} has it go on)" in said.get()
+        first.release()
+        holder.kill()
 
 
 def test_a_search_that_waits_can_be_stopped() -> None:

@@ -323,9 +323,16 @@ def test_what_runs_kernels_begins_its_prepared_process_first(
     assert begun_by(typed, monkeypatch) == ["prepared"] * begins + ["run"]
 
 
-def test_devices_are_listed_by_a_process_that_a_driver_may_take_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert begun_by("devices --json", monkeypatch) == ["listed", "run"]
-    assert begun_by("devices --on tcp://head:8786", monkeypatch) == ["run"]
+@pytest.mark.parametrize("typed", ["devices --json", "new a.cl", "studies", "worker --on tcp://head:8786"])
+def test_devices_are_listed_by_a_process_that_a_driver_may_take_down(
+    monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    assert begun_by(typed, monkeypatch) == ["listed", "run"]
+
+
+@pytest.mark.parametrize("typed", ["devices --on tcp://head:8786", "worker --help", "new --help"])
+def test_devices_that_nobody_asks_for_are_not_listed(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    assert begun_by(typed, monkeypatch) == ["run"]
 
 
 def begun_by(typed: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

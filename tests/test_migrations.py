@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,10 @@ from autotune.model import Outcome
 from autotune.store import Store
 from autotune.store.location import SCHEMA_VERSION
 from autotune.store.migrations import MIGRATIONS
+from autotune.store.presence import this_process
 from autotune.store.schema import metadata
 from autotune.study import find_study
-from tests.stored import KEY, ok, put_in
+from tests.stored import DEVICE, KEY, ok, put_in
 
 DATA = Path(__file__).parent / "data"
 
@@ -105,6 +109,44 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is of version 99, newer than this program's") as raised:
             action()
         assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("process", "ago", "refused"),
+    [
+        (this_process(), timedelta(), True),
+        (this_process(), timedelta(hours=2), False),
+        ("another machine's", timedelta(), True),
+        (f"{this_process().rpartition(':')[0]}:0", timedelta(), False),
+    ],
+    ids=["here", "quiet", "elsewhere", "dead"],
+)
+def test_nothing_is_changed_under_a_search_of_an_older_version(
+    tmp_path: Path, process: str, ago: timedelta, refused: bool
+) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(DATA / "version_1.db", path)
+    then = (datetime.now(UTC) - ago).isoformat()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        known = {"started": then, "environment": json.dumps({"process": process})}
+        connection.execute("UPDATE searches SET ended = NULL, started = :started, environment = :environment", known)
+        connection.execute("UPDATE trials SET started = ?", (then,))
+    if refused:
+        with pytest.raises(StoreError, match="a search of an older autotune is at work; type it again once"):
+            Store.open(str(path))
+        assert "standings" not in columns(path)
+    else:
+        Store.open(str(path)).close()
+        assert "standings" in columns(path)
+
+
+def test_who_has_it_open_writes_nothing_into_what_a_newer_version_has_changed(tmp_path: Path) -> None:
+    put_in(tmp_path / "a.db", [ok({"A": 1}, 5)])
+    with Store.open(str(tmp_path / "a.db")) as store:
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
+            connection.execute("UPDATE schema_version SET version = 99")
+        with pytest.raises(StoreError, match="is of version 99, newer than this program's"):
+            store.start_search(KEY, DEVICE, sampler="random", seed=1)
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from autotune.pool import forkserver, process
 from autotune.pool.forkserver import Forkserver, prepare, prepare_and_list, prepared
 from autotune.pool.pause import Pause
 from autotune.pool.process import WorkerDied, WorkerOverran, WorkerProcess
-from tests.processes import has_ended
+from tests.processes import deafen, has_ended
 
 pytestmark = pytest.mark.device
 
@@ -144,6 +144,34 @@ def test_a_standstill_of_a_worker_that_is_halted_counts_once(
     worker.kill()
 
 
+def test_a_worker_that_somebody_stopped_goes_on_at_its_limit_once(worker: WorkerProcess) -> None:
+    os.kill(worker.pid, signal.SIGSTOP)
+    await_state(worker.pid, "T")
+    assert worker._wake()
+    await_state(worker.pid, "SR")
+    os.kill(worker.pid, signal.SIGSTOP)
+    await_state(worker.pid, "T")
+    assert not worker._wake()
+    worker.send(None)
+    with pytest.raises(WorkerOverran):
+        worker.receive(0.0)
+    assert worker._woken
+
+
+def test_what_is_sent_to_all_processes_of_a_job_is_the_searchs_to_handle(
+    worker: WorkerProcess, forks: Forkserver, tmp_path: Path
+) -> None:
+    assert WorkerProcess("builder", tmp_path, {}, forks.start).receive(60.0) is None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for pid in (worker.pid, process_of(forks).pid):
+            os.kill(pid, number)
+    worker.send(next(device for device in list_devices() if device.kind == "cpu"))
+    worker.send(Setup("", {}, {}, None, Rules(), Limits()))
+    assert isinstance(worker.receive(60.0), Ready)
+    worker.kill()
+    assert WorkerProcess("builder", tmp_path, {}, forks.start).receive(60.0) is None
+
+
 def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> None:
     ours, theirs = socket.socketpair()
     worker._connection.close()
@@ -154,6 +182,18 @@ def test_what_is_no_message_is_the_end_of_the_worker(worker: WorkerProcess) -> N
             worker.receive(math.inf)
     with pytest.raises(ProcessLookupError):
         os.kill(worker.pid, 0)
+
+
+def test_a_worker_that_no_signal_ends_is_left(
+    worker: WorkerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as stuck:
+        stuck.setattr(process, "_KILL_S", 0.0)
+        stuck.setattr(worker._process, "kill", lambda: None)
+        worker.kill()
+    assert "a driver holds it in the system" in caplog.text
+    worker._process.kill()
+    worker._process.wait()
 
 
 def test_a_worker_that_is_gone_can_be_halted(worker: WorkerProcess) -> None:
@@ -210,6 +250,61 @@ def test_a_prepared_process_that_is_stopped_keeps_nobody_from_ending(
     worker.kill()
     server.close()
     assert has_ended(prepared.pid)
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forkserver]:
+    """A server whose prepared process somebody has stopped."""
+    server = Forkserver()
+    WorkerProcess("builder", tmp_path, {}, server.start)
+    process_of(server).send_signal(signal.SIGSTOP)
+    await_state(process_of(server).pid, "T")
+    monkeypatch.setattr(forkserver, "_HEED_S", 0.01)
+    yield server
+    server.close()
+
+
+def process_of(server: Forkserver) -> subprocess.Popen[bytes]:
+    found = server._server._process
+    assert found is not None
+    return found
+
+
+def test_a_prepared_process_that_is_stopped_goes_on_where_a_worker_is_wanted(
+    stopped: Forkserver, tmp_path: Path
+) -> None:
+    assert WorkerProcess("builder", tmp_path, {}, stopped.start).receive(60.0) is None
+
+
+def test_a_prepared_process_that_does_not_answer_is_lost(
+    stopped: Forkserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = stopped._server
+    monkeypatch.setattr(forkserver, "_BORN_S", 0.01)
+    deafen(process_of(stopped), monkeypatch)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        WorkerProcess("builder", tmp_path, {}, stopped.start)
+    deaf.lost.wait()
+    monkeypatch.undo()
+    assert WorkerProcess("builder", tmp_path, {}, stopped.start).receive(60.0) is None
+
+
+def test_who_waits_for_a_worker_is_told_that_none_will_come(
+    stopped: Forkserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, told = deafen(process_of(stopped), monkeypatch), list[str]()
+
+    def ask() -> None:
+        with pytest.raises(WorkerDied) as raised:
+            WorkerProcess("builder", tmp_path, {}, stopped.start)
+        told.append(raised.value.phase)
+
+    waiting = Thread(target=ask)
+    waiting.start()
+    asked.wait()
+    stopped.close(wait=False)
+    waiting.join()
+    assert told == ["start"]
 
 
 def test_a_search_that_comes_to_nothing_leaves_another_threads_prepared_process_alone() -> None:

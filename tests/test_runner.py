@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -169,6 +171,23 @@ def test_a_search_goes_on_where_the_database_is_away_when_it_is_looked_at(
     answering(monkeypatch, DONE)
     last = ended(client, submit(client).json()["id"])[1]
     assert (last["state"], last["reason"], last["attempts"]) == ("done", "4 trials done", 1)
+
+
+LEAVES = """
+import json, subprocess, sys
+left = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL)
+answer = json.loads(sys.argv[1])
+answer['result']['reason'] = str(left.pid)
+print(json.dumps(answer))
+"""
+
+
+def test_what_a_search_has_left_behind_holds_up_nobody(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.service.process.LAST_S", 0.0)
+    processes(monkeypatch, LEAVES, json.dumps(DONE))
+    last = ended(client, submit(client).json()["id"])[1]
+    assert last["state"] == "done"
+    os.kill(int(last["reason"]), signal.SIGKILL)
 
 
 def test_a_search_whose_own_database_was_away_is_queued_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@
     turns.py       how often threads take turns
     pause.py       builders stand still while a trial runs, where they share the hardware
     data.py        inputs and expected outputs, and each worker's first message
-    caller.py      a reference in Python, in a process of its own;  alone.py: that process
+    caller.py      a reference in Python, in a process of its own;  alone.py: that process;  guard.py: its parent
     allowance.py   what the system allows: cores, memory, processes
     sizing.py      whether the data has room; how many builders
     lock.py        a device for one search at a time

@@ -1,4 +1,4 @@
-"""Entry point of the process that calls a study's function: `python -m autotune.pool.alone REQUEST PARENT`.
+"""What the process does that calls a study's function (guard.py).
 
 It is held to the files that the study's hash covers (study/imports.py): an audit hook sees what Python opens, and
 whatever else it reads is refused. What a library in C, another process or the network reads is not seen.
@@ -13,12 +13,11 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from autotune.errors import StudyError
-from autotune.pool import die_with
 from autotune.study import call_file
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -68,9 +67,8 @@ class _Watch:
         return nearest != self._folder
 
 
-def main(request: Path, parent: int) -> None:
-    """Do what a request says (caller.py writes it) and leave the answer beside it."""
-    die_with(parent)
+def main(request: Path) -> NoReturn:
+    """Do what a request says (caller.py writes it), leave the answer beside it, and end this process."""
     asked = json.loads(request.read_text())
     place, path = request.parent, Path(asked["path"])
     names = {name: np.load(place / file) for name, file in asked["arrays"].items()} | asked["numbers"]
@@ -94,7 +92,3 @@ def main(request: Path, parent: int) -> None:
     (place / "answer.json").write_text(json.dumps(answer))
     sys.stdout.flush()
     os._exit(0)  # threads that the author left behind are of no interest
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -18,8 +18,8 @@ from autotune.model import Outcome
 from autotune.pool.allowance import lacks_processes
 from autotune.pool.process import WorkerDied
 
-_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-"""Signals that others send: what is out of memory, who shuts down. A worker's own fault is another."""
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+"""Signals that others send: what is out of memory, who shuts down, `ulimit -t`. A worker's own fault is another."""
 
 _PLACED = re.compile(r"\berror\b.*:\d+:|:\d+:.*\berror\b")
 """An error at a line of the source, as PoCL's compiler and NVIDIA's write it."""
@@ -31,11 +31,11 @@ def is_from_outside(death: WorkerDied) -> bool:
 
 
 def forgiving(step: Callable[[], Any]) -> Any:
-    """Take a step, and once more where the worker was killed from outside: a SIGKILL, usually for want of memory."""
+    """Take a step, and once more where the worker was ended from outside: a SIGKILL, usually for want of memory."""
     try:
         return step()
     except WorkerDied as death:
-        if death.signal != signal.SIGKILL:
+        if not is_from_outside(death):
             raise
     return step()
 

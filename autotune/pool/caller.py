@@ -45,7 +45,7 @@ def _run(place: Path, path: Path, name: str, names: Mapping[str, Any], limit_s: 
     }
     (place / "request.json").write_text(json.dumps(request))
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "autotune.pool.alone", str(place / "request.json"), str(os.getpid())],
+        [sys.executable, "-P", "-m", "autotune.pool.guard", str(place / "request.json"), str(os.getpid())],
         env={**os.environ, **python_path()},
         stdin=subprocess.DEVNULL,
         stdout=2,  # what it prints is no data of ours

@@ -197,6 +197,8 @@ class DeviceEvaluator(Evaluator):
         for _ in self._builders.begun:
             self._to_build.put(None)
         self._setups.close()
+        if self._forks is not None:
+            self._forks.close(wait=False)  # one may wait for a worker of it
         for keeper in (*self._runners, *(self._builders.begun if waits else ())):
             keeper.join()
         if self._forks is not None:

@@ -9,6 +9,7 @@ to a process that is not theirs.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -20,18 +21,18 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from select import select
 from typing import NoReturn
 
-from autotune.pool.worker import die_with, python_path
+from autotune.pool.worker import die_with, leave_ending, python_path
 from autotune.pool.worker import main as work
 
 _LONGEST = 2**16
 """Bytes of a message."""
 
-_HEED_S = 2.0
-"""How long the prepared process has to tell of an end, or to end: somebody may have stopped it (SIGSTOP)."""
+_HEED_S, _BORN_S = 2.0, 120.0
+"""How long the prepared process has to tell of an end, or to end, and to start a worker, imports included."""
 
 
 class Forked:
@@ -57,12 +58,13 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit code, negative for a signal, once it is gone. Raises TimeoutExpired."""
-        if timeout is not None and not self._ended.wait(timeout):
-            raise subprocess.TimeoutExpired("worker", timeout)
-        gone = False
-        while not self._ended.wait(_HEED_S):
+        left_s, gone = math.inf if timeout is None else timeout, False
+        while not self._ended.wait(min(_HEED_S, left_s)):
             if gone:  # and nobody tells of it
                 return -signal.SIGKILL
+            left_s -= _HEED_S
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired("worker", timeout or 0)
             gone = bool(select([self._descriptor], [], [], 0)[0])
         return self._code
 
@@ -208,7 +210,7 @@ class _Server(threading.Thread):
             except OSError as error:
                 if not (self.lost.is_set() or isinstance(error, BrokenPipeError | ConnectionResetError)):
                     raise
-            born = self._born.get()
+            born = self._awaited()
         if born is None:
             self._born.put(None)
             if self._code > 0:
@@ -216,12 +218,22 @@ class _Server(threading.Thread):
             raise ConnectionResetError
         return born
 
+    def _awaited(self) -> Forked | None:
+        """Return the worker that was asked for; None where the process is lost, or is to end."""
+        for seconds, then in ((_HEED_S, signal.SIGCONT), (_BORN_S, signal.SIGKILL)):
+            with suppress(Empty):
+                return self._born.get(timeout=seconds)
+            if self._process is not None:
+                self._process.send_signal(then)
+        return self._born.get()
+
     def end(self, *, wait: bool = True) -> None:
-        """Have it end its children and itself; nobody may ask for another worker then."""
+        """Have it end its children and itself; nobody may ask for another worker then, who waits for one is told."""
         if self._process is not None and not self._alive:  # it may import for a while
             self._process.kill()
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+        self._born.put(None)
         if wait:
             self.join(_HEED_S)
             if self._process is not None:
@@ -247,16 +259,17 @@ class _Server(threading.Thread):
 def main(descriptor: int, parent: int) -> None:
     """Import what workers need, then fork one for each request until the search closes the channel."""
     die_with(parent)
-    os.set_inheritable(descriptor, False)
+    leave_ending()
     _be_named("forks")
+    os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
     import gc
 
     from autotune import devices
 
     woken, waker = socket.socketpair()
-    for end in (woken, waker):
-        end.setblocking(False)
+    woken.setblocking(False)
+    waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     devices.prepare()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,10 +25,16 @@ from autotune.pool.worker import LISTER
 from autotune.text import say
 
 if TYPE_CHECKING:
-    from autotune.pool.process import Start
+    from autotune.pool.process import Process, Start
 
 _WORRY_S, _PATIENCE_S = 10.0, 110.0
 """After how long it is said that drivers do not answer, and how long they have then. Many GPUs take half a minute."""
+
+_BEGIN_S = 30.0
+"""How long a process has to begin to ask them; one that does not is left, and no driver is at fault."""
+
+_KILL_S = 10.0
+"""How long one has to end that is killed."""
 
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 """What a driver ends its process with; whatever else did may not be its fault."""
@@ -44,38 +51,36 @@ class Listing(threading.Thread):
 
     def run(self) -> None:
         """Start it and hand on what it answers; whatever goes wrong, there is no answer."""
-        found, process = None, None
+        found, process, code = None, None, 0
         try:
             with suppress(OSError, EOFError):
                 ours, theirs = socket.socketpair()
                 with Connection(ours.detach()) as connection:
                     with theirs, Path(os.devnull).open("wb") as nowhere:
                         process = self._start_process(LISTER, theirs.fileno(), nowhere.fileno(), {})
-                    connection.recv()  # it has begun
-                    if self._hears(connection):
-                        found = connection.recv()
-            if process is not None and self._failed:
-                process.kill()  # but not waited for: what hangs in the system does not end
-            elif process is not None and found is None:
-                self._judge(process.wait())
+                    found = self._hear(connection, process)
+            if process is not None and found is None:
+                process.kill()  # where it ends by itself, it has begun to
+                with suppress(subprocess.TimeoutExpired):  # what hangs in the system does not end
+                    code = process.wait(_KILL_S)
+            self._failed = self._failed or _judged(code)
         finally:
             self._found.set_result(found)
         if process is not None:
             process.wait()
 
-    def _hears(self, connection: Connection) -> bool:
-        if connection.poll(_WORRY_S):
-            return True
-        say(f"autotune: the OpenCL drivers here have not answered for {_WORRY_S:g} s; waiting for them")
-        if connection.poll(_PATIENCE_S):
-            return True
-        self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
-        return False
-
-    def _judge(self, code: int) -> None:
-        if -code in _FAULTS:
-            name = signal.Signals(-code).name
-            self._failed = f"an OpenCL driver here ends the process that asks for devices ({name})"
+    def _hear(self, connection: Connection, process: Process) -> list[DeviceInfo] | None:
+        """Return what it answers; None where it does not begin, or, which is a driver's fault, does not answer."""
+        if not connection.poll(_BEGIN_S) and not _wakes(process, connection, _BEGIN_S):
+            return None
+        connection.recv()
+        if not connection.poll(_WORRY_S):
+            say(f"autotune: the OpenCL drivers here have not answered for {_WORRY_S:g} s; waiting for them")
+            if not _wakes(process, connection, _PATIENCE_S):
+                self._failed = f"the OpenCL drivers here do not answer for {_WORRY_S + _PATIENCE_S:g} s"
+                return None
+        found: list[DeviceInfo] = connection.recv()
+        return found
 
     def answer(self) -> list[DeviceInfo] | None:
         """Return the devices; None where the process could not tell. Raises SetupError where a driver is at fault."""
@@ -85,6 +90,18 @@ class Listing(threading.Thread):
             hint = scarce or "; ".join(devices.faulty()) or "`clinfo` may tell which; reinstall or remove that driver"
             raise SetupError(self._failed, hint=hint)
         return found
+
+
+def _wakes(process: Process, connection: Connection, seconds: float) -> bool:
+    """Have a process go on where somebody has stopped it; say whether a message comes then."""
+    process.send_signal(signal.SIGCONT)
+    return connection.poll(seconds)
+
+
+def _judged(code: int) -> str:
+    if -code not in _FAULTS:
+        return ""
+    return f"an OpenCL driver here ends the process that asks for devices ({signal.Signals(-code).name})"
 
 
 def list_ahead(start_process: Start) -> None:

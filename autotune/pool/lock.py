@@ -44,8 +44,8 @@ class DeviceLock:
             if not self._look(lambda: _try(self._descriptor, path)):
                 if before_waiting is not None:
                     self._look(before_waiting)
-                holder = _holder(self._descriptor)
-                say(f"autotune: {device.name} is in use by another search (process {holder}); waiting for it to end")
+                holder = _named(_holder(self._descriptor))
+                say(f"autotune: {device.name} is in use by another search ({holder}); waiting for it to end")
                 self._wait(stop)
             if _is_at(self._descriptor, path):
                 break
@@ -201,3 +201,11 @@ def _holder(descriptor: int) -> str:
     """Return the number of the process that the file names; anybody may have written anything into it."""
     text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     return text if text.isdecimal() else "unknown"
+
+
+def _named(holder: str) -> str:
+    """Return a holder for people: one that somebody has stopped, by Ctrl-Z as a rule, would be waited for in vain."""
+    from autotune.pool.process import state_of
+
+    stopped = holder.isdecimal() and state_of(holder) == "T"
+    return f"process {holder}" + (f", which is stopped: kill -CONT {holder} has it go on" if stopped else "")

@@ -41,6 +41,9 @@ _BEAT_S = 1.0
 _LAST_WORDS = 2**16
 """Bytes of a log, at its end, in which a worker's last words are looked for: a kernel may print for hours."""
 
+_KILL_S = 60.0
+"""How long a process that is killed is waited for: a driver may take a while to let go of a device, or never do."""
+
 _CHILDREN_S = 0.5
 """How long a halted builder's children are waited for at most."""
 
@@ -153,10 +156,11 @@ class WorkerProcess:
         self._said = 0  # bytes of the log that belong to what is over
         self._halted_s = self._lapsed_s = 0.0
         self._halted_since: float | None = None
+        self._woken = False  # since the last message to it
 
     def send(self, message: Any) -> None:
         """Send one message. Raises WorkerDied."""
-        self._place, self._hints = 0, ()
+        self._place, self._hints, self._woken = 0, (), False
         log.debug("to worker %d: %.300r", self.pid, message)
         try:
             self._connection.send(message)
@@ -168,7 +172,7 @@ class WorkerProcess:
 
         The time for which the process was halted, or this one with all of a container, does not count. `gives_up` is
         asked now and then, with the phase and how many seconds it has lasted, whether the worker is given up before its
-        limit.
+        limit. A process that somebody else has stopped goes on at its limit, and has it once more.
         """
         since = self._clock()
         wait_s = _BEAT_S if gives_up is None else _ASKING_S
@@ -177,6 +181,9 @@ class WorkerProcess:
                 while not self._hears(min(max(0.0, since + limit_s - self._clock()), wait_s)):
                     elapsed = self._clock() - since
                     if elapsed >= limit_s or (gives_up is not None and gives_up(self.phase, elapsed)):
+                        if elapsed >= limit_s and self._wake():
+                            since = self._clock()
+                            continue
                         self.kill()
                         raise WorkerOverran(self.phase, self._place, min(elapsed, limit_s))
                 message = self._connection.recv()
@@ -218,14 +225,26 @@ class WorkerProcess:
             self._halted_since = None
         self._process.send_signal(signal.SIGCONT)
 
+    def _wake(self) -> bool:
+        """Have the process go on where somebody else has stopped it, once for each message: a kernel may do that."""
+        if self._woken or self._halted_since is not None or state_of(self.pid) != "T":
+            return False
+        log.warning("worker %d was stopped (SIGSTOP); it goes on", self.pid)
+        self._woken = True
+        self._process.send_signal(signal.SIGCONT)
+        return True
+
     def stop(self) -> None:
         """Kill the process and leave the rest to the thread that talks to it, which sees it die."""
         self._process.kill()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and wait until it is gone."""
+        """End the process, whatever it is doing, and wait until it is gone, but not for ever."""
         self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(_KILL_S)
+        except subprocess.TimeoutExpired:
+            log.warning("worker %d was killed and does not end: a driver holds it in the system", self.pid)
         self._connection.close()
 
     def _clock(self) -> float:
@@ -250,10 +269,17 @@ def _has_running_child(pid: int) -> bool:
     """Say whether a process has a child that still runs; only Linux tells, and False stands for not knowing."""
     try:
         children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-        states = [Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] for child in chain(*children)]
-        return any(state != "Z" for state in states)
     except OSError:  # it has ended meanwhile
         return False
+    return any(state_of(child) not in ("Z", "") for child in chain(*children))
+
+
+def state_of(pid: int | str) -> str:
+    """Return the letter of a process's state; empty where it has ended, or nobody tells."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def unready(role: str, answer: Report) -> AutotuneError:

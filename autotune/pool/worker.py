@@ -1,7 +1,7 @@
 """Entry point of worker processes: `python -m autotune.pool.worker ROLE FD PARENT`.
 
-A worker ignores Ctrl-C, which is the search's to handle, and dies with its parent whatever it is doing: a hung
-launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
+A worker ignores what asks to end, which is the search's to handle, and dies with its parent whatever it is doing: a
+hung launch never sees a closed pipe, so the operating system is asked to kill it (PR_SET_PDEATHSIG). That comes
 before the heavy imports.
 """
 
@@ -18,13 +18,19 @@ LISTER = "lister"
 """The role of a process that says which devices there are, and ends."""
 
 
-def die_with(parent: int) -> None:
-    """Ignore Ctrl-C, which is the parent's to handle, and have the system kill this process when the parent ends."""
+def die_with(parent: int, by: int = signal.SIGKILL) -> None:
+    """Ignore Ctrl-C, which is the parent's to handle, and have the system send a signal when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:  # it died before it could take us along
         os._exit(1)
+
+
+def leave_ending() -> None:
+    """Ignore what a service manager or a batch system sends to all processes of a job: a trial would end as a crash."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def python_path() -> dict[str, str]:
@@ -39,6 +45,7 @@ def python_path() -> dict[str, str]:
 def main(role: str, descriptor: int, parent: int) -> None:
     """Serve `builder`, `device` or `once` requests over an inherited socket until the search closes it."""
     die_with(parent)
+    leave_ending()
     from multiprocessing.connection import Connection
 
     connection = Connection(descriptor)

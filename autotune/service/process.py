@@ -16,6 +16,11 @@ from autotune.service.answers import Refused
 STOP_S = 30.0
 """Seconds that a search has to end in order, before its process is killed."""
 
+LAST_S = 5.0
+"""Seconds for the last words of a process that has ended: what it has started and left may hold its stderr for good."""
+
+_LOOK_S = 0.02
+
 SAID = 40
 """Lines of what a process says on stderr that are kept."""
 
@@ -36,12 +41,12 @@ async def work(name: str, asked: Mapping[str, Any], seconds: float) -> Mapping[s
             await ask(process, asked)
             async for line in lines(process):
                 answer = json.loads(line)
-            await process.wait()
+            await _code(process)
     except TimeoutError:
         raise Refused(422, f"it takes more than {seconds:g} s to find out", hint="make it smaller") from None
     finally:
         await gone(process)
-        await listening
+        await ended(process, listening)
     if "error" in answer:
         what, where, hint, detail, _ = answer["error"]
         raise Refused(422, what, where=where, hint=hint, detail=detail)
@@ -98,10 +103,26 @@ def kill(process: asyncio.subprocess.Process) -> None:
             process.kill()
 
 
+async def ended(process: asyncio.subprocess.Process, listening: asyncio.Task[None]) -> int:
+    """Return the code of a process, once it has ended and its last words are heard."""
+    code = await _code(process)
+    if (await asyncio.wait({listening}, timeout=LAST_S))[1]:
+        listening.cancel()
+        process._transport.close()  # type: ignore[attr-defined]
+    return code
+
+
+async def _code(process: asyncio.subprocess.Process) -> int:
+    """Return the code of a process once it has ended: `wait` would wait for its pipes as well."""
+    while process.returncode is None:
+        await asyncio.sleep(_LOOK_S)
+    return process.returncode
+
+
 async def gone(process: asyncio.subprocess.Process | None) -> None:
     """See a process out: one that still runs, since nobody listens any more, is killed."""
     if process is not None and process.returncode is None:
         kill(process)
         assert process.stdout is not None
-        await process.stdout.read()  # a pipe that is not read to its end is waited for
-        await process.wait()
+        await process.stdout.read()
+        await _code(process)

@@ -15,7 +15,7 @@ from autotune.service.answers import for_others
 from autotune.service.config import Config
 from autotune.service.feeds import END, PROGRESS, STATE, Feeds
 from autotune.service.machine import Machine
-from autotune.service.process import SAID, STOP_S, ask, gone, kill, lines, listen, signal, started
+from autotune.service.process import SAID, STOP_S, ask, ended, gone, kill, lines, listen, signal, started
 from autotune.store import (
     DONE,
     FAILED,
@@ -214,11 +214,10 @@ class Runner:
                         self._feeds.of(submission.uuid).tell(PROGRESS, told["progress"])
                     else:
                         answer = told
-            code = await process.wait()
+            code = await ended(process, listening)
         finally:
             looking.cancel()
             overdue.cancel()
-        await listening
         return await self._outcome(submission, answer, code, said)
 
     async def _stop_for_others(self, search: str, process: asyncio.subprocess.Process) -> None:

@@ -17,6 +17,7 @@ from autotune.errors import StoreError
 from autotune.store import presence
 from autotune.store.database import ConnectionLost, Overtaken, clear_errors, clear_values, hasty, reading
 from autotune.store.location import Location
+from autotune.store.migrations import require_known
 from autotune.text import say, typed
 
 PATIENCE_S = 60.0
@@ -94,6 +95,7 @@ class Access:
         while True:
             try:
                 with self._writing(durable=durable) as connection, clear_values(self._location):
+                    require_known(connection, self.where)
                     found = due(connection)
                 self._waited = False
                 return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -35,6 +36,10 @@ from autotune.text import installing
 CONNECT_S = 5
 """How long a server may take to answer, for each of its addresses."""
 
+_QUIET = "autotune"
+# What interrupts or fails as a connection is given back is raised, or matters no more: SQLAlchemy adds its traceback.
+logging.getLogger(f"{QueuePool.__module__}.{QueuePool.__name__}.{_QUIET}").setLevel(logging.CRITICAL)
+
 _READING = {"autotune_reading": True}
 _HASTY = {"autotune_hasty": True}
 
@@ -53,7 +58,7 @@ def open_engine(location: Location) -> Engine:
         url = _server_url(location)
         asked = {"connect_timeout": CONNECT_S, **_KEEPALIVE}
         unasked = {name: asked[name] for name in asked.keys() - url.query.keys()}
-        engine = create_engine(url, connect_args=unasked, pool_pre_ping=True)
+        engine = create_engine(url, connect_args=unasked, pool_pre_ping=True, pool_logging_name=_QUIET)
         event.listen(engine, "connect", lambda connection, _record: _set_up_server(connection))
         return engine
     path = Path(location.path)
@@ -61,7 +66,8 @@ def open_engine(location: Location) -> Engine:
     require_writable(location.path)
     if not location.chosen:
         _make_folder(path.parent)
-    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_S})
+    place = URL.create("sqlite", database=str(path))
+    engine = create_engine(place, connect_args={"timeout": BUSY_S}, pool_logging_name=_QUIET)
     event.listen(engine, "connect", lambda connection, _record: _set_up_sqlite(connection, str(path)))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -74,7 +80,7 @@ def open_as_it_is(location: Location) -> Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(as_it_is(path), uri=True, check_same_thread=False)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_logging_name=_QUIET)
     event.listen(engine, "connect", lambda connection, _record: _require_ours(connection, path))
     event.listen(engine, "begin", _begin_sqlite)
     return engine

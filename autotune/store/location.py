@@ -285,7 +285,8 @@ def is_ours(tables: Collection[str], where: str) -> bool:
 def damaged_database(where: str, what: object) -> StoreError:
     """Return the error for a database that holds what no version of this program has written."""
     said = " ".join(str(what).split())[:_SAID]
-    return StoreError(f"is damaged: {said}", where=where, hint=_RECOVER)
+    hint = f"{_MEANWHILE}; {_RECOVER}" if _is_anothers(where) else _RECOVER
+    return StoreError(f"is damaged: {said}", where=where, hint=hint)
 
 
 def version_in(value: object, where: str) -> int:
@@ -330,6 +331,7 @@ _SAID = 200
 """Characters of what a driver or a decoder says: the rest is what it could not read."""
 
 _RECOVER = "sqlite3's .recover may save its rows; or give --db another path"
+_MEANWHILE = "type it again, as its owner may just have written to it"
 _ANOTHER = "give --db another path"
 _OTHER_FILE = "give --db the path of a file to write"
 _COPY = "give --db a file to write, such as a copy of it"
@@ -345,7 +347,6 @@ _SQLITE_ERRORS = (
     (sqlite3.SQLITE_PERM, "may not be opened", _OTHER_FILE),
     (sqlite3.SQLITE_BUSY, "is locked by another process", "wait for that process, or end it"),
     (sqlite3.SQLITE_LOCKED, "is locked by another process", "wait for that process, or end it"),
-    (sqlite3.SQLITE_CORRUPT, "is damaged", _RECOVER),
     (sqlite3.SQLITE_NOTADB, "is not an SQLite database", _ANOTHER),
     (sqlite3.SQLITE_FULL, "the disk is full", "make room, then type it again: what was stored is kept"),
     (sqlite3.SQLITE_IOERR, "cannot be read or written", "look at the disk and `ulimit -f`; what was stored is kept"),

@@ -13,6 +13,8 @@ from sqlalchemy import Connection, inspect, text
 from autotune.errors import StoreError
 from autotune.store import standings
 from autotune.store.location import SCHEMA_VERSION, TABLES, is_ours, version_in
+from autotune.store.presence import is_recent
+from autotune.store.queries import has_died
 
 _MIGRATION_LOCK = 0x6175746F  # "auto": one number that every process of this program agrees on
 
@@ -20,19 +22,53 @@ _MIGRATION_LOCK = 0x6175746F  # "auto": one number that every process of this pr
 def migrate(connection: Connection, where: str) -> None:
     """Bring the database to SCHEMA_VERSION within the caller's transaction, which must exclude other writers.
 
-    Raises StoreError where the database is newer than this program or holds tables of another one.
+    Raises StoreError where the database is newer than this program or holds tables of another one, and where it would
+    be changed under a search of an older program.
     """
     if connection.dialect.name == "postgresql":
         # SQLite's caller holds the write lock already; PostgreSQL lets two processes create tables at once.
         connection.execute(text("SET LOCAL lock_timeout = 0"))  # another's may take its time
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
     version = stored_version(connection, where)
+    if 0 < version < SCHEMA_VERSION:
+        if connection.dialect.name == "postgresql":  # from here on nobody passes `require_known`
+            connection.execute(text("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"))
+        _require_rest(connection, version, where)
     for migration in MIGRATIONS[version:]:
         migration(connection)
     if version == 0:
         connection.execute(text("INSERT INTO schema_version (version) VALUES (:new)"), {"new": SCHEMA_VERSION})
     elif version < SCHEMA_VERSION:
         connection.execute(text("UPDATE schema_version SET version = :new"), {"new": SCHEMA_VERSION})
+
+
+def _require_rest(connection: Connection, version: int, where: str) -> None:
+    """Raise StoreError where a search is at work on an older version: it would keep up none of what it does not know.
+
+    Version 7 and later ones look before each of their transactions (`require_known`), but would lose what they are at.
+    """
+    for started, environment, begun in connection.execute(_AT_WORK):
+        if not has_died(started, environment) and is_recent(begun or started):
+            what = f"is of version {version}, to become {SCHEMA_VERSION}, and a search of an older autotune is at work"
+            hint = "type it again once that has ended; one that was killed elsewhere is waited for an hour"
+            raise StoreError(what, where=where, hint=hint)
+
+
+_AT_WORK = text("""
+SELECT s.started, s.environment, MAX(t.started) FROM searches s LEFT JOIN trials t ON t.search_id = s.id
+WHERE s.ended IS NULL GROUP BY s.id, s.started, s.environment
+""")
+
+
+def require_known(connection: Connection, where: str) -> None:
+    """Raise StoreError where a newer program has changed the tables since they were opened.
+
+    What it keeps beside the trials, as a summary for look-ups, this one does not know of.
+    """
+    version_in(connection.execute(_VERSION).scalar(), where)
+
+
+_VERSION = text("SELECT version FROM schema_version")
 
 
 def is_current(connection: Connection, where: str) -> bool:
@@ -54,7 +90,7 @@ def stored_version(connection: Connection, where: str) -> int:
         return 0  # a server's database may be shared with others
     if not is_ours(tables, where):
         return 0
-    return version_in(connection.execute(text("SELECT version FROM schema_version")).scalar(), where)
+    return version_in(connection.execute(_VERSION).scalar(), where)
 
 
 def _run(connection: Connection, statements: str) -> None:

@@ -27,6 +27,10 @@ PATIENCE = timedelta(days=1)
 PROC = Path("/proc")
 
 
+LIVELY = timedelta(hours=1)
+"""A search that is at work begins a trial in less."""
+
+
 def this_process() -> str:
     """Return what names this process among all of all machines: host, boot, name space of numbers, number, start."""
     host = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
@@ -45,6 +49,14 @@ def is_dead(process: str, started: str) -> bool:
     except (ValueError, TypeError):
         return True
     return age > PATIENCE
+
+
+def is_recent(instant: str) -> bool:
+    """Say whether an instant is less than LIVELY ago, or ahead, by clocks that do not agree."""
+    try:
+        return abs(datetime.now(UTC) - datetime.fromisoformat(instant)) < LIVELY
+    except (ValueError, TypeError):
+        return False
 
 
 def _is_running(number: str, start: str) -> bool:
