@@ -20,6 +20,11 @@ def test_grids_of_one_width_are_as_high_as_the_highest() -> None:
     for name, access in (("u", "in"), ("v", "out"), ("f", "in")):
         assert f'{name} = {{ type = "float", shape = ["ny", "nx"], access = "{access}" }}' in lines
     assert '# access = "inout" for u, for v too with data = { numpy = "u" }: u is compared at the end.' in lines
+    halves = "kernel void other(global int *w, const int nx) { w[get_global_id(1) * nx + get_global_id(0)] = nx; }"
+    _, lines = drafted(
+        RIM.replace("v[i] =", "e[i] = 1; v[i] =").replace("float *v,", "float *v, global int *e,") + halves
+    )
+    assert [line for line in lines if line.startswith("# swap")] == ['# swap = [["u", "v"]]']  # others are not like it
 
 
 def test_members_of_structs_are_sizes_where_they_bound_something() -> None:

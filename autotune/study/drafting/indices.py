@@ -34,11 +34,7 @@ class Indices:
         self._small = {name for name, small in sizes.items() if small}
 
     def _started(self, value: Sum) -> Sum:
-        """With the variables of loops where they begin."""
-        for _ in range(4):
-            for name in value.names & self.reading.loops.keys():
-                value = value.with_value(name, self.reading.loops[name][0])
-        return value
+        return self.reading.started(value)
 
     def _ids(self, value: Sum) -> set[int]:
         """The axes whose ids are in a sum, also within what is not taken apart."""

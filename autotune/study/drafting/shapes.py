@@ -110,6 +110,15 @@ class Shapes(Launches):
             value = value.with_value(name, one) if one == other else value
         return value
 
+    def _from_starts(self, index: Sum, argument: str) -> Sum:
+        """With where loops begin that nothing is known to end, and how far they get from there: that may be far."""
+        for name in sorted(index.names & self.reading.loops.keys()):
+            if self.upper(Sum.of(name)) is None:
+                self.doubts[argument] = BEYOND
+                start = self.reading.loops[name][0]
+                index = index if start.known else index.with_value(name, start + Sum.of(name))
+        return index
+
     def _larger(self, one: Sum | None, other: Sum | None) -> Sum | None:
         if one is None or other is None:
             return None
@@ -126,7 +135,7 @@ class Shapes(Launches):
         stored = list[Sum]()
         guarded = list[Sum]()
         for mention in self.reading.of(name):
-            index = self._begun(mention.places[0])
+            index = self._from_starts(self._begun(mention.places[0]), name)
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)

@@ -9,7 +9,6 @@ from autotune.devices import KernelArgument
 from autotune.errors import StudyError
 from autotune.study.drafting.branches import asked_by_directives
 from autotune.study.drafting.proposal import Proposal
-from autotune.study.drafting.reading import functions_of
 from autotune.study.drafting.shapes import BEYOND
 from autotune.study.drafting.syntax import NotRead
 from autotune.study.drafting.terms import Sum
@@ -47,7 +46,7 @@ class Uses:
     def _untouched(self) -> set[str]:
         of, text = self._of, self._of.text
         try:
-            functions = functions_of(of.tokens())
+            functions = of.code.functions()
         except NotRead:
             return set()
         met = {

@@ -309,14 +309,19 @@ class _Writer:
             self._add('# when = "..."  # where this launch does not always take place')
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
-            source = self._of.shapes[entry].reading.stencil_of(one.name)
-            if source is not None and self._shapes.get(source) == self._shapes.get(one.name) and source != one.name:
+            sources = self._of.shapes[entry].reading.stencils_of(one.name)
+            if source := next((each for each in sources if self._may_swap(one.name, each)), ""):
                 self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
                 if one.name in self._uses.rimmed:  # its rim has to be there before
                     other = f'for {one.name} too with data = {{ numpy = "{source}" }}'
                 self._add(f'# access = "inout" for {source}, {other}: {source} is compared at the end.')
                 self._add('# repeat = "1000"', f'# swap = [["{source}", "{one.name}"]]')
+
+    def _may_swap(self, written: str, source: str) -> bool:
+        """Whether two buffers are alike, as those that change places have to be."""
+        kinds = {self._of.kind_of(self._of.arguments[name]) for name in (written, source)}
+        return len(kinds) == 1 and self._shapes.get(source) == self._shapes.get(written)
 
     def _reference(self) -> None:
         names = [one.name for one in self._outputs]
