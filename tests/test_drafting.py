@@ -372,6 +372,8 @@ def test_local_arrays_tell_the_work_group_and_one_item_is_enough_where_none_is_a
     [
         ("for (int r = 0; r < COUNT; ++r) { h ^= h >> 15; h *= 3; }", True),
         ("for (int r = 0; r < COUNT; r++) if (h > 1) h = h & 1 ? 3 * h + 1 : h / 2;", True),
+        ("uint t[2]; t[at & 1] = h; for (int r = 0; r < COUNT; ++r) t[at & 1] += h; h = t[0];", True),
+        ("local uint t[2]; t[at & 1] = h; for (int r = 0; r < COUNT; ++r) t[at & 1] += h; h = t[0];", False),
         ("for (int r = 0; r < COUNT; ++r) h += r;", False),
         ("for (int r = 0; r < COUNT; ++r) { h += x[at]; at += 64; }", False),
         ("global const uint *p = x; for (int r = 0; r < COUNT; ++r) h += *p++;", False),
@@ -884,7 +886,9 @@ def test_what_a_kernel_fixes_is_told_beside_what_is_tuned_and_nothing_is_made_up
         kernel ATTRIBUTE void f(const int n, global int *x)
         { for (int i = get_global_id(0); i < n; i += TILE * RADIUS) x[i] = PI * WIDE; }"""
     numbers = "#define TILE 16\n#define RADIUS 2\n#define PI 3.14\n#define WIDE 1\n"
-    sketch, _ = drafted(numbers + kernel.replace("ATTRIBUTE", ""))
+    more = "#define ON 2\n#define OFF 3\n#define ELSEWHERE 4\nint other(int x) { return x * ELSEWHERE; }\n"
+    more += "#if MODE == OFF\n#endif\nint same(int x) { switch (x) { case ON: return 1; } return x == ON; }\n"
+    sketch, _ = drafted(numbers + more + kernel.replace("ATTRIBUTE", "").replace("PI * WIDE", "PI * same(WIDE)"))
     assert any("the kernel fixes TILE: #ifndef TILE before its #define" in guess for guess in sketch.guesses)
     fixed = kernel.replace("ATTRIBUTE", "__attribute__((reqd_work_group_size(64, 1, 1)))")
     sketch, lines = drafted("".join(numbers.replace("16", "1")) + fixed)

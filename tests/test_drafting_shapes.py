@@ -373,3 +373,41 @@ def test_ids_by_hand_are_ids_and_what_a_variable_is_before_it_changes_counts() -
     assert 'x = { type = "float", shape = ["h", "w", "2"], access = "in" }' in lines
     assert 'y = { type = "float", shape = ["h", "w", "2"], access = "out" }' in lines
     assert 'global = ["round_up(w, WX)", "round_up(h, WY)"]' in lines
+
+
+HALO = """
+kernel void life(global const char *now, global char *next, const int w, const int h, local char *block,
+                 local int *seen)
+{
+    const int x = get_local_id(0), y = get_local_id(1), i = get_global_id(1) * w + get_global_id(0);
+    const int at = (y + 1) * (get_local_size(0) + 2) + x + 1;
+    block[at] = now[i];
+    block[x + 1] = 0;
+    block[(get_local_size(0) + 2) * (get_local_size(1) + 2) - 1] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    atomic_inc(&seen[now[i]]);
+    if (get_global_id(0) < w && get_global_id(1) < h) next[i] = block[at - 1] + block[at + 1];
+}
+"""
+
+
+def test_local_memory_is_as_large_as_all_of_a_group_takes() -> None:
+    _, lines = drafted(HALO)
+    assert 'block = { type = "char", local = "(WX + 2) * WY + 2 * WX + 4" }' in lines
+    assert shape_of(lines, "seen").startswith(
+        'seen = { type = "int", local = "TODO" }'
+    )  # no matter how much is launched
+
+
+def test_what_says_how_far_along_rows_a_kernel_goes_is_a_size() -> None:
+    _, lines = drafted(
+        """kernel void mul(const int p, const int n, const int radius, global const float *a, global float *c)
+        {
+            const int i = get_global_id(0);
+            if (i < n)
+                for (int j = 0; j < p; j++)
+                    for (int k = 0; k < radius; k++) c[i * n + j] = a[i * n + j + k];
+        }"""
+    )
+    assert "p = 512  # guess: its value; no extent was found to depend on it" in lines
+    assert shape_of(lines, "radius").startswith('radius = { type = "int", value = "1" }')

@@ -163,10 +163,15 @@ class Launches(Indices, ABC):
         self.made[name] = "guess: the kernel takes no such number"
         return name
 
-    def _named(self, value: Sum) -> Sum:
-        """With names for the extents of images, and the extents of a work-group."""
+    def _grouped(self, value: Sum) -> Sum:
+        """With the extents of a work-group."""
         for axis, local in enumerate(self._local):
             value = value.with_value(f"lsz#{axis}", extent_of(local))
+        return value
+
+    def _named(self, value: Sum) -> Sum:
+        """With names for the extents of images, and the extents of a work-group."""
+        value = self._grouped(value)
         for axis in range(3):
             if f"{EXTENT}{axis}" in value.names:
                 value = value.with_value(f"{EXTENT}{axis}", Sum.of(self._new(IMAGE_NAMES[axis])))

@@ -144,12 +144,6 @@ class Proposal:
         anyway, stated = defined_anyway(self.sketch.source), DEFINE.findall(self.text)
         return {name: value.strip() for name, value in stated if name in anyway and number_of(value) is not None}
 
-    def own_to_tune(self) -> list[str]:
-        """Return those of the kernel's own numbers that a tuner might set, had they an #ifndef around them."""
-        counts = {name: number_of(value) or 0 for name, value in self.own.items()}
-        named = [name for name, count in counts.items() if 1 < count <= 4096 and not self.is_idle(name)]
-        return [name for name in named if not TASK_NAME.match(name) and not COUNT_NAME.match(name)]
-
     def kinds(self, name: str) -> list[set[str]]:
         """How each kernel that takes an argument uses it: read, write, both."""
         taking = [entry for entry in self.launched if name in {one.name for one in self.sketch.signatures[entry]}]

@@ -6,7 +6,7 @@ from collections import Counter
 from math import gcd
 from typing import Any
 
-from autotune.study.drafting.indices import tile_of
+from autotune.study.drafting.indices import tile_of, words
 from autotune.study.drafting.launches import Launches, extent_of
 from autotune.study.drafting.terms import Sum, undivided
 
@@ -124,6 +124,18 @@ class Shapes(Launches):
             return None
         return max(one, other, key=lambda limit: self.elements([limit]))
 
+    def along_rows(self) -> set[str]:
+        """Return the sizes that say how far a kernel goes along rows of a length that another says."""
+        found = set[str]()
+        for mention in self.reading.mentions:
+            for extent, counted in self._levels(self._begun(mention.places[0]))[1:] if len(mention.places) == 1 else ():
+                limits = [
+                    limit for varying, limit in self.reading.guards if varying.names and varying.names <= counted.names
+                ]
+                if self._sized(extent) and not {*words(str(extent))} & self._small:
+                    found |= {str(limit) for limit in limits if str(limit) in self._sizes}
+        return found - self._small
+
     # -- shapes -----------------------------------------------------------------------------------
 
     def shape(self, name: str, *, written: bool, farthest: bool = False) -> list[Sum] | None:
@@ -136,6 +148,7 @@ class Shapes(Launches):
         guarded = list[Sum]()
         for mention in self.reading.of(name):
             index = self._from_starts(self._begun(mention.places[0]), name)
+            index = self._grouped(index) if farthest else index
             whole = any((index - varying).known for varying, _ in self.reading.guards)
             for axis, extent in self.axes.items() if not whole else ():
                 index = index.with_value(f"gsz#{axis}", extent)

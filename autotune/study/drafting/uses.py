@@ -36,8 +36,11 @@ class Uses:
                 self.shapes[one.name] = shape
         self.indexed: set[str] = set()
         """Buffers whose places are contents of another, so that nothing says how many there are."""
-        for name in proposal.arguments:
-            if name not in self.shapes and (extent := self._indexed(name)) is not None:
+        for name, one in proposal.arguments.items():
+            told = (
+                name in self.shapes or one.address == "local"
+            )  # nothing of what a group shares is as long as a launch
+            if not told and (extent := self._indexed(name)) is not None:
                 self.shapes[name] = [extent]
                 self.indexed.add(name)
         self.rimmed = self._widened()

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autotune.devices import KernelArgument
 from autotune.study.drafting.branches import AROUND, undefined
+from autotune.study.drafting.fixed import own_to_tune
 from autotune.study.drafting.naming import nameable, told_apart
 from autotune.study.drafting.proposal import Proposal
 from autotune.study.drafting.scanning import candidates
@@ -108,7 +109,9 @@ class _Writer:
         self._idle = {*self._of.whole} - used
         asked = [] if read else [name for name in self._of.whole if not self._of.is_small(name)]
         asked = [name for name in asked if name not in self._of.shifts]
-        return [name for name in self._of.whole if name in used or name in {*asked} - {*self._of.members.values()}]
+        wanted = {*asked} - {*self._of.members.values()}
+        wanted |= set[str]().union(*(shapes.along_rows() for shapes in self._of.shapes.values()))
+        return [name for name in self._of.whole if name in used | wanted]
 
     def _is_small(self, name: str) -> bool:
         """Whether a size is small by its name, or less than another: a launch has to have something left."""
@@ -163,7 +166,7 @@ class _Writer:
                     values = "32, 64, 128, 256" if default == 64 else "4, 8, 16, 32"
                     said = "work-items of a work-group"
             self._add("", f"[parameters.{name}]", f"values = [{values}]  # {_GUESS}: {said}", f"default = {stands}")
-        own = of.own_to_tune()
+        own = own_to_tune(of)
         if not of.parameters and not of.extra:
             what = "the kernel asks for no macro with a default: #ifndef WPT, #define WPT 1, #endif make one"
             if own:
