@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.study import Sketch, draft, scanned
 from tests.drafts import BODIES, LANES, RIM, drafted, macros, shape_of
 
 
@@ -411,3 +412,33 @@ def test_what_says_how_far_along_rows_a_kernel_goes_is_a_size() -> None:
     )
     assert "p = 512  # guess: its value; no extent was found to depend on it" in lines
     assert shape_of(lines, "radius").startswith('radius = { type = "int", value = "1" }')
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if (x >= x_min + 1 && x <= x_max + 1)",
+        "if (x_min + 1 <= x && x < x_max + 2)",
+        "if (n > 3 && (x_max + 2 > x && x > x_min))",
+        "if (x < x_min || x >= x_max + 2) return;",
+        "if (x <= x_max + 1)",
+    ],
+)
+def test_where_what_is_let_pass_begins_is_not_where_it_ends(guard: str) -> None:
+    _, lines = drafted(
+        macros(x_min=1, x_max=256) + "kernel void f(global const float *a, global float *b, const int n)\n"
+        f"{{ const int x = get_global_id(0); {guard} b[x] = n * a[x]; }}"
+    )
+    assert 'b = { type = "float", shape = ["x_max + 2"], access = "out" }' in lines
+    assert 'global = ["round_up(x_max + 2, WG)"]' in lines
+    assert any(line.startswith("x_min = 1  # guess: how much there is") for line in lines) == ("x_min" in guard)
+
+
+def test_a_macro_that_only_another_which_is_given_asks_for_is_asked_for() -> None:
+    source = (
+        "kernel void f(global float *a, const int n) { local float t[BLOCK]; const int y = get_local_id(1);\n"
+        "t[y * BX + get_local_id(0)] = n; a[get_global_id(1) * n + get_global_id(0)] = t[0]; }"
+    )
+    sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
+    lines = draft(sketch, None, {"BX": "16", "BY": "4", "BLOCK": "(BX*BY)"}).splitlines()
+    assert {"[parameters.BX]", "[parameters.BY]", 'flag = "-DBLOCK=(BX*BY)"', 'local = ["BX", "BY"]'} <= {*lines}

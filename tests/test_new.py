@@ -241,6 +241,15 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         ("x[get_global_id(0)] = 1", "expected ';' after expression; mend the kernel there"),
         ("x[0] = 1;\n#error No precision defined.\n", "; give what the kernel asks for there with -D NAME=1"),
         ("x[0] = 1;\n#define SHARE (64 / LANES)\n#if SHARE % ROWS\n#endif\n", r"2 names .* -D LANES=1 -D ROWS=1$"),
+        (
+            "x[0] = 1;\n#if WIDTH == 1\n#elif WIDTH == 2\n#else\n#error\n#endif\n",
+            "it depends on WIDTH$",
+        ),
+        ("} int op(int a); kernel void g(global int *x) { x[0] = op(1);", "it calls what is not there, op: include it"),
+        (
+            "} template <class T> kernel void g(global T *x) { x[0] = 1;",
+            "; template: of C.., which OpenCL C is not",
+        ),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )
@@ -331,7 +340,7 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
-    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"])
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [])
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
@@ -341,7 +350,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [])
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [])
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def compiled(kernel: Path, source: str, names: Sequence[str], compiler: Compiler
 
 def _cure(error: WorkerError, source: str, compiler: Compiler) -> str:
     """What to do about a compiler's message: names without a meaning may be parameters of the host program's."""
+    if foreign := unknown(f"{error.what}\n{error.detail}", source).foreign:
+        return f"{_listed(foreign)}: of C++, which OpenCL C is not; write a kernel for each type, in a copy"
     names, structs, functions, left = _lacking(error, source, compiler)
     said = []
     if structs:

@@ -17,7 +17,11 @@ _UNKNOWN = re.compile(
     r"unknown type name '(?P<type>\w+)'|use of undeclared identifier '(?P<value>\w+)'"
     r"|identifier \"(?P<other>\w+)\" is undefined"
 )
-_UNDECLARED = re.compile(r"implicit declaration of function '(\w+)'")
+_UNDECLARED = re.compile(
+    r"(?:implicit declaration of function|[Cc]annot find symbol|[Uu]nresolved extern function) '?(\w+)"
+)
+_OF_CPP = frozenset({"template", "typename", "class", "namespace", "operator", "virtual", "constexpr", "nullptr"})
+"""Words of C++ that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
     r"|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
@@ -32,6 +36,8 @@ _EXTENSIONS = {
 """What a text, and a compiler's message, speaks of where it needs an extension."""
 _OF_VECTOR = re.compile(r"[xyzw]+|[sS][0-9a-fA-F]+|lo|hi|even|odd")
 """Components of a vector, after a dot."""
+_SAYS_NOTHING = re.compile(r":\d+:\d+:[ \t]*$", re.MULTILINE)
+"""The end of a compiler's line on an `#error` without a text."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)\b(.*)$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST = 16
@@ -42,12 +48,13 @@ class Unknown(NamedTuple):
     """What a build log says has no meaning.
 
     `names`: each with what it might stand for, a type or 1; `structs`: types of which the text asks for members, and
-    `functions`: for these no name can stand.
+    `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can.
     """
 
     names: dict[str, str]
     structs: list[str]
     functions: list[str]
+    foreign: list[str]
 
 
 def unknown(log: str, source: str) -> Unknown:
@@ -77,11 +84,12 @@ def unknown(log: str, source: str) -> Unknown:
             functions[name] = None
         elif name not in roles.declared:
             names.setdefault(name, "1")
-    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions))
+    foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
+    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions), foreign)
 
 
 def _own(names: Iterable[str]) -> list[str]:
-    return [name for name in names if not _OF_OPENCL.fullmatch(name)]
+    return [name for name in names if name not in _OF_CPP and not _OF_OPENCL.fullmatch(name)]
 
 
 def lacking_extension(log: str, source: str, extensions: Collection[str]) -> str:
@@ -164,8 +172,9 @@ def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
     opened: list[_Branch] = []
     for match in _DIRECTIVE.finditer(without_comments(source)):
         rest = match[2].strip()
-        if match[1] == "error" and opened and rest and rest.strip('"') in told:
-            return opened[-1].names, opened[-1].asks_for_one
+        met = rest.strip('"') in told if rest else _SAYS_NOTHING.search(told)
+        if match[1] == "error" and opened and met:
+            return [*dict.fromkeys(opened[-1].names)], opened[-1].asks_for_one
         _step(opened, match[1], rest)
     return [], False
 

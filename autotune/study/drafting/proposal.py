@@ -265,7 +265,7 @@ class Proposal:
 
     @cached_property
     def _asked(self) -> set[str]:
-        return names_asked(self.text)
+        return names_asked("\n".join([self.text, *self.given.values()]))
 
     def is_flag(self, name: str) -> bool:
         """Whether the text asks of a macro without a default only whether it is defined."""

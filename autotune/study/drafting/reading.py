@@ -62,9 +62,11 @@ class Mention(NamedTuple):
 class Reading:
     """All that was found in one kernel.
 
-    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `loops`: where a variable
-    begins and by how much it grows. `contents`: the argument and place that a name was read from. `between`: variables
-    that run from one content of an argument to the next, with its name.
+    `guards`: pairs of a sum with a variable in it and the known sum below which it stays. `compared`: those that a
+    comparison tells, with whether it is taken for one that turns away what is no less. `starts`: sums that conditions
+    tell to be where what is let pass begins. `loops`: where a variable begins and by how much it grows. `contents`:
+    the argument and place that a name was read from. `between`: variables that run from one content of an argument to
+    the next, with its name.
     `either`: what a name stands for that is one of two, as a condition decides.
     `arrays`: the extents of local arrays; `cells`: where one is indexed, in which dimension, at which place.
     `axes`: whose ids are asked for; `items`: along which items differ; `within`: along which a kernel asks where in its
@@ -77,6 +79,8 @@ class Reading:
 
     mentions: list[Mention] = field(default_factory=list)
     guards: list[tuple[Sum, Sum]] = field(default_factory=list)
+    compared: list[tuple[Sum, Sum, bool]] = field(default_factory=list)
+    starts: list[Sum] = field(default_factory=list)
     loops: dict[str, tuple[Sum, Sum | None]] = field(default_factory=dict)
     contents: dict[str, tuple[str, Sum]] = field(default_factory=dict)
     between: dict[str, str] = field(default_factory=dict)
@@ -107,6 +111,22 @@ class Reading:
         """Note that nobody knows what ids are used for: groups may differ along each axis."""
         self.lost = True
         self.spread |= {0, 1, 2}
+
+    def note_guard(self, varying: Sum, limit: Sum, turned_away: bool) -> None:
+        """Note what a comparison with a limit tells where it lets variables pass, or where it turns them away."""
+        self.guards.append((varying, limit))
+        self.compared.append((varying, limit, turned_away))
+
+    def settle(self, before: int, *, both: bool) -> None:
+        """Forget guards of which a condition tells that they are where variables begin: of `a <= x && x < b` that x
+        stays below a, of `x < a || x >= b` too. `before`: how many were compared then; `both`: of an `and`.
+        """
+        found = self.compared[before:]
+        for varying, limit, turned_away in found:
+            others = any(varying == other and turned_away != turns for other, _, turns in found)
+            if others and turned_away == both and (varying, limit) in self.guards:
+                self.guards.remove((varying, limit))
+                self.starts.append(limit)
 
     def note_lone(self, difference: Sum) -> None:
         """Note that a kernel asks whether an id is a certain number."""
@@ -151,8 +171,8 @@ class Reading:
         return found
 
     def ends(self) -> list[Sum]:
-        """Return what global ids, or variables that begin at one, stay below."""
-        found = []
+        """Return what global ids, or variables that begin at one, stay below, and where conditions let them begin."""
+        found = [*self.starts]
         for varying, limit in self.guards:
             begun = (self.loops[name][0].names for name in varying.names & self.loops.keys())
             if varying.names.union(*begun) & {"gid#0", "gid#1", "gid#2"}:
