@@ -196,7 +196,7 @@ def test_a_kernel_that_needs_definitions_says_so(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert f"then: autotune check '{kernel.with_suffix('.toml')}'\n" in done.stderr
     assert "[parameters.STEP]\nvalues = [1, 2, 4, 8, 16]" in kernel.with_suffix(".toml").read_text()
-    for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP=", "STEP(=4"):
+    for wrong in ("4STEP=4", "STEP=a b", "STEP='4'", "STEP(=4"):
         result = CliRunner().invoke(app, ["new", str(kernel), str(tmp_path / "b.toml"), "-D", wrong])
         assert f"{wrong!r} is no definition; write -D WPT=4" in result.output
 
@@ -214,18 +214,27 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
         #ifdef RELU
             sum = fmax(sum, 0.0f);
         #endif
-            y[r] = RESULT;
-        }""")
+            y[r] = RESULT NOTHING;
+        }
+        #ifndef SHARE
+        #define SHARE 1
+        #endif
+        #ifdef SHARE
+        kernel void g(global float *y) { y[get_global_id(0)] += 1 + SHARE 0.5f; }
+        #endif
+        """)
     missing = CliRunner().invoke(app, ["new", str(kernel)])
     assert (
         "it calls what is not there, OPERATE and AT: include it; -I FOLDER says where files lie, or" in missing.output
     )
     assert "or -D OPERATE=FUNCTION what it stands for" in missing.output
-    given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)"]
+    given = ["OPERATE=fmax", "AT(r,i)=((r)*n+(i))", "RELU", "RESULT=2*(sum)", "NOTHING=", "SHARE=(2)*"]
     made = CliRunner().invoke(app, ["new", str(kernel), *(word for one in given for word in ("-D", one))])
     assert made.exit_code == 0, made.output
     text = kernel.with_suffix(".toml").read_text()
     assert 'flag = "-DAT(r,i)=((r)*n+(i))"' in text
+    assert 'flag = "-DNOTHING="' in text
+    assert 'flag = "-DSHARE=(2)*"' in text  # whatever the text has in its place
     assert 'x = { type = "float", shape = ["rows", "n"], access = "in" }' in text
     assert "RELU = [1]" in text
     done = CliRunner().invoke(app, ["check", str(kernel.with_suffix(".toml")), "--size", "64"])
@@ -290,6 +299,14 @@ def test_all_that_a_kernel_lacks_is_told_at_once(tmp_path: Path) -> None:
     kernel.write_text("inline float4 step_of(float4 x) { return x; }\n" + LACKING.replace("uint8_t", "uchar"))
     done = CliRunner().invoke(app, ["new", str(kernel), *given])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.device
+def test_a_file_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    kernel, study = tmp_path / "a.cl", tmp_path / "deep" / "b.toml"
+    kernel.write_text("int own(int x) { return x; }")
+    said = " ".join(CliRunner().invoke(app, ["new", str(kernel), str(study)]).output.split())
+    assert f"error: {kernel}: has no kernel; write kernel void name(...)" in said
 
 
 @pytest.mark.device

@@ -169,7 +169,7 @@ class Proposal:
                 (self.tasks if TASK_NAME.match(name) or self.is_flag(name) else self.parameters)[name] = number
             elif is_plain(text) or is_plain(value):
                 self.choices[name] = value or text
-            elif name not in candidates(self.sketch.source):
+            elif self._defaults.get(name) != text:
                 self.fixed[name] = text
 
     def _set_apart_forms(self) -> None:
@@ -264,12 +264,16 @@ class Proposal:
         return name not in self._asked
 
     @cached_property
+    def _defaults(self) -> dict[str, str]:
+        return candidates(self.sketch.source)
+
+    @cached_property
     def _asked(self) -> set[str]:
         return names_asked("\n".join([self.text, *self.given.values()]))
 
     def is_flag(self, name: str) -> bool:
         """Whether the text asks of a macro without a default only whether it is defined."""
-        return name not in candidates(self.sketch.source) and self.is_idle(name) and bool(lines_with(self.text, name))
+        return name not in self._defaults and self.is_idle(name) and bool(lines_with(self.text, name))
 
     def _leave_out_idle(self) -> None:
         """Forget the macros that only their own default names, or other kernels, but for extents of work-groups."""
@@ -284,10 +288,10 @@ class Proposal:
             self._set_apart(name)
 
     def _set_apart(self, name: str) -> None:
-        """Forget a parameter; where it has no default in the text, it remains given."""
+        """Forget a parameter; where it has no such default in the text, it remains given."""
         del self.parameters[name]
         self.words.pop(name, None)
-        if name not in candidates(self.sketch.source):
+        if self._defaults.get(name) != self.given[name]:
             self.fixed[name] = self.given[name]
 
     def values(self, name: str, default: int) -> tuple[list[int], str]:
