@@ -442,3 +442,22 @@ def test_a_macro_that_only_another_which_is_given_asks_for_is_asked_for() -> Non
     sketch = Sketch("a", "a.cl", source, scanned(source), {}, guessed=True)
     lines = draft(sketch, None, {"BX": "16", "BY": "4", "BLOCK": "(BX*BY)"}).splitlines()
     assert {"[parameters.BX]", "[parameters.BY]", 'flag = "-DBLOCK=(BX*BY)"', 'local = ["BX", "BY"]'} <= {*lines}
+
+
+@pytest.mark.parametrize(
+    ("body", "items"),
+    [
+        ("b[y * stride + x] = a[y * stride + x];", "stride"),
+        ("b[y * stride + 4 * x + 3] = a[y * stride + x];", "stride // 4"),  # each item writes so many
+        ("b[y * stride + x] = a[y * stride + 4 * x];", "stride"),
+    ],
+)
+def test_a_launch_counts_along_a_row_whatever_its_length_is_called(body: str, items: str) -> None:
+    _, lines = drafted(
+        "kernel void f(global const float *a, global float *b, const int stride)\n"
+        f"{{ const int x = get_global_id(0), y = get_global_id(1); {body} }}"
+    )
+    assert "stride = 512" in lines
+    assert any(
+        line.startswith(f'global = ["round_up({items}, WX)", "round_up(HEIGHT, WY)"]  # guess') for line in lines
+    )

@@ -133,6 +133,11 @@ class Uses:
                     return name, last
         return None
 
+    def may_swap(self, one: str, other: str) -> bool:
+        """Whether two buffers are alike, as those that change places have to be."""
+        kinds = {self._of.kind_of(self._of.arguments[name]) for name in (one, other)}
+        return len(kinds) == 1 and self.shapes.get(one) == self.shapes.get(other)
+
     def _before(self, entry: str) -> list[str]:
         launched = list(self._of.launched)
         return launched[: launched.index(entry)]

@@ -115,6 +115,9 @@ class _Writer:
 
     def _is_small(self, name: str) -> bool:
         """Whether a size is small by its name, or less than another: a launch has to have something left."""
+        counted = [str(extent) for shapes in self._of.tuned.values() for extent in shapes.axes.values()]
+        if any(re.fullmatch(rf"{name}( // \d+)?", extent) for extent in counted):
+            return False
         items = (extent for items in self._items.values() for extent in items)
         return self._of.is_small(name) or any(re.search(rf"- (?:\d+ \* )?{name}\b", extent or "") for extent in items)
 
@@ -313,18 +316,13 @@ class _Writer:
         self._add(f"arguments = {json.dumps([one.name for one in self._sketch.signatures[entry]])}")
         for one in self._outputs:
             sources = self._of.shapes[entry].reading.stencils_of(one.name)
-            if source := next((each for each in sources if self._may_swap(one.name, each)), ""):
+            if source := next((each for each in sources if self._uses.may_swap(one.name, each)), ""):
                 self._add("# Launched again and again, in turns between two buffers? Then these lines, with")
                 other = f'"scratch" for {one.name}'
                 if one.name in self._uses.rimmed:  # its rim has to be there before
                     other = f'for {one.name} too with data = {{ numpy = "{source}" }}'
                 self._add(f'# access = "inout" for {source}, {other}: {source} is compared at the end.')
                 self._add('# repeat = "1000"', f'# swap = [["{source}", "{one.name}"]]')
-
-    def _may_swap(self, written: str, source: str) -> bool:
-        """Whether two buffers are alike, as those that change places have to be."""
-        kinds = {self._of.kind_of(self._of.arguments[name]) for name in (written, source)}
-        return len(kinds) == 1 and self._shapes.get(source) == self._shapes.get(written)
 
     def _reference(self) -> None:
         names = [one.name for one in self._outputs]
