@@ -461,3 +461,16 @@ def test_a_launch_counts_along_a_row_whatever_its_length_is_called(body: str, it
     assert any(
         line.startswith(f'global = ["round_up({items}, WX)", "round_up(HEIGHT, WY)"]  # guess') for line in lines
     )
+
+
+def test_an_image_of_which_each_item_reads_several_pixels_is_as_much_larger() -> None:
+    _, lines = drafted(
+        """kernel void half_of(read_only image2d_t from, write_only image2d_t to, sampler_t how)
+        {
+            const int x = get_global_id(0), y = get_global_id(1);
+            float4 sum = read_imagef(from, how, (int2)(2 * x, y)) + read_imagef(from, how, (int2)(2 * x + 1, y));
+            write_imagef(to, (int2)(x, y), sum);
+        }"""
+    )
+    assert 'from_ = { type = "float", image = ["HEIGHT", "2 * WIDTH"]' in shape_of(lines, "from_")
+    assert 'to = { type = "float", image = ["HEIGHT", "WIDTH"]' in shape_of(lines, "to")

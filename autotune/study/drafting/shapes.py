@@ -194,8 +194,11 @@ class Shapes(Launches):
             if mention.name != name:
                 continue
             for place, coordinate in enumerate(mention.places[:dimensions]):
-                ids = self._ids(self._started(coordinate))
+                started = self._started(coordinate)
+                ids = self._ids(started)
                 extent = self.axes.get(min(ids)) if len(ids) == 1 else self.upper(coordinate)
+                several = started.factor_of(f"gid#{min(ids, default=0)}").number or 1
+                extent = extent * Sum.of(several) if extent is not None and len(ids) == 1 and several > 1 else extent
                 found[place] = found[place] or extent
         whole = [each for each in found if each is not None]
         return whole[::-1] if len(whole) == dimensions else None
