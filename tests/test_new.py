@@ -259,6 +259,7 @@ def test_definitions_are_those_that_compilers_take(tmp_path: Path) -> None:
             "} template <class T> kernel void g(global T *x) { x[0] = 1;",
             "; template: of C.., which OpenCL C is not",
         ),
+        ("x[0] = memory_scope_all_svm_devices;", "mend it, or choose a device that has it"),
         ("x[0] = sub_group_reduce_ad(x[1]);", "mend it, or choose a device that has it with --device"),
     ],
 )

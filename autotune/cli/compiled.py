@@ -12,7 +12,7 @@ from autotune.bench import Inspected
 from autotune.errors import StudyError, WorkerError
 from autotune.model import DeviceInfo
 from autotune.reports import inspect
-from autotune.study import asked_by_error, hiding, lacking_extension, undefined, unknown
+from autotune.study import asked_by_error, hiding, lacking_extension, of_opencl, undefined, unknown
 
 _ROUNDS = 8
 """So often a kernel is compiled with something in the place of what it lacks: more may be lacking behind that."""
@@ -139,7 +139,9 @@ def _other_cure(told: str, source: str, compiler: Compiler) -> str:
     elsewhere = "mend it, or choose a device that has it with --device (autotune devices lists them)"
     if extension := lacking_extension(told, source, compiler.device.extensions):
         return f"it needs {extension}, which {compiler.device.name} lacks: {elsewhere}"
-    if re.search(r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told):
+    if of_opencl(told) or re.search(
+        r"\bhalf\d*\b|\bdouble\d*\b|sub_group|_imageh|\batom_|extension|implicit declaration", told
+    ):
         return elsewhere
     return _MEND
 

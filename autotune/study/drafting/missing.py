@@ -24,7 +24,7 @@ _OF_CPP = frozenset({"template", "typename", "class", "namespace", "operator", "
 """Words of C++ that a compiler of OpenCL C takes for names."""
 _OF_OPENCL = re.compile(
     r"((read|write)_image(f|i|ui|h)|(convert_|as_)?(half|double)\d*(_\w+)?"
-    r"|(sub_group_|get_.*sub_group|atom_|atomic_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
+    r"|(sub_group_|get_.*sub_group|atom_|atomic_|memory_(order|scope)_|intel_|cl_|CLK_|dot_\w*4x8packed)\w*)"
 )
 """Names that OpenCL or an extension of it has, which a device may lack."""
 _EXTENSIONS = {
@@ -90,6 +90,12 @@ def unknown(log: str, source: str) -> Unknown:
 
 def _own(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in _OF_CPP and not _OF_OPENCL.fullmatch(name)]
+
+
+def of_opencl(log: str) -> str:
+    """Return the first name in a build log that has no meaning there and that OpenCL, or an extension, has; or none."""
+    found = (next(filter(None, match.groups())) for each in (_UNDECLARED, _UNKNOWN) for match in each.finditer(log))
+    return next(filter(_OF_OPENCL.fullmatch, found), "")
 
 
 def lacking_extension(log: str, source: str, extensions: Collection[str]) -> str:
