@@ -347,9 +347,11 @@ def test_included_files_are_found_where_the_command_says(tmp_path: Path) -> None
 
 
 def test_what_a_declaration_declares_is_not_lacking() -> None:
-    log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in ("real", "a", "b", "p", "N"))
-    source = "kernel void f(void) { const real a = N, b[2], *p; return a * b; }"
-    assert unknown(log, source).names == {"real": "float", "N": "1"}
+    names = ("real", "a", "b", "p", "q", "how", "N", "M")
+    log = "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
+    source = """kernel void f(const global real *restrict q, read_only image2d_t i)
+    { const real a = N * M, b[2], *p; return a * b + read_imagef(i, how, (int2)(0)).x; }"""
+    assert unknown(log, source) == ({"real": "float", "N": "1", "M": "1"}, [], [], [], ["how"])
 
 
 def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
@@ -358,7 +360,7 @@ def test_what_lacks_a_declaration_is_told_by_its_use() -> None:
     log += "\n".join(f"error: use of undeclared identifier '{name}'" for name in names)
     source = """typedef half2 Mine;
     kernel void f(const Info a, global pair *p) { Mine m; p[0].x = step(a.dims[0]) + STEP + p->y + as_half2(m).x; }"""
-    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [])
+    assert unknown(log, source) == ({"pair": "float", "STEP": "1"}, ["Info"], ["step"], [], [])
 
 
 def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
@@ -368,7 +370,7 @@ def test_what_is_put_together_lacks_what_it_is_made_of() -> None:
     #define READ(i) JOINED(read_image, KIND)(i)
     #define REAL4 JOINED(REAL, 4)
     kernel void f(read_only image2d_t i, global REAL *x) { REAL4 y = READ(i); x[0] = y.x; }"""
-    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [])
+    assert unknown(log, source) == ({"KIND": "1", "REAL": "float"}, [], [], [], [])
 
 
 @pytest.mark.parametrize(

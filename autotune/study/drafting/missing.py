@@ -48,13 +48,15 @@ class Unknown(NamedTuple):
     """What a build log says has no meaning.
 
     `names`: each with what it might stand for, a type or 1; `structs`: types of which the text asks for members, and
-    `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can.
+    `functions`: for these no name can stand; `foreign`: words of C++, for which nothing can; `samplers`: names by which
+    images are read, no macros.
     """
 
     names: dict[str, str]
     structs: list[str]
     functions: list[str]
     foreign: list[str]
+    samplers: list[str]
 
 
 def unknown(log: str, source: str) -> Unknown:
@@ -64,6 +66,7 @@ def unknown(log: str, source: str) -> Unknown:
     """
     roles = _Roles(source)
     names, structs, functions = dict[str, str](), dict[str, None](), dict[str, None]()
+    samplers = dict[str, None]()
     for match in _UNDECLARED.finditer(log):
         if part := roles.pasted(match[1]):
             names[part] = "1"
@@ -76,7 +79,9 @@ def unknown(log: str, source: str) -> Unknown:
         name = roles.pasted(name) or name
         if name in roles.types and name in roles.declared:  # a typedef of the text's own, of what has no meaning
             continue
-        if name in roles.structs:
+        if name in roles.samplers:
+            samplers[name] = None
+        elif name in roles.structs:
             structs[name] = None
         elif match["type"] or name in roles.types:
             names[name] = _type(name)
@@ -85,7 +90,7 @@ def unknown(log: str, source: str) -> Unknown:
         elif name not in roles.declared:
             names.setdefault(name, "1")
     foreign = [name for name in (*names, *structs, *functions) if name in _OF_CPP]
-    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions), foreign)
+    return Unknown({name: names[name] for name in _own(names)}, _own(structs), _own(functions), foreign, [*samplers])
 
 
 def _own(names: Iterable[str]) -> list[str]:
@@ -112,6 +117,9 @@ _NO_TYPES = QUALIFIERS | {
     "return", "else", "case", "goto", "do", "sizeof", "typedef", "struct", "union", "enum", "if", "while",
 }  # fmt: skip
 
+_ENDS = frozenset(";{}(),=")
+"""What ends the qualifiers of a declaration."""
+
 
 def _type(name: str) -> str:
     """What a type of that name might be: `uint8_t` says it, `real4` has four components."""
@@ -125,7 +133,8 @@ class _Roles:
     """What names stand for in a text, as far as declarations and calls tell.
 
     `types`: that stand as types in declarations; `declared`: names, with their types; `structs`: those types of which
-    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines.
+    members are asked for; `called`: names that are nothing but called; `own`: macros that the text defines; `samplers`:
+    by which images are read.
     """
 
     def __init__(self, source: str) -> None:
@@ -136,7 +145,9 @@ class _Roles:
         tokens = tokens_of(re.sub(r"(?m)^[ \t]*#.*$", "", without_comments(source)))
         self._read(tokens)
         pairs = [*pairwise(tokens)]
-        asked = zip(tokens, tokens[1:], tokens[2:], strict=False)
+        asked = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
+        reads = {place for place, token in enumerate(tokens) if re.match("read_image", token)}
+        self.samplers = {tokens[at + 4] for at in reads if tokens[at + 3 : at + 6 : 2] == [",", ","]}
         holders = {name for name, dot, member in asked if dot in (".", "->") and not _OF_VECTOR.fullmatch(member)}
         self.structs = {self.declared[name] for name in holders & self.declared.keys()}
         self.called = {name for name, after in pairs if after == "(" and _NAME.fullmatch(name)}
@@ -156,19 +167,23 @@ class _Roles:
     def _read(self, tokens: Sequence[str]) -> None:
         statement, depth = "", 0  # the type of the declaration that has begun, and the brackets open within it
         before = last = ""
+        qualified = False  # whether what is declared is a pointer, and no product
         for token in tokens:
             if token in (";", "{", "}"):
                 statement, depth = "", 0
             depth += (token in ("(", "[")) - (token in (")", "]"))
+            qualified = (qualified or token in QUALIFIERS) and token not in _ENDS
             kind = before if last == "*" else last
             if _NAME.fullmatch(token) and token not in QUALIFIERS:
-                if last != "*" and _NAME.fullmatch(kind) and kind not in _NO_TYPES:
+                usable = _NAME.fullmatch(kind) and kind not in _NO_TYPES
+                if usable and (last != "*" or qualified):
                     self.types.add(kind)
                     self.declared[token] = kind
                     statement = kind if depth == 0 else ""
                 elif statement and depth == 0 and (last == "," or (last == "*" and before == ",")):
                     self.declared[token] = statement
-            before, last = last, token
+            if last != "*" or token not in QUALIFIERS:  # `*restrict name`
+                before, last = last, token
 
 
 def asked_by_error(source: str, told: str) -> tuple[list[str], bool]:
